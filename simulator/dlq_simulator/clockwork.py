@@ -141,6 +141,7 @@ class Engine(ABC):
         self.reserving.steer(now_s)
         if self.beside is not None:
             self.beside.machines.come_and_go(now_s)
+            self._carry_out(self.beside.arrive(now_s), now_s)
         acted = self._decide(now_s)
         if self.beside is not None:  # after the plan: own nodes come first
             started = self.beside.look(now_s)

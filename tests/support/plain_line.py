@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from dlq_master.model.cluster import Cluster
@@ -21,17 +21,18 @@ def own_end_s(
     *,
     grows: bool,
     outranked: Mapping[AttemptKey, JobId],
+    moving: Collection[AttemptKey] = (),
 ) -> dict[int, float]:
-    """As `policy.rent.line.own_end_s`, of a line that has those who give way already."""
+    """As `policy.rent.line.own_end_s`, of a line that has those who give way and those who might move already."""
     falls_free_s: list[float] = []  # of each own GPU that takes work, or will
     own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
     for node in own.values():
         falls_free_s += [now_s if node.open else now_s + USUAL_S] * len(_free(cluster, node))
     for attempt in cluster.attempts.values():
         held = [slot for slot in attempt.lease.allocation.slots if slot.node_id in own]
-        falls_free_s += [_ends_s(cluster, attempt.key, now_s, outranked)] * sum(
-            slot.mask.bit_count() for slot in held
-        )
+        moves = attempt.key in moving
+        end_s = now_s if moves else _ends_s(cluster, attempt.key, now_s, outranked)
+        falls_free_s += [end_s] * sum(slot.mask.bit_count() for slot in held)
     widest = max((len(node.gpus) for node in own.values()), default=0) if grows else 0
     return own_ends(falls_free_s, line, widest)
 

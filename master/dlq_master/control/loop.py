@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import avoiding, compaction, eligible, handlers, scheduling
+from dlq_master.control import avoiding, compaction, eligible, handlers, moves, scheduling
 from dlq_master.control.away import Planner
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
@@ -153,6 +153,7 @@ class Loop:
         replies = [self._handle(turn, letter) for letter in letters]
         eligible.settle(turn)
         avoiding.steer(turn)
+        moves.arrive(turn)
         if turn.plan_due or self._plan_time(now_s):
             self._wake_at_s = scheduling.plan(turn)
         settled = [reply() for reply in replies]

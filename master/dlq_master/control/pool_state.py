@@ -14,6 +14,7 @@ from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine
+from dlq_master.policy.rent.moving import OnTheWay
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.times import RunTimes
@@ -56,6 +57,7 @@ class Pools:
     leave_s: dict[str, float] = field(
         default_factory=dict
     )  # by machine: when its provider takes it
+    on_the_way: OnTheWay = field(default_factory=OnTheWay)  # from own nodes to a machine
     times: RunTimes | None = None  # of jobs (run_times.py), when they were learned, and from whom
     learned_s: float = 0.0
     learned_from: set[JobId] = field(default_factory=set)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.control import foretelling, pools, scheduling
+from dlq_master.control import foretelling, moves, pools, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.run_times import node_type, run_times
 from dlq_master.control.turn import Turn
@@ -20,7 +20,7 @@ from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine, MachineState
 from dlq_master.model.view import View
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
-from dlq_master.policy.rent.starting import opened, start_there
+from dlq_master.policy.rent.moving import Moving, movable, with_moving
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.market import Market
@@ -37,8 +37,9 @@ def watch(turn: Turn) -> None:
     pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
     wanting = [job for job in (*line, *pending) if may_rent(job)]
     here = [one for one in state.pools.open() if one.state in _THERE]
-    if wanting or here:
-        _decide(turn, line, wanting, here)
+    moving = movable(state.cluster, turn.now_s)
+    if wanting or here or moving:
+        _decide(turn, line, wanting, here, moving)
     foretelling.of_those_that_run(turn)
 
 
@@ -68,7 +69,9 @@ _FEWEST_SIZES = 2
 _THERE = (MachineState.STARTING, MachineState.UP)
 
 
-def _decide(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]) -> None:
+def _decide(
+    turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine], moving: Moving
+) -> None:
     import numpy as np  # not before the first pool: a master starts without it
 
     from dlq_master.policy.priced.presets import build
@@ -81,14 +84,14 @@ def _decide(turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine]
         View(state.cluster, turn.now_s),
         state.policy,
         build(renting.policy, renting.settings),
-        lambda outranked: _market(turn, line, wanting, here, outranked),
+        lambda outranked: _market(turn, line, wanting, here, moving, outranked),
         lambda: np.random.default_rng([state.epoch, state.next_event]),
     )
     foretelling.foretell(turn, market, changes)
     for change in changes:
         match change:
             case Put():
-                _put(turn, JobId(change.job), state.pools.machines[change.request_id], change.gpus)
+                moves.put(turn, change)
             case Release():
                 pools.give_back(turn, state.pools.machines[change.request_id], "nobody needs it")
             case Provision():
@@ -100,6 +103,7 @@ def _market(
     line: list[Job],
     wanting: list[Job],
     here: list[Machine],
+    moving: Moving,
     outranked: Mapping[AttemptKey, JobId],
 ) -> Market:
     from dlq_master.policy.rent import market
@@ -115,14 +119,23 @@ def _market(
         times.in_line,
         grows=state.policy.sizing is not None,
         outranked=outranked,
+        moving=moving,
     )
     offers = tuple(Offer(node_type(pool), left(turn, pool)) for pool in config.pools)
     machines = tuple(
-        market.here(state.cluster, one, order[one.pool], offers[order[one.pool]].type)
+        market.here(
+            state.cluster,
+            one,
+            order[one.pool],
+            offers[order[one.pool]].type,
+            state.pools.on_the_way.to(one.request_id),
+        )
         for one in here
         if one.pool in order
     )
-    jobs = market.wanting(wanting, times.left_s(wanting), ends)
+    jobs = market.wanting(
+        *with_moving(state.cluster, turn.now_s, wanting, moving, outranked, times, ends)
+    )
     renting, rented = config.renting, state.pools
     per_hour = inf if renting.most_per_hour is None else renting.most_per_hour - rented.per_hour()
     spare = (
@@ -147,17 +160,3 @@ def left(turn: Turn, pool: PoolConfig) -> int:
         words = "" if most else "no host of it is free and answers"
     rented.words[pool.name] = words
     return 0 if words else most
-
-
-def _put(turn: Turn, job_id: JobId, machine: Machine, gpus: int) -> None:
-    """Start it there, if the machine is up."""
-    cluster, node = turn.state.cluster, turn.state.cluster.nodes.get(machine.node_id)
-    if machine.state is not MachineState.UP or node is None:
-        return
-    if machine.node_id not in turn.state.sessions:
-        return
-    job, grid = cluster.jobs[job_id], turn.state.policy.grid
-    plan = start_there(cluster, job, node, gpus, machine.pool, turn.now_s, grid=grid)
-    if plan is not None:
-        with opened(cluster, node):
-            scheduling.carry_out(turn, plan)

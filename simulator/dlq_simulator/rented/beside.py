@@ -25,6 +25,7 @@ from dlq_master.policy.rent import market
 from dlq_master.policy.rent.decide import AHEAD_S
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
 from dlq_master.policy.rent.market import Market, Offer, Provision, Put, Release
+from dlq_master.policy.rent.moving import Moving, OnTheWay, movable, with_moving
 from dlq_master.policy.rent.settle import settled
 from dlq_master.policy.rent.starting import opened, start_there
 from dlq_master.policy.rent.times import RunTimes
@@ -64,6 +65,7 @@ class Beside:
         speeds = [group.speed / each for group in spec.catalogue]
         self._times = RunTimes(self._types, speeds, np.random.default_rng([seed, 0]))
         self._seed, self._looks, self._next_s = seed, 0, inf
+        self._on_the_way = OnTheWay()
         try:
             self._solver = build(self._renting.policy, self._renting.settings)
         except PolicyError as error:
@@ -77,21 +79,29 @@ class Beside:
         line = list(in_line(self._cluster))
         pending = [self._cluster.jobs[job_id] for job_id in self._cluster.pending]
         wanting = [job for job in (*line, *pending) if may_rent(job)]
-        here = self.machines.here()
-        if wanting or here:
+        here, moving = self.machines.here(), movable(self._cluster, now_s)
+        if wanting or here or moving:
             self._looks += 1
             _, changes = settled(
                 View(self._cluster, now_s),
                 self._policy,
                 self._solver,
-                lambda outranked: self._market(now_s, line, wanting, here, outranked),
+                lambda outranked: self._market(now_s, line, wanting, here, moving, outranked),
                 lambda: np.random.default_rng([self._seed, self._looks]),
             )
             for change in changes:
                 happened += self._carried_out(change, now_s)
             self.machines.note_stays(now_s)
-        self._wake(now_s, wanting)
+        self._wake(now_s, [*wanting, *moving.values()])
         return happened
+
+    def arrive(self, now_s: Seconds) -> list[Happened]:
+        """Before the policy decides on them: who has left for a machine starts there."""
+        found: list[Happened] = []
+        for put in self._on_the_way.arrived(self._cluster):
+            if self.machines.every[put.request_id].state is MachineState.UP:
+                found += self._start(put, now_s)
+        return found
 
     def ended(self, job: Job) -> None:
         """It is done: how long it took tells of others."""
@@ -103,6 +113,7 @@ class Beside:
         line: list[Job],
         wanting: list[Job],
         here: Iterable[Machine],
+        moving: Moving,
         outranked: Mapping[AttemptKey, JobId],
     ) -> Market:
         offers = tuple(
@@ -110,7 +121,7 @@ class Beside:
             for kind, group in zip(self._types, self._groups, strict=True)
         )
         machines = tuple(
-            market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]])
+            market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]], self._on_the_way.to(one.request_id))
             for one in here
         )  # fmt: skip
         ends = own_end_s(
@@ -120,8 +131,10 @@ class Beside:
             self._times.in_line,
             grows=self._policy.sizing is not None,
             outranked=outranked,
+            moving=moving,
         )
-        jobs = market.wanting(wanting, self._times.left_s(wanting), ends)
+        found = with_moving(self._cluster, now_s, wanting, moving, outranked, self._times, ends)
+        jobs = market.wanting(*found)
         hour, day = self._renting.most_per_hour, self._renting.most_per_day
         per_hour = sum(one.price_per_hour for one in self.machines.open())
         return Market(
@@ -148,6 +161,15 @@ class Beside:
         machine = self.machines.every[put.request_id]
         if machine.state is not MachineState.UP:
             return []
+        attempt = self._cluster.live_attempt(self._cluster.jobs[JobId(put.job)])
+        if attempt is None:
+            return self._start(put, now_s)
+        self._on_the_way.add(put)
+        self.machines.stop(attempt.key, now_s)
+        return []
+
+    def _start(self, put: Put, now_s: Seconds) -> list[Happened]:
+        machine = self.machines.every[put.request_id]
         cluster, grid = self._cluster, self._policy.grid
         job, node = cluster.jobs[JobId(put.job)], cluster.nodes[machine.node_id]
         plan = start_there(cluster, job, node, put.gpus, machine.pool, now_s, grid=grid)

@@ -50,10 +50,13 @@ def own_end_s(
     *,
     grows: bool,
     outranked: Mapping[AttemptKey, JobId] = NOBODY,
+    moving: Mapping[AttemptKey, Job] = MappingProxyType({}),
 ) -> dict[int, float]:
     """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
-    `outranked`: who runs gives way to whom when its term ends, and then waits behind that one; nobody else does. `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
+    `outranked`: who runs gives way to whom when its term ends, and then waits behind that one; nobody else does. `moving`: who runs, and might go on on other numbers of GPUs
+    (`policy.rent.moving`): they stand before all, as if they left theirs now. `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
     reckoned with in an hour: it is not as if the cluster had none."""
+    moving = {key: job for key, job in moving.items() if key not in outranked}
     capacity, foreign = cluster.capacity, frozenset(cluster.own.foreign)
     capacity.ready()
     shut, usual_s = capacity.closed - foreign, now_s + USUAL_S
@@ -62,7 +65,9 @@ def own_end_s(
     running = [(usual_s, _free_gpus(cluster, node_id)) for node_id in shut]
     for attempt in cluster.attempts.values():
         held = [slot for slot in attempt.lease.allocation.slots if slot.node_id not in foreign]
-        if held:
+        if held and attempt.key in moving:
+            free += sum([slot.mask.bit_count() for slot in held])
+        elif held:
             began_s = now_s if attempt.started_time_s is None else attempt.started_time_s
             end_s = expected_end_s(cluster.jobs[attempt.key.job_id], began_s)
             if end_s == inf:
@@ -78,7 +83,8 @@ def own_end_s(
         else ()
     )
     behind = list(_with(outranked, line, cluster)) if outranked else line
-    return own_ends(now_s, free, running, as_in_line(behind), max(nodes, default=0))
+    stood = as_in_line([*moving.values(), *behind])
+    return own_ends(now_s, free, running, stood, max(nodes, default=0))
 
 
 def _with(

@@ -89,13 +89,17 @@ class Put(NamedTuple):
 Change = Provision | Release | Put
 
 
-def here(cluster: Cluster, machine: Machine, offer: int, of: NodeType) -> Here:
-    """A machine that boots or is up, as it is just now."""
+def here(
+    cluster: Cluster, machine: Machine, offer: int, of: NodeType, coming: Sequence[Put] = ()
+) -> Here:
+    """A machine that boots or is up, as it is just now. `coming`: who has been stopped to go on there."""
     node = cluster.nodes.get(machine.node_id)
     up = machine.state is MachineState.UP
     free = of.gpus if node is None or not up else free_on(cluster, node).bit_count()
     ready_s = machine.asked_s + of.boot_s if machine.up_s is None else machine.up_s
     jobs = tuple(int(key.job_id) for key in cluster.attempts_on(machine.node_id))
+    free -= sum([put.gpus for put in coming])
+    jobs += tuple([put.job for put in coming])
     return Here(machine.request_id, offer, ready_s, machine.paid_until_s, free, jobs)
 
 

@@ -88,16 +88,20 @@ class RunTimes:
 
     def _in_line(self, job: Job) -> InLine:
         """With what is left of it on what it asks for, and on the larger numbers of GPUs that it may have."""
-        whole_s, request = job.duration_estimate_s, job.request
-        more: tuple[tuple[int, float], ...] = ()
-        if whole_s is None or request.sizes:
-            own = self._table(job)[-1].tolist()
-            asked_s = own[min(request.gpus, len(own)) - 1]
-            whole_s = asked_s if whole_s is None else whole_s
-            left_s = whole_s - job.worked_s
-            larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= len(own)]
-            more = tuple((gpus, _within(job, left_s * own[gpus - 1] / asked_s)) for gpus in larger)
-        return InLine(int(job.job_id), job.gpus_now, _within(job, whole_s - job.worked_s), more)
+        request, most = job.request, self._learned.most
+        larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= most]
+        more = tuple((gpus, self.on_own_s(job, gpus)) for gpus in larger)
+        return InLine(int(job.job_id), job.gpus_now, self.on_own_s(job, request.gpus), more)
+
+    def on_own_s(self, job: Job, gpus: int) -> float:
+        """What is left of it on so many of the cluster's own GPUs; on more than one node has as on all of that."""
+        whole_s, asked = job.duration_estimate_s, job.request.gpus
+        if whole_s is not None and gpus == asked:
+            return _within(job, whole_s - job.worked_s)
+        own = self._table(job)[-1].tolist()
+        asked_s, these_s = (own[min(count, len(own)) - 1] for count in (asked, gpus))
+        left_s = (asked_s if whole_s is None else whole_s) - job.worked_s
+        return _within(job, left_s * these_s / asked_s)
 
     def _table(self, job: Job) -> Floats:
         """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until more is known."""

@@ -146,6 +146,26 @@ def test_promises_stand_on_own_nodes_alone() -> None:
     assert not seen & promised
 
 
+SIZES: dict[str, Any] = {"min_workers": 1, "max_workers": 4, "gpus_per_worker": 1}
+SIZED: dict[str, Any] = {"policy": "afs", "words": ("preempt=free", "know=known")}
+
+
+def test_who_crawls_goes_on_on_a_machine_when_that_has_booted() -> None:
+    """By then it has done a fortieth of its work; what it leaves is there for the next."""
+    three, one = replace(BUSY, num_gpus=3), replace(BUSY, job_id="one", submit_time_s=50, num_gpus=1)  # fmt: skip
+    run = ran(three, late(due=1200, **SIZES), one, **SIZED)
+    assert rented(run) == [(10, 110, 1085)]
+    assert held(run)["late"] == (10, 1085)
+    assert held(run)["one"][0] == 110
+
+
+def test_who_is_soon_done_where_it_crawls_is_left_there() -> None:
+    """Late for less than a machine costs; or the others are done in 20 s, and all is there for it."""
+    three = replace(BUSY, num_gpus=3)
+    assert rented(ran(three, late(weight=0.001, **SIZES), **SIZED)) == []
+    assert rented(ran(replace(three, duration_s=30), late(**SIZES), **SIZED)) == []
+
+
 @given(
     jobs=st.lists(
         st.builds(
@@ -156,18 +176,21 @@ def test_promises_stand_on_own_nodes_alone() -> None:
             lasts=st.integers(1, 3000),
             due=st.integers(1, 5000),
             weight=st.sampled_from([0.0, 0.01, 1.0]),
+            min_workers=st.sampled_from([None, 1]),
         ),
         min_size=1,
         max_size=8,
     ),
     minimum=st.sampled_from([0, 1000]),
     until=st.sampled_from([inf, 4000.0]),
+    words=st.sampled_from([dict[str, Any](), SIZED, {**SIZED, "words": ("know=known",)}]),
 )
 def test_whatever_comes_machines_come_and_go_and_all_jobs_end(
-    jobs: list[TraceJob], minimum: int, until: float
+    jobs: list[TraceJob], minimum: int, until: float, words: dict[str, Any]
 ) -> None:
+    jobs = [replace(job, num_gpus=4, **SIZES) if job.min_workers else job for job in jobs]
     spot = replace(SPOT, minimum_billing_s=minimum, until_s=until)
-    run = ran(BUSY, *jobs, spot=spot)
+    run = ran(BUSY, *jobs, spot=spot, **words)
     assert len(run.outcomes) == len(jobs) + 1
     assert run.beside is not None
     there = run.beside.machines.every.values()
@@ -176,7 +199,7 @@ def test_whatever_comes_machines_come_and_go_and_all_jobs_end(
         assert one.end_s is None or one.end_s <= until
         if one.end_s is not None:  # what is paid is kept, unless it is taken
             assert one.end_s >= min(one.asked_s + minimum - 5, until)
-    again = ran(BUSY, *jobs, spot=spot)
+    again = ran(BUSY, *jobs, spot=spot, **words)
     assert (held(again), rented(again)) == (held(run), rented(run))
 
 

@@ -68,14 +68,19 @@ def as_in_line(jobs: Sequence[Job]) -> list[InLine]:
 
 
 @settings(max_examples=times(100, 2000))
-@given(world=worlds(), grows=st.booleans(), gives_way=st.booleans())
-def test_it_is_the_same_node_by_node(world: World, grows: bool, gives_way: bool) -> None:
+@given(world=worlds(), grows=st.booleans(), gives_way=st.booleans(), moves=st.integers(0, 3))
+def test_it_is_the_same_node_by_node(
+    world: World, grows: bool, gives_way: bool, moves: int
+) -> None:
     cluster = world.cluster
     line = [*in_line(cluster), *(cluster.jobs[job_id] for job_id in cluster.pending)]
     first = line[0].job_id if line and gives_way else None
     outranked = {} if first is None else dict.fromkeys([*cluster.attempts][:2], first)
-    found = own_end_s(cluster, world.now_s, line, as_in_line, grows=grows, outranked=outranked)
+    moving = {key: cluster.jobs[key.job_id] for key in [*cluster.attempts][:moves]}
+    how: dict[str, Any] = {"grows": grows, "outranked": outranked}
+    found = own_end_s(cluster, world.now_s, line, as_in_line, **how, moving=moving)
+    ahead = [job for key, job in moving.items() if key not in outranked]  # who gives way does that
     behind = [cluster.jobs[key.job_id] for key in outranked]
-    stood = as_in_line([*line[:1], *behind, *line[1:]])
-    expected = plain_line.own_end_s(cluster, world.now_s, stood, grows=grows, outranked=outranked)
-    assert found == expected
+    stood = as_in_line([*ahead, *line[:1], *behind, *line[1:]])
+    left = moving.keys() - outranked.keys()
+    assert found == plain_line.own_end_s(cluster, world.now_s, stood, **how, moving=left)

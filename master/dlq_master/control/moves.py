@@ -1,0 +1,64 @@
+"""Who runs on few own GPUs goes on on a machine that was rented for it: it saves, and starts there once it has left.
+
+What happens when: the master restarts before it has left - it queues as any other; its agent restarts, or the line is silent
+- as with any stop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dlq_master.control import scheduling
+from dlq_master.control.turn import Turn
+from dlq_master.model.ids import JobId
+from dlq_master.model.job import Job
+from dlq_master.model.machine import StopCause
+from dlq_master.model.rented import Machine, MachineState
+from dlq_master.policy.rent.starting import opened, start_there
+
+if TYPE_CHECKING:
+    from dlq_master.policy.rent.market import Put
+
+
+def put(turn: Turn, put: Put) -> None:
+    """Start it there, or have it leave for that, if the machine is up."""
+    state = turn.state
+    machine, job = state.pools.machines[put.request_id], state.cluster.jobs[JobId(put.job)]
+    if not _takes_work(turn, machine):
+        return
+    if job.live_key is None:
+        _start(turn, job, machine, put.gpus)
+        return
+    turn.note(
+        "job_moves",
+        job_id=job.job_id,
+        attempt=job.live_attempt,
+        node_id=machine.node_id,
+        actor="scheduler",
+        cause=f"being late costs it more than to go on on {put.gpus} GPUs of {machine.request_id}",
+    )
+    turn.stop(job.live_key, StopCause.PREEMPT)
+    state.pools.on_the_way.add(put)
+
+
+def arrive(turn: Turn) -> None:
+    """Before the policy decides on them: who has left for a machine starts there."""
+    state = turn.state
+    for put in state.pools.on_the_way.arrived(state.cluster):
+        machine = state.pools.machines.get(put.request_id)
+        if machine is not None and _takes_work(turn, machine):
+            _start(turn, state.cluster.jobs[JobId(put.job)], machine, put.gpus)
+
+
+def _takes_work(turn: Turn, machine: Machine) -> bool:
+    known = machine.node_id in turn.state.cluster.nodes and machine.node_id in turn.state.sessions
+    return known and machine.state is MachineState.UP
+
+
+def _start(turn: Turn, job: Job, machine: Machine, gpus: int) -> None:
+    cluster = turn.state.cluster
+    node, grid = cluster.nodes[machine.node_id], turn.state.policy.grid
+    plan = start_there(cluster, job, node, gpus, machine.pool, turn.now_s, grid=grid)
+    if plan is not None:
+        with opened(cluster, node):
+            scheduling.carry_out(turn, plan)

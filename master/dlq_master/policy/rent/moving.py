@@ -1,0 +1,93 @@
+"""Who runs on own nodes on fewer GPUs than it could use, and would be better off on a rented machine.
+
+The cost rule of GPU as a Service decides over all jobs, and what runs may be given another configuration. Here only who may
+be resized anyway is moved, and only to a machine: it saves, leaves its GPUs to others, and goes on there. What the move
+costs is that it saves and starts once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.job import Job
+from dlq_master.policy.promise.reading import pause_of, worked_s
+from dlq_master.policy.rent.line import may_rent
+
+if TYPE_CHECKING:  # numpy comes with these, and a master starts without
+    from dlq_master.policy.priced.catalogue import Floats
+    from dlq_master.policy.rent.market import Put
+    from dlq_master.policy.rent.times import RunTimes
+
+Moving = Mapping[AttemptKey, Job]
+
+
+def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
+    """Of those who run on own nodes that take work, who might go on elsewhere on other numbers of GPUs: each as it would wait if it
+    were stopped now, in the order in which they came."""
+    elsewhere = cluster.capacity.closed | set(cluster.own.foreign)
+    found = {}
+    for key, attempt in cluster.attempts.items():
+        job = cluster.jobs[key.job_id]
+        sized = job.request.sizes and not job.trials and cluster.elastic(job)
+        able = sized and may_rent(job) and _runs_on(attempt)
+        if able and elsewhere.isdisjoint(attempt.lease.allocation.node_ids):
+            found[key] = job._replace(worked_s=worked_s(cluster, job, attempt, now_s))
+    return dict(sorted(found.items()))
+
+
+def with_moving(
+    cluster: Cluster,
+    now_s: float,
+    wanting: Sequence[Job],
+    moving: Moving,
+    outranked: Collection[AttemptKey],
+    times: RunTimes,
+    ends: dict[int, float],
+) -> tuple[list[Job], list[Floats], dict[int, float]]:
+    """Who waits and who might move; what is left of each on machines: to who moves its save and its start are left as well;
+    and when each is done on the own nodes: who runs no later than on the GPUs that it has,
+    unless it gives way to somebody."""
+    jobs = [*wanting, *moving.values()]
+    lefts = times.left_s(jobs)
+    for n, (key, job) in enumerate(moving.items(), len(wanting)):
+        pause = pause_of(cluster, job)
+        lefts[n] = lefts[n] + pause.save_s + pause.resume_s
+        if key not in outranked:
+            width = cluster.attempts[key].lease.allocation.width
+            ends[job.job_id] = min(ends[job.job_id], now_s + times.on_own_s(job, width))
+    return jobs, lefts, ends
+
+
+class OnTheWay:
+    """Who has been stopped to go on on a machine. Never stored: who is forgotten queues as any other."""
+
+    def __init__(self) -> None:
+        self._puts: dict[JobId, Put] = {}
+
+    def add(self, put: Put) -> None:
+        """It has been stopped for this."""
+        self._puts[JobId(put.job)] = put
+
+    def to(self, request_id: str) -> list[Put]:
+        """Who is to come to a machine."""
+        return [put for put in self._puts.values() if put.request_id == request_id]
+
+    def arrived(self, cluster: Cluster) -> list[Put]:
+        """Who has left its GPUs, and is to start on its machine now, before anybody else decides on it."""
+        for job_id in list(self._puts):
+            job = cluster.jobs.get(job_id)
+            attempt = None if job is None else cluster.live_attempt(job)
+            if job is None or not (job.waiting or (attempt is not None and attempt.stop_cause)):
+                del self._puts[job_id]  # it has ended, is held, or runs on after all
+        ready = [job_id for job_id in sorted(self._puts) if cluster.jobs[job_id].waiting]
+        return [self._puts.pop(job_id) for job_id in ready]
+
+
+def _runs_on(attempt: Attempt) -> bool:
+    """Nothing else is to become of it just now."""
+    untouched = attempt.stop_cause is None and attempt.regrant is None and attempt.resize is None
+    return untouched and attempt.state is AttemptState.RUNNING

@@ -1,0 +1,121 @@
+"""Who crawls on few own GPUs goes on on a machine, where that costs less than being late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from dlq_master.control.pool_stimuli import StopMachines
+from dlq_master.control.stimuli import AskedLateness
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.resources import Request
+from support.lent_servers import Server, saves
+from support.master_harness import ROOT
+from support.rented import HOUR_S, MADE, RentedHost, Site
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    yield
+    while MADE:
+        MADE.pop().close()
+
+
+def crawls(*, weight: float = 100.0, policy: str = "dlq") -> tuple[Site, AttemptKey]:
+    """Four hours of work of one GPU, due in half an hour, run on one of four GPUs; others have the rest."""
+    site = Site(own=4, policy=policy)
+    assert site.own is not None
+    other = AttemptKey(site.master.submit(3).job_id, 1)
+    late = AskedLateness(weight / HOUR_S, after_s=0.5 * HOUR_S)
+    sizes = Request(gpus=1, sizes=(1, 2, 4))
+    job = site.master.submit(request=sizes, lateness=late, run_estimate_s=4 * HOUR_S)
+    key = AttemptKey(job.job_id, 1)
+    own(site).obey()
+    for one in (other, key):
+        own(site).start(one)
+    own(site).report()
+    assert site.master.attempt(job.job_id).lease.allocation.node_ids == ("own01",)
+    return site, key
+
+
+def own(site: Site) -> Server:
+    assert site.own is not None
+    return site.own
+
+
+def stopped_for_a_machine(site: Site, key: AttemptKey) -> RentedHost:
+    """The machine has come, and the job is to leave for it."""
+    site.tick()
+    assert site.only().jobs == (key.job_id,)
+    assert site.master.attempt(key.job_id).stop_cause is None, (
+        "it runs on until the machine is there"
+    )
+    site.tick()
+    host = site.boot()
+    site.tick()
+    site.tick()
+    assert site.only().state == "up"
+    assert site.master.attempt(key.job_id).stop_cause == "preempt"
+    return host
+
+
+def where(site: Site, job_id: JobId) -> tuple[str, int]:
+    (slot,) = site.master.attempt(job_id).lease.allocation.slots
+    return slot.node_id, slot.mask.bit_count()
+
+
+def test_who_crawls_saves_and_goes_on_on_a_machine() -> None:
+    site, key = crawls()
+    host = stopped_for_a_machine(site, key)
+    for _ in range(3):  # it takes its time to save, and the machine is kept for it
+        site.tick()
+    assert site.only().state == "up"
+    next_id = site.master.submit(1).job_id
+    saves(own(site), key)
+    assert where(site, key.job_id) == (host.node_id, 4)
+    site.tick()
+    assert where(site, next_id) == ("own01", 1), "what it had is there for others"
+    assert site.master.words().count("job_moves") == 1
+    again = AttemptKey(key.job_id, 2)
+    host.obey()
+    host.start(again)
+    host.report()
+    site.tick(600.0)
+    assert len(site.machines()) == 1, "who is on a machine stays"
+    host.exit(again, 0)
+    host.report()
+    site.tick()
+    assert site.master.state.pools.on_the_way.to(host.node_id) == []
+    assert site.only().state == "draining"
+
+
+@pytest.mark.parametrize("policy", ["dlq", "srtf"])
+def test_nobody_moves_for_less_than_it_costs_or_who_is_not_resized(policy: str) -> None:
+    site, key = crawls(weight=1.0 if policy == "dlq" else 100.0, policy=policy)
+    for _ in range(5):
+        site.tick()
+    assert site.machines() == {}
+    assert site.master.attempt(key.job_id).stop_cause is None
+
+
+@pytest.mark.parametrize("gone", ["given back", "cancelled", "restarted"])
+def test_whatever_comes_between_nobody_is_forgotten(gone: str) -> None:
+    site, key = crawls()
+    host = stopped_for_a_machine(site, key)
+    if gone == "given back":
+        ask = StopMachines(caller=ROOT, request_id="s", machine_ids=(site.only().request_id,))
+        site.master.ask(ask)
+    elif gone == "cancelled":
+        site.master.cancel(key.job_id)
+    else:
+        site.restart()
+        own(site).hello()
+        host.hello()
+    saves(own(site), key)
+    site.tick()
+    if gone == "cancelled":
+        assert site.master.job(key.job_id).state == "cancelled"
+    else:
+        assert where(site, key.job_id) == ("own01", 1)
+    assert site.master.state.pools.on_the_way.to(host.node_id) == []
