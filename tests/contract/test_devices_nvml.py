@@ -20,7 +20,7 @@ def box(library: Path, tmp_path: Path) -> NvmlBox:
 
 def refusal(process: subprocess.Popen[str]) -> str:
     """What the probe says when it will not start."""
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == 1
     return errors
 

@@ -174,7 +174,7 @@ def test_a_shim_that_starts_after_it_was_given_up_runs_nothing(
     handle = write_plan_only(box, f"touch {tmp_path}/ran")
     box.runtime.recover()
     box.wait_exit(handle)
-    late = subprocess.run([str(box.shim), str(box.path(handle))], check=False, timeout=30)
+    late = subprocess.run([str(box.shim), str(box.path(handle))], check=False, timeout=60)
     assert late.returncode == 3
     assert not (tmp_path / "ran").exists()
 
@@ -185,7 +185,7 @@ def test_an_attempt_is_not_over_while_its_plan_is_locked(box: ProcessBox) -> Non
         fcntl.flock(plan, fcntl.LOCK_EX)
         assert box.runtime.recover() == [handle]
         assert box.runtime.poll(handle) is None
-        second = subprocess.run([str(box.shim), str(box.path(handle))], check=False, timeout=30)
+        second = subprocess.run([str(box.shim), str(box.path(handle))], check=False, timeout=60)
         assert second.returncode == 3
     assert box.wait_exit(handle).why is ExitWhy.START_ERROR
 
