@@ -64,10 +64,10 @@ def may_fail_to_join(rank: Rank, now_s: float) -> bool:
 
 
 def stop_of_a_failure(rank: Rank, failures: int, blames_others: Callable[[], bool]) -> Stop | None:
-    """How a rank that cannot join is ended, so that the others go on; None: it is not that far. `blames_others`: whether
+    """How a rank that cannot join is ended, so that the master hears of it; None: it is not that far. `blames_others`: whether
     its output says that others have gone.
 
-    It is killed: a torchrun that ends by itself because its workers fail closes the rendezvous, and all others end too.
+    Left alone, all would start their workers again until its restarts are used up, and nobody would train.
     """
     if failures < _FAILURES or (failures < _FAILURES_OF_OTHERS and blames_others()):
         return None

@@ -37,7 +37,7 @@ def test_it_does_so_too_while_all_agents_are_killed_in_the_middle_of_each_resize
     grow_and_shrink(user, tmp_path, disturb=kill_all)
 
 
-def test_a_node_on_which_the_script_fails_is_given_back_and_the_others_go_on(
+def test_a_job_that_fails_only_where_it_has_grown_to_goes_on_without_that_node(
     user: UsersView, tmp_path: Path
 ) -> None:
     grow_to_where_it_fails(user, tmp_path)

@@ -7,7 +7,8 @@ agent has told that they are free.
 What happens when: the agent restarts - it finds launch and stop in its journal, and goes on with them; the master
 restarts - who joins and who leaves is on disk with the attempt, the commands are in the outbox, and a welcome
 tells both again; a node is silent - the job is UNKNOWN as a whole and trains on, and a rank that is then lost
-has left, or never joined; a rank that does not start, or fails soon after it joined - the others go on without it;
+has left, or never joined; a rank that does not start - the others go on without it; one that fails soon after it
+joined - the job starts again without that node (`live.spoiled_by`);
 one that does not leave - its shim kills it after its grace.
 """
 
@@ -19,7 +20,6 @@ from dlq_master.model import live
 from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import EndReason
 from dlq_master.model.job_steps import Resized, ResizedLive
 from dlq_master.model.node import NodeState
 
@@ -109,6 +109,4 @@ def _failed(attempt: Attempt) -> str:
 
 
 def _end(status: RankStatus) -> str:
-    if status.words == EndReason.JOIN_FAILED:
-        return "the script fails there (join_failed)"
     return status.words or ("nobody knows of it any more" if status.lost else "it ended")

@@ -150,7 +150,7 @@ def must_stop(attempt: Attempt) -> bool:
     return (
         attempt.stop_cause is None
         and attempt.live
-        and any(status.failed for status in attempt.ranks)
+        and (any(status.failed for status in attempt.ranks) or bool(live.spoiled_by(attempt)))
         and not over(attempt)
     )
 
@@ -215,6 +215,8 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     broken = _start_error(attempt)
     if broken and attempt.started_time_s is None:
         return on_attempt.StartFailed(detail=broken)
+    if live.spoiled_by(attempt):
+        return on_attempt.Failed(reason=EndReason.JOIN_FAILED)
     return _own_failure(attempt, rules)
 
 
@@ -446,8 +448,8 @@ def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:
 def _after_failure(
     end: on_attempt.Failed, attempt: Attempt, job: Job, usage: on_job.Usage
 ) -> on_job.JobEvent:
-    if spoiled := live.spoiled_by(attempt):
-        return _infra(EndReason.JOIN_FAILED, attempt, job, usage, spoiled)
+    if end.reason is EndReason.JOIN_FAILED:
+        return _infra(end.reason, attempt, job, usage, live.spoiled_by(attempt))
     again = {
         EndReason.PREEMPTED: True,
         EndReason.PREEMPTED_LOST: True,

@@ -8,10 +8,11 @@ join until it is proven gone. Everything here is a rule about values; `control/l
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import inf
 
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, Job, JobState
+from dlq_master.model.job import Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import Node
 from dlq_master.model.resources import Allocation
@@ -21,8 +22,6 @@ RESIZES_PER_ATTEMPT = 8
 
 # Who fails so soon after it joined has not joined: the others go on without it.
 PROBATION_S = 300.0
-# A torchrun that has used up its restarts closes the rendezvous: the others fail so soon after it.
-_FOLLOW_S = 60.0
 # For so long the attempt does not go there again: each try costs all of them a restart of their workers.
 SHUNNED_S = 3600.0
 
@@ -148,15 +147,17 @@ def shunned(attempt: Attempt, now_s: float) -> tuple[NodeId, ...]:
 
 
 def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
-    """Nodes that have failed this attempt: a rank that had just joined there failed first, and took the others along."""
+    """Nodes that have failed this attempt: a rank that had just joined there failed by itself, and before the others.
+
+    They cannot go on: a torchrun that gives up closes the rendezvous for good, and workers that wait for those of one
+    that has been killed wait for as long as their process group does (half an hour by default).
+    """
     ended_s = [it.exited_time_s for it in attempt.ranks if it.failed]
-    first_s = min((at_s for at_s in ended_s if at_s is not None), default=0.0)
+    first_s = min((at_s for at_s in ended_s if at_s is not None), default=inf)
     return tuple(
         status.node_id
         for status in attempt.ranks
-        if status.unfit
-        and status.exited_time_s is not None
-        and first_s - _FOLLOW_S < status.exited_time_s < first_s
+        if status.unfit and status.joined and (status.exited_time_s or 0.0) < first_s
     )
 
 
@@ -174,8 +175,8 @@ def _on_probation(before: RankStatus, status: RankStatus) -> bool:
 
 
 def _own_fault(status: RankStatus) -> bool:
-    """Not because it was told to go, or its node was lost."""
-    return bool(status.exit_code or status.start_error or status.words == EndReason.JOIN_FAILED)
+    """Not because its node was lost."""
+    return status.failed and not status.lost
 
 
 def _whole(held: Allocation, then: Allocation) -> bool:

@@ -223,21 +223,27 @@ def test_who_left_before_is_not_told_to_have_failed_now(site: Site) -> None:
     site.end(other)
     site.until(lambda: site.width(job_id) == 12)
     last = site.master.attempt(job_id).ranks[-1].node_id
-    site.on(last).exit(AttemptKey(job_id, 1), 1)
-    site.on(last).report()
+    site.on(last).cut()
+    site.on(last).reboot()
+    site.on(last).hello()
     told = site.told("job_resized")[-1]
-    assert (told["from"], told["to"], told["why"]) == (12, 8, f"{last}: it ended")
+    assert (told["from"], told["to"], told["why"]) == (
+        12,
+        8,
+        f"{last}: nobody knows of it any more",
+    )
 
 
-def test_who_fails_soon_after_it_joined_has_not_joined_and_is_not_asked_again_for_a_while(
-    site: Site,
-) -> None:
-    job_id = site.grown()
-    key, last = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks[2].node_id
-    site.on(last).exit(key, 1)
+def test_a_node_on_which_nothing_starts_is_not_asked_again_for_a_while(site: Site) -> None:
+    job_id, other = site.base_and_other()
+    site.starts = False
+    site.end(other)
+    site.until(lambda: len(site.master.attempt(job_id).ranks) == 3)
+    site.step()
+    last = site.master.attempt(job_id).ranks[2].node_id
+    site.on(last).fail_start(AttemptKey(job_id, 1), "no such directory")
     site.on(last).report()
-    assert site.master.attempt(job_id).lease.allocation.width == 8
-    assert site.told("job_resized")[-1]["why"] == f"{last}: it ended"
+    site.starts = True
     for _ in range(20):
         site.step()
     assert site.width(job_id) == 8
@@ -261,34 +267,44 @@ def test_who_fails_long_after_it_joined_fails_the_gang(site: Site) -> None:
     )
 
 
-def test_a_node_that_its_agent_gave_up_is_told_with_the_reason(site: Site) -> None:
+@pytest.mark.parametrize("how", ["given up", "by itself", "killed"])
+def test_a_job_that_a_joining_node_fails_goes_on_without_it_and_has_not_failed(
+    site: Site, how: str
+) -> None:
+    """The workers of the others wait for its own, and its torchrun may have closed the rendezvous."""
     job_id = site.grown()
     key, last = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks[2].node_id
-    site.on(last).give_up(key, JOIN_FAILED)
+    if how == "given up":
+        site.on(last).give_up(key, JOIN_FAILED)
+    elif how == "killed":
+        site.on(last).crash(key, 9)
+    else:
+        site.on(last).exit(key, 1)
     site.on(last).report()
-    assert site.master.attempt(job_id).lease.allocation.width == 8
-    assert site.told("job_resized")[-1]["why"] == f"{last}: the script fails there (join_failed)"
-    assert JOIN_FAILED in {it.cause for it in site.master.events() if it.kind == "rank_exited"}
+    assert site.master.attempt(job_id).stop_cause == "gang_failure"
+    site.until(lambda: site.width(job_id) == 8)
+    job, first = site.master.job(job_id), site.master.ended(job_id, 1)
+    assert (first.end_reason, job.restarts, job.attempts) == (EndReason.JOIN_FAILED, 0, 2)
+    assert (job.failed_nodes, job.infra_failures) == ((last,), 1)
+    assert last not in site.master.attempt(job_id).lease.allocation.node_ids
     assert EndReason.JOIN_FAILED.value == JOIN_FAILED
+    for _ in range(20):
+        site.step()
+    assert site.width(job_id) == 8
 
 
-def test_a_job_that_a_joining_node_took_along_goes_on_without_it_and_has_not_failed(
-    site: Site,
-) -> None:
-    """Its torchrun has ended by itself, and so has closed the rendezvous."""
+def test_it_has_failed_that_job_too_where_the_others_are_heard_of_first(site: Site) -> None:
     job_id = site.grown()
     key, (first, second, last) = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks
     site.on(last.node_id).exit(key, 1)
-    site.on(last.node_id).report()
     site.master.clock.advance(3.0)
-    for status in (first, second):
-        site.on(status.node_id).exit(key, 1)
+    for status in (first, second, last):
+        if status is not last:
+            site.on(status.node_id).exit(key, 1)
         site.on(status.node_id).report()
     job = site.master.job(job_id)
-    assert (job.state, job.end_reason, job.restarts) == (JobState.QUEUED, EndReason.JOIN_FAILED, 0)
-    assert (job.failed_nodes, job.infra_failures) == ((last.node_id,), 1)
-    site.until(lambda: site.width(job_id) == 8)
-    assert last.node_id not in site.master.attempt(job_id).lease.allocation.node_ids
+    assert (job.state, job.end_reason) == (JobState.QUEUED, EndReason.JOIN_FAILED)
+    assert (job.restarts, job.failed_nodes) == (0, (last.node_id,))
 
 
 def test_a_script_that_fails_everywhere_is_the_users_own(site: Site) -> None:
