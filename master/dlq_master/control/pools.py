@@ -251,7 +251,9 @@ def _fail(turn: Turn, machine: Machine, fault: str) -> None:
 def _watch_starting(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
     node = turn.state.cluster.nodes.get(machine.node_id)
     here = node is not None and node.pool is NodePool.PRICED and node.state is NodeState.UP
-    if here and machine.instance_id and machine.node_id in turn.state.sessions:
+    if turn.now_s >= pool.until_s - pool.leave:
+        give_back(turn, machine, "its provider takes it back", "master")
+    elif here and machine.instance_id and machine.node_id in turn.state.sessions:
         move(turn, machine, MachineState.UP, cause="its agent has joined")
     elif turn.now_s >= machine.asked_s + pool.patience_s:
         _fail(turn, machine, f"it did not come within {pool.patience_s:.0f} s")
