@@ -5,13 +5,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
+from dlq_common.config import Seconds
 from dlq_master.control import failpoints
 from dlq_master.model.ids import AttemptKey
+from dlq_master.policy.rent.decide import AHEAD_S
 from support.counted_failpoints import MortalStory, dies_at_every_passage
-from support.rented import HOUR_S, MADE, Site
+from support.rented import HOUR_S, MADE, SPOT, Site
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +28,12 @@ class Story(MortalStory):
     """A job is submitted, its machine comes, it runs and ends, and the machine goes; everybody asks until there is an
     answer."""
 
+    minimum_s = 0.0
+
     def __init__(self, setting: str = "") -> None:
         super().__init__(setting)
-        self.site = Site(failpoints=self.counting)
+        pool = replace(SPOT, minimum_billing=Seconds(self.minimum_s))
+        self.site = Site(pool, failpoints=self.counting)
 
     def told(self) -> str:
         return self.site.master.story()
@@ -64,6 +70,12 @@ class Story(MortalStory):
                 host.hello()
 
 
+class BilledAtLeast(Story):
+    """Longer than all of that takes: it is kept until then, for whoever comes."""
+
+    minimum_s = 20.0
+
+
 def judge(story: Story) -> None:
     site = story.site
     words = Counter(site.master.words())
@@ -72,6 +84,9 @@ def judge(story: Story) -> None:
     assert (site.provider.there, site.only().state) == ({}, "away")
     assert (site.master.state.tokens, site.master.state.cluster.nodes) == ({}, {})
     charged_once(site)
+    machine = site.only()
+    assert machine.end_s is not None
+    assert machine.end_s >= machine.asked_s + story.minimum_s - AHEAD_S, "what is paid is kept"
 
 
 def charged_once(site: Site) -> None:
@@ -92,6 +107,9 @@ def charged_once(site: Site) -> None:
     assert paid.foretold == pytest.approx(machine.foretold)
 
 
+@pytest.mark.parametrize("story", [Story, BilledAtLeast])
 @pytest.mark.parametrize("place", failpoints.NAMES)
-def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
-    dies_at_every_passage(place, Story, judge)
+def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(
+    place: str, story: type[Story]
+) -> None:
+    dies_at_every_passage(place, story, judge)
