@@ -84,16 +84,7 @@ class Story(MortalStory):
             agent.exit(key, 99)
 
     def _again(self) -> None:
-        site = self.site
-        site.master.crashed()
-        site.attach()
-        for agent in (site.own, *site.hosts.values()):
-            assert agent is not None
-            agent.session_id = None
-            agent.inbox.clear()
-            agent.looks.clear()
-            if agent.node_id in site.master.state.cluster.nodes:
-                agent.hello()
+        self.site.crashed()
 
 
 def judge(story: Story) -> None:

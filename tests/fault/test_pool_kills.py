@@ -59,15 +59,7 @@ class Story(MortalStory):
                 host.report()
 
     def _again(self) -> None:
-        site = self.site
-        site.master.crashed()
-        site.attach()
-        for host in site.hosts.values():
-            host.session_id = None
-            host.inbox.clear()
-            host.looks.clear()
-            if host.node_id in site.master.state.cluster.nodes:
-                host.hello()
+        self.site.crashed()
 
 
 class BilledAtLeast(Story):

@@ -98,6 +98,21 @@ class Site:
         self.master.restart()
         self.attach()
 
+    def agents(self) -> tuple[Server, ...]:
+        """Every node that there is."""
+        return (*self.hosts.values(), *([self.own] if self.own else []))
+
+    def crashed(self) -> None:
+        """The master died in the middle of something; the next one is up, and its agents have come back to it."""
+        self.master.crashed()
+        self.attach()
+        for agent in self.agents():
+            agent.session_id = None
+            agent.inbox.clear()
+            agent.looks.clear()
+            if agent.node_id in self.master.state.cluster.nodes:
+                agent.hello()
+
     def submit(self, gpus: int = 4, *, due_s: float = HOUR_S, weight: float = 100.0, lasts_s: float = HOUR_S, **more: Any) -> JobId:  # fmt: skip
         """A job that costs `weight` an hour once it is late."""
         lateness = AskedLateness(weight / HOUR_S, after_s=due_s)
@@ -106,7 +121,7 @@ class Site:
     def tick(self, seconds: float = 1.0, *, serve: bool = True) -> None:
         """Time passes, all agents are heard, and providers do what they are asked."""
         self.master.clock.advance(seconds)
-        for agent in (*self.hosts.values(), *([self.own] if self.own else [])):
+        for agent in self.agents():
             if agent.session_id is not None and agent.node_id in self.master.state.cluster.nodes:
                 agent.heartbeat()
         self.master.tick()
