@@ -352,7 +352,13 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
 
 
 def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
-    """Its provider's name for it. Two names for one machine are a fault: whatever has its request id is stopped."""
+    """Its provider's name for it. Two names for one machine are a fault: whatever has its request id is stopped. So is one
+    name for two: who has it already keeps it, and nobody is stopped by that name."""
+    if not machine.instance_id and machine.state is MachineState.STARTING:
+        for one in turn.state.pools.open():
+            if (one.pool, one.instance_id) == (machine.pool, instance_id):
+                _fail(turn, machine, f"its provider calls it {instance_id}, as {one.request_id}")
+                return
     if machine.instance_id in ("", instance_id):
         put(turn, machine._replace(instance_id=instance_id, tries=0, retry_s=0.0) if machine.state is MachineState.STARTING else machine._replace(instance_id=instance_id))  # fmt: skip
         return
