@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Thread
 
 from dlq_common.logs import get_logger
 from dlq_master.control.pool_config import PoolConfig
@@ -82,12 +84,30 @@ class ProviderDesk:
 
     async def _ask(self, act: Act) -> None:
         async with self._room:
-            told = await asyncio.to_thread(self.answer, act)
+            told = await self._beside(act)
         outcome = told.fault or told.instance_id or ("gone" if told.gone else "OK")
         if act.verb is not Verb.LIST:
             self._audited(f"provider {act.verb.value}", act.request_id, outcome)
         _log.info("provider_asked", verb=act.verb.value, pool=act.pool, machine=act.request_id, outcome=outcome)  # fmt: skip
         self._tell(told)
+
+    def _beside(self, act: Act) -> asyncio.Future[ProviderTold]:
+        """Its answer, from a thread for which nobody waits when the master ends: a program that runs is killed once we are
+        gone (`leash`), and an executor would first wait for its time limit."""
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[ProviderTold] = loop.create_future()
+
+        def deliver(answer: ProviderTold) -> None:
+            if not told.done():
+                told.set_result(answer)
+
+        def work() -> None:
+            answer = self.answer(act)
+            with suppress(RuntimeError):  # the loop has ended meanwhile
+                loop.call_soon_threadsafe(deliver, answer)
+
+        Thread(target=work, name=f"pool-{act.verb.value}", daemon=True).start()
+        return told
 
     def answer(self, act: Act) -> ProviderTold:
         """Ask, and wait for it; what went wrong is told too."""
