@@ -3,9 +3,9 @@
 import os
 import socket
 
-# Neither where jobs meet (jobs.port_first), nor where the demo looks, nor where the kernel takes ports
+# Neither where jobs meet (jobs.port_first; here from 30000), nor where the demo looks, nor where the kernel takes ports
 # of its own: a line that is dialled while its master is away may be given that very port.
-PORTS = range(20_000, 30_000)
+PORTS = range(31_000, 32_700)
 _claims: list[socket.socket] = []  # held for as long as this process lives
 
 
