@@ -9,6 +9,7 @@ from types import MappingProxyType
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
+from dlq_master.model.lane import Lane
 from dlq_master.model.node import Node
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
@@ -19,12 +20,13 @@ USUAL_S = 3600.0  # until a job that runs has ended, or an own node takes work a
 
 
 def may_rent(job: Job) -> bool:
-    """Whether machines may be rented for one that waits, or will: it says what being late costs, and fits on one node
-    of any host."""
+    """Whether machines may be rented for one that waits, or will: it says what being late costs, fits on one node
+    of any host, and its team may hold more: it could start on none before."""
     request = job.request
     return (
         job.lateness is not None
         and job.promised is None
+        and job.lane is not Lane.LIMIT
         and request.nodes in (None, 1)
         and request.shape.traits is None
     )

@@ -8,9 +8,13 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.config import Seconds
+from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
+from dlq_master.model.lane import Lane
 from dlq_master.policy.rent.times import RunTimes
+from dlq_master.store.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
+from support.master_harness import ROOT
 from support.rented import HOUR_S, MADE, SPOT, Site
 
 SLOW = replace(SPOT, boot=Seconds(3000.0))  # any boundary comes before such a machine
@@ -96,3 +100,34 @@ def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
     site.submit(4)  # waits, so that somebody asks how long it takes
     site.tick(30.0)
     assert learned[-1] == speed
+
+
+def test_nothing_is_rented_for_who_is_beyond_the_limit_of_its_team() -> None:
+    site = Site(own=4, policy="dlq")
+    limited(site, 4)
+    site.master.submit(4, run_estimate_s=HOUR_S)
+    late = site.submit(4, due_s=1.0, weight=1e6)
+    site.tick()
+    assert site.master.job(late).lane is Lane.LIMIT
+    assert site.machines() == {}
+    limited(site, 8)
+    site.tick()
+    assert site.only().jobs == (late,)
+
+
+def test_a_machine_for_who_is_beyond_the_limit_of_its_team_by_now_is_given_back() -> None:
+    site = Site(own=4, policy="dlq")
+    limited(site, 8)
+    site.master.submit(4, run_estimate_s=HOUR_S)
+    late = site.submit(4, due_s=1.0, weight=1e6)
+    site.tick()
+    limited(site, 4)
+    site.tick()
+    assert site.master.job(late).lane is Lane.LIMIT
+    assert not site.only().open
+
+
+def limited(site: Site, gpus: int) -> None:
+    """All users of the tests are of one team that may hold so many GPUs."""
+    team = Team("vision", 0.0, TeamRules(gpu_limit=gpus), None, (Member("alice"),), 0)
+    site.master.ask(SetTeam(caller=ROOT, request_id="", team=team, force=False))
