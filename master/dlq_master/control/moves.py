@@ -13,6 +13,7 @@ from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
+from dlq_master.model.node import CLOSED, NodeState
 from dlq_master.model.rented import Machine, MachineState
 from dlq_master.policy.rent.starting import opened, start_there
 
@@ -51,8 +52,10 @@ def arrive(turn: Turn) -> None:
 
 
 def _takes_work(turn: Turn, machine: Machine) -> bool:
-    known = machine.node_id in turn.state.cluster.nodes and machine.node_id in turn.state.sessions
-    return known and machine.state is MachineState.UP
+    node = turn.state.cluster.nodes.get(machine.node_id)
+    if node is None or node.state is not NodeState.UP or node.flags & CLOSED:
+        return False
+    return machine.node_id in turn.state.sessions and machine.state is MachineState.UP
 
 
 def _start(turn: Turn, job: Job, machine: Machine, gpus: int) -> None:

@@ -35,9 +35,17 @@ def watch(turn: Turn) -> None:
         return  # nobody knows yet what runs
     line = list(in_line(state.cluster))
     pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
-    wanting = [job for job in (*line, *pending) if may_rent(job)]
     here = [one for one in state.pools.open() if one.state in _THERE]
-    moving = movable(state.cluster, turn.now_s)
+    there = {one.node_id for one in here}
+    # Who has failed on one of them goes to none of them; on which nobody is, that one goes back.
+    wanting = [
+        job for job in (*line, *pending) if may_rent(job) and there.isdisjoint(job.request.avoid)
+    ]
+    moving = {
+        key: job
+        for key, job in movable(state.cluster, turn.now_s).items()
+        if there.isdisjoint(job.request.avoid)
+    }
     if wanting or here or moving:
         _decide(turn, line, wanting, here, moving)
     foretelling.of_those_that_run(turn)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.job import Job
+from dlq_master.model.node import CLOSED
 from dlq_master.model.rented import Machine, MachineState
 from dlq_master.model.values import maker
 from dlq_master.policy.priced.catalogue import Floats, NodeType
@@ -96,6 +97,8 @@ def here(
     node = cluster.nodes.get(machine.node_id)
     up = machine.state is MachineState.UP
     free = of.gpus if node is None or not up else free_on(cluster, node).bit_count()
+    if node is not None and node.flags & CLOSED:
+        free = 0  # people or rules keep new work off it
     ready_s = machine.asked_s + of.boot_s if machine.up_s is None else machine.up_s
     jobs = tuple(int(key.job_id) for key in cluster.attempts_on(machine.node_id))
     free -= sum([put.gpus for put in coming])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from dlq_master.control.pool_stimuli import StopMachines
-from dlq_master.control.stimuli import AskedLateness
+from dlq_master.control.stimuli import AskedLateness, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, saves
 from support.master_harness import ROOT
@@ -119,3 +121,44 @@ def test_whatever_comes_between_nobody_is_forgotten(gone: str) -> None:
     else:
         assert where(site, key.job_id) == ("own01", 1)
     assert site.master.state.pools.on_the_way.to(host.node_id) == []
+
+
+def cordon(site: Site) -> None:
+    node_id, closed = site.only().node_id, frozenset([NodeFlag.CORDONED])
+    none = frozenset[NodeFlag]()
+    site.master.ask(SetNodeFlags(caller=ROOT, request_id="", node_id=node_id, set_flags=closed, clear_flags=none, reason=""))  # fmt: skip
+
+
+def test_nobody_leaves_for_a_machine_that_people_have_closed_and_it_goes_back() -> None:
+    site, key = crawls()
+    site.tick()
+    site.tick()
+    site.boot()
+    cordon(site)
+    site.tick()
+    site.tick()
+    assert site.master.attempt(key.job_id).stop_cause is None
+    assert next(iter(site.machines().values())).state in ("draining", "stopping", "away")
+
+
+def test_who_has_left_for_a_machine_that_was_closed_meanwhile_goes_on_on_own_nodes() -> None:
+    site, key = crawls()
+    stopped_for_a_machine(site, key)
+    cordon(site)
+    saves(own(site), key)
+    site.tick()
+    assert site.master.attempt(key.job_id).lease.allocation.node_ids == ("own01",)
+
+
+def test_who_has_failed_on_a_machine_is_not_started_there_and_it_goes_back() -> None:
+    site, key = crawls()
+    site.tick()
+    site.tick()
+    host = site.boot()
+    cluster = site.master.state.cluster
+    job = cluster.jobs[key.job_id]
+    cluster.put_job(job._replace(request=replace(job.request, avoid=(host.node_id,))))
+    site.tick()
+    site.tick()
+    assert site.master.attempt(key.job_id).stop_cause is None
+    assert next(iter(site.machines().values())).state in ("draining", "stopping", "away")
