@@ -183,6 +183,8 @@ class Loop:
             answer = handlers.handle(turn, letter.stimulus)
         except DlqError as error:
             refusal = error
+            if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it
+                _log.error("tick_refused", tick=letter.stimulus.name, error=error.what)
             return lambda: refusal
         return lambda: _evaluate(answer)
 
