@@ -7,7 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from dlq.v1 import job_pb2
+from dlq_master.control.speeds import hear
+from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
+from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
@@ -135,3 +138,14 @@ def test_other_sizes_are_reckoned_from_the_same_steps(
     job = master.edit(UpdateJob, job_id, sizes=(2, 4, 6, 8)).job  # type: ignore[attr-defined]  # UpdatedJob
     assert len(job.speeds) == 4
     assert job.speed_on(8) / job.speed_on(4) == pytest.approx(1.6, rel=0.05)
+
+
+def test_a_beat_is_heard_before_the_first_plan_of_a_new_master(
+    master: Master, nodes: list[SimAgent]
+) -> None:
+    job_id = an_elastic(master, nodes, 0.5)
+    master.restart()
+    key = AttemptKey(job_id, master.job(job_id).attempts)
+    turn = Turn(master.state, master.store, master.clock.now_s())
+    hear(turn, key, Beat(100, 10_000, None, master.clock.now_s()))
+    assert master.state.sized[job_id][0] == "H100"
