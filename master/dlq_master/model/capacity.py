@@ -131,7 +131,7 @@ class Capacity:
 
     def parts(self, allocation: Allocation) -> Mapping[str, Parts]:
         """The allocation in pool terms, by GPU type. Nodes and GPUs that are gone are left out."""
-        if self._rebuild_needed:  # a beat may ask before any plan has: its node came in the same turn
+        if self._rebuild_needed:  # a beat may ask before any plan of a new master has
             self._rebuild()
         slots = allocation.slots
         if len(slots) == 1:  # nearly all of them, and a boundary looks at every one
