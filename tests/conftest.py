@@ -6,7 +6,8 @@ LONG=1 (`make test-long`) tries more of them; `HYPOTHESIS_PROFILE=long` looks fo
 import gc
 import os
 import signal
-from collections.abc import Generator
+import sys
+from collections.abc import Generator, Iterator
 
 import pytest
 import structlog
@@ -37,6 +38,15 @@ settings.register_profile(
     "long", deadline=None, suppress_health_check=UNTIMED, max_examples=2000, print_blob=True
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(autouse=True)
+def closed_sites() -> Iterator[None]:
+    """Masters of rented machines are looked through once more, and closed, whichever test has made them."""
+    yield
+    if (rented := sys.modules.get("support.rented")) is not None:
+        while rented.MADE:
+            rented.MADE.pop().close()
 
 
 def pytest_collection_finish() -> None:

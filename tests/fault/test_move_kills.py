@@ -3,8 +3,6 @@ adds up, and nothing is left."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dlq_master.control import failpoints
@@ -13,15 +11,8 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.lent_servers import Server
-from support.rented import HOUR_S, MADE, Site
+from support.rented import HOUR_S, Site
 from support.sim_agent import SimRank
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
 
 
 class Story(MortalStory):

@@ -4,7 +4,6 @@ nothing is left."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,14 +13,7 @@ from dlq_master.control import failpoints
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.rent.decide import AHEAD_S
 from support.counted_failpoints import MortalStory, dies_at_every_passage
-from support.rented import HOUR_S, MADE, SPOT, Site
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
+from support.rented import HOUR_S, SPOT, Site
 
 
 class Story(MortalStory):

@@ -5,7 +5,6 @@ The master is real, but for sockets and disks; its agents and its provider are f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -20,7 +19,7 @@ from dlq_simulator.rented.spec import RentingSpec
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from support.lent_servers import Server
-from support.rented import HOUR_S, MADE, SPOT, RentedHost, Site
+from support.rented import HOUR_S, SPOT, RentedHost, Site
 
 POOL = replace(SPOT, boot=Seconds(60.0), minimum_billing=Seconds(600.0))
 # (submit, GPUs, run time, due from the submit, cost of an hour late): the first two fill the own node.
@@ -36,13 +35,6 @@ ROWS = [
     (1500, 4, 600, 700, 200.0),  # all have gone by now: another one
     (1600, 4, 100, 100, 0.5),  # late for less than a machine costs
 ]
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
 
 
 @dataclass

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,13 +14,6 @@ from support.costs_seen import Witness
 from support.extent import times
 from support.master_harness import ROOT
 from support.rented import HOUR_S, MADE, Site
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
 
 
 def of_job(witness: Witness, job_id: int) -> Cost:

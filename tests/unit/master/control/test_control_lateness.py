@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import AskedLateness
-from support.rented import HOUR_S, MADE, Site
+from support.rented import HOUR_S, Site
 
 
 @pytest.fixture
-def site() -> Iterator[Site]:
-    yield Site()
-    while MADE:
-        MADE.pop().close()
+def site() -> Site:
+    return Site()
 
 
 @pytest.mark.parametrize("before_s", [0.0, 60.0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -14,14 +13,7 @@ from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, saves
 from support.master_harness import ROOT
-from support.rented import HOUR_S, MADE, RentedHost, Site
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
+from support.rented import HOUR_S, RentedHost, Site
 
 
 def crawls(*, weight: float = 100.0, policy: str = "dlq") -> tuple[Site, AttemptKey]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,7 @@ from dlq_master.model.sentence import sentence
 from dlq_master.providers.port import ProviderFailed
 from support.lent_servers import saves
 from support.master_harness import ROOT
-from support.rented import HOUR_S, MADE, SPOT, RentedHost, Site
+from support.rented import HOUR_S, SPOT, RentedHost, Site
 
 
 def up(site: Site) -> RentedHost:
@@ -33,13 +32,6 @@ def up(site: Site) -> RentedHost:
     assert site.only().state == "up"
     site.tick()  # whoever it is for starts
     return host
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
 
 
 def running(site: Site, host: RentedHost, job_id: int) -> AttemptKey:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,16 +14,9 @@ from dlq_master.policy.rent.times import RunTimes
 from dlq_master.store.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
 from support.master_harness import ROOT
-from support.rented import HOUR_S, MADE, SPOT, Site
+from support.rented import HOUR_S, SPOT, Site
 
 SLOW = replace(SPOT, boot=Seconds(3000.0))  # any boundary comes before such a machine
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
 
 
 def busy(*, gives_way: bool) -> Site:
@@ -32,14 +24,20 @@ def busy(*, gives_way: bool) -> Site:
     site = Site(SLOW, own=4)
     if gives_way:
         site = Site(SLOW, own=4, policy="dlq", min_run="off")
+    runs_there(site)
+    site.tick(60.0)
+    return site
+
+
+def runs_there(site: Site) -> AttemptKey:
+    """A job that has the whole own node."""
     assert site.own is not None
     key = AttemptKey(site.master.submit(4).job_id, 1)
     site.tick()
     site.own.obey()
     site.own.start(key)
     site.own.report()
-    site.tick(60.0)
-    return site
+    return key
 
 
 def test_no_machine_is_rented_for_who_takes_over_at_the_boundary() -> None:
@@ -74,11 +72,7 @@ def test_a_run_time_is_learned_for_the_gpus_on_which_it_was(
     monkeypatch.setattr(RunTimes, "learn", lambda _, job, speed: learned.append(speed))
     site = Site(replace(SPOT, speed=2.0), own=4)
     assert site.own is not None
-    first = AttemptKey(site.master.submit(4).job_id, 1)
-    site.tick()
-    site.own.obey()
-    site.own.start(first)
-    site.own.report()
+    first = runs_there(site)
     key = AttemptKey(site.submit(lasts_s=60.0, due_s=1.0, weight=1e6), 1)
     site.tick()
     site.tick()

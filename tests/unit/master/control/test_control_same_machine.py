@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from dlq_master.control.pool_stimuli import ProviderTold, Verb
-from support.rented import MADE, Site
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
+from support.rented import Site
 
 
 def test_the_first_keeps_it_and_the_second_is_of_no_use() -> None:

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import pytest
-
 from dlq_common.config import Seconds
-from support.rented import HOUR_S, MADE, SPOT, Site
-
-
-@pytest.fixture(autouse=True)
-def tidy() -> Iterator[None]:
-    yield
-    while MADE:
-        MADE.pop().close()
+from support.rented import HOUR_S, SPOT, Site
 
 
 def test_a_machine_that_still_boots_is_given_back_when_its_provider_takes_all() -> None:
