@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -46,6 +47,9 @@ PROFILER_ALONE = ["-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]
 PRELOAD_ALONE = ["-Wl,-z,defs"]
 # On aarch64 atomics are calls into libgcc, unless told otherwise; other processors do not know the flag.
 INLINE_ATOMICS = "-mno-outline-atomics"
+# How a binary names the version of glibc that a symbol came with, and the oldest that PEP 600 tags name.
+GLIBC_VERSION = re.compile(rb"GLIBC_(\d+)\.(\d+)")
+OLDEST_GLIBC = (2, 5)
 
 
 def find_compiler() -> list[str] | None:
@@ -139,9 +143,18 @@ def _compile(command: list[str], sources: list[str], target: Path) -> None:
         fresh.unlink(missing_ok=True)
 
 
-def wheel_tag() -> str:
-    """Any Python 3 on this platform: the shim is an executable, not an extension module."""
+def wheel_tag(built: list[Path]) -> str:
+    """Any Python 3 on this platform: the shim is an executable, not an extension module.
+
+    An index takes no `linux_x86_64`. On glibc the tag is `manylinux_X_Y` (PEP 600), where X.Y is the newest
+    version of glibc whose symbols the built files name; elsewhere, and where they name none, it is the
+    platform's own.
+    """
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    named = {match for path in built for match in GLIBC_VERSION.findall(path.read_bytes())}
+    if named:
+        newest = max((int(major), int(minor)) for major, minor in named)
+        platform = platform.replace("linux_", "manylinux_%d_%d_" % max(newest, OLDEST_GLIBC), 1)
     return f"py3-none-{platform}"
 
 
@@ -159,13 +172,14 @@ class ShimBuildHook(BuildHookInterface[Any]):
             return
         if version == "editable":
             return
+        beside = [shim, shim.with_name(INIT_NAME), shim.with_name(TASKS_NAME)]
+        programs = [path for path in beside if path.exists()]
         build_data["pure_python"] = False
-        build_data["tag"] = wheel_tag()
+        build_data["tag"] = wheel_tag([*programs, *libraries])
         for library in libraries:
             build_data["force_include"][str(library)] = f"dlq_profiler/lib/{library.name}"
-        for built in (shim, shim.with_name(INIT_NAME), shim.with_name(TASKS_NAME)):
-            if built.exists():
-                build_data["force_include"][str(built)] = f"dlq_nodeagent/shim/{built.name}"
+        for program in programs:
+            build_data["force_include"][str(program)] = f"dlq_nodeagent/shim/{program.name}"
 
 
 if __name__ == "__main__":

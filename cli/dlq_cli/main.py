@@ -83,6 +83,14 @@ COMMANDS = {
     metavar="SECONDS",
     help="How long to go on trying while the master does not answer.  [default: 15]",
 )
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, given: given and _print_version(ctx),
+    help="Print the version of this program.",
+)
 @click.pass_context
 def dlq(ctx: click.Context, home: Path | None, color: str | None, patience_s: float | None) -> None:
     """Run deep-learning training jobs on a cluster of GPU servers.
@@ -108,8 +116,9 @@ def run(arguments: list[str]) -> int:
     except exit_codes.Ended as ended:
         return ended.code
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message(), err=True)
-        return exit_codes.USAGE
+        # `dlq`, or a group of commands, by itself: whoever asks for the list gets it.
+        click.echo(error.format_message())
+        return exit_codes.OK
     except click.UsageError as error:
         return _usage(error)
     except click.ClickException as error:
@@ -130,6 +139,13 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """Entry point of the `dlq` script."""
     sys.exit(run(sys.argv[1:]))
+
+
+def _print_version(ctx: click.Context) -> None:
+    from importlib.metadata import version
+
+    click.echo(f"dlq {version('dlq')}")
+    ctx.exit()
 
 
 def _usage(error: click.UsageError) -> int:

@@ -34,6 +34,7 @@ LONGEST_WINDOW_S = 3600.0
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dlq", prog_name="dlq-master", message="%(prog)s %(version)s")
 def main() -> None:
     """The master of a dlq cluster: queues, leases, identities.
 

@@ -41,6 +41,7 @@ _STATE_DIR = click.option(
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="dlq", prog_name="dlq-nodeagent", message="%(prog)s %(version)s")
 def main() -> None:
     """The dlq agent: runs on every GPU host."""
 

@@ -31,13 +31,22 @@ TRIALS = (
         "",
         (
             "dlq --help",
+            "dlq --version",
             "dlq version --client",
             "dlq submit --help",
             "python -c 'import dlq_client, dlq_train'",
         ),
     ),
-    Trial("master", ("dlq-master --help", "dlq-master run --help")),
-    Trial("agent", ("dlq-nodeagent --help", "dlq-nodeagent run --help", f'python -c "{SHIM}"')),
+    Trial("master", ("dlq-master --version", "dlq-master --help", "dlq-master run --help")),
+    Trial(
+        "agent",
+        (
+            "dlq-nodeagent --version",
+            "dlq-nodeagent --help",
+            "dlq-nodeagent run --help",
+            f'python -c "{SHIM}"',
+        ),
+    ),
     Trial("sim", ("dlq simulate --help",)),
     # With the libraries where there was a compiler: the command's own exit code comes through.
     Trial("profile", ("dlq profile show --help", "dlq profile run --json -- sh -c 'exit 0'")),

@@ -236,7 +236,7 @@ def test_an_upgrade_restarts_the_daemons_under_the_gang(
 
 
 def test_a_release_that_does_not_start_is_taken_back_by_itself(site: Site, gang: Gang) -> None:
-    wheel = f"/root/dlq-{NEVER_STARTS}-py3-none-linux_x86_64.whl"
+    wheel = f"/root/dlq-{NEVER_STARTS}-py3-none-manylinux_2_34_x86_64.whl"
     done = site.gpu01.run(
         f"sh /root/install.sh --wheel {wheel} --find-links /root/wheels", check=False
     )

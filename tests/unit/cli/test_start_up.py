@@ -12,8 +12,9 @@ import pytest
 
 from dlq_cli.commands.admin import admin
 from dlq_cli.commands.spec import spec
+from dlq_cli.exit_codes import OK
 from dlq_cli.lazy import LazyGroup
-from dlq_cli.main import COMMANDS, dlq
+from dlq_cli.main import COMMANDS, dlq, run
 
 HEAVY = {
     "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",
@@ -40,11 +41,21 @@ def loaded_by(*arguments: str) -> set[str]:
     [
         ["--help"], ["submit", "--help"], ["admin", "--help"], ["spec", "--help"],
         ["spec", "check", "--help"], ["spec", "convert", "--help"], ["spec", "init"],
-        ["completion", "bash"],
+        ["completion", "bash"], ["--version"], [],
     ],
 )  # fmt: skip
 def test_help_loads_click_and_the_standard_library_only(arguments: list[str]) -> None:
     assert not loaded_by(*arguments) & HEAVY
+
+
+@pytest.mark.parametrize("arguments", [[], ["admin"]])
+def test_a_group_by_itself_prints_its_help_on_stdout(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == OK
+    written = capsys.readouterr()
+    assert "Commands:" in written.out
+    assert written.err == ""
 
 
 def test_help_loads_nothing_foreign_but_click() -> None:

@@ -1,6 +1,7 @@
 """The build hook: a shim where there is a compiler, a pure wheel and a word where there is none."""
 
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -57,9 +58,19 @@ def test_all_sources_become_one_executable(tmp_path: Path) -> None:
 def test_the_wheel_carries_the_shim_and_names_its_platform(tmp_path: Path) -> None:
     data, app = build(a_tree(tmp_path))
     assert data["pure_python"] is False
-    assert data["tag"].startswith("py3-none-linux_")
+    assert re.fullmatch(r"py3-none-manylinux_\d+_\d+_\w+", data["tag"])
     assert list(data["force_include"].values()) == ["dlq_nodeagent/shim/dlq-shim"]
     assert app.warnings == []
+
+
+def test_the_tag_names_the_newest_glibc_that_a_built_file_asks_for(tmp_path: Path) -> None:
+    older, newer, without = (tmp_path / name for name in ("older", "newer", "static"))
+    older.write_bytes(b"\0GLIBC_2.9\0GLIBC_2.17\0")
+    newer.write_bytes(b"\0GLIBC_2.34\0GLIBC_PRIVATE\0")
+    without.write_bytes(b"a static program")
+    assert "-manylinux_2_34_" in hatch_build.wheel_tag([older, newer, without])
+    assert "-manylinux_2_17_" in hatch_build.wheel_tag([older])
+    assert "-linux_" in hatch_build.wheel_tag([without])
 
 
 def test_the_wheel_carries_what_starts_several_tasks(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The project file and the lock: floors, hashes, no package server, and a reason for each guest."""
 
+import importlib.metadata
 import re
 import tomllib
 from itertools import chain
@@ -88,6 +89,16 @@ def test_every_package_in_the_wheel_is_seen_by_the_other_tools(project: dict[str
         project["tool"]["hatch"]["build"]["dev-mode-dirs"]
     )
     assert all((ROOT / path / "__init__.py").is_file() for path in packages)
+
+
+def test_the_page_of_the_package_has_no_relative_link(project: dict[str, Any]) -> None:
+    text = importlib.metadata.metadata("dlq").get_payload()
+    assert isinstance(text, str)
+    targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if target[0] != "#"]
+    source = project["project"]["urls"]["Source"]
+    assert len(targets) > 10
+    assert [target for target in targets if not target.startswith((f"{source}/", "http"))] == []
+    assert project["project"]["urls"]["Changelog"].startswith(f"{source}/")
 
 
 def test_what_every_room_shares_is_a_closed_list() -> None:
