@@ -35,8 +35,9 @@ N ?= 30
 # first in the order of names, and xdist would keep them for the end.
 WORKERS ?= 4
 IN_ORDER := --dist loadfile --no-loadscope-reorder
-# A single test of these may take longer than pyproject.toml allows for a hang.
-PATIENT := -o faulthandler_timeout=3600
+# A single test of these may take longer than pyproject.toml allows for a hang; and where the machine lacks
+# what they need, so that all of them skip, the target fails and says what to install.
+PATIENT := -o faulthandler_timeout=3600 -rs --fail-if-all-skip
 
 .PHONY: help
 help:  ## list the targets
@@ -128,8 +129,8 @@ podman: setup  ## containers: as root (Debian: podman conmon runc busybox-static
 	$(PY) -m pytest -q $(PATIENT) -m '$(CONTAINERS)' tests
 
 .PHONY: slurm
-slurm: setup  ## dlq outgrows its own node into a real Slurm (Debian: slurm-wlm munge; root); skips and says so without
-	$(PY) -m pytest -q -rs $(PATIENT) tests/slurm
+slurm: setup  ## dlq outgrows its own node into a real Slurm (Debian: slurm-wlm munge; root)
+	$(PY) -m pytest -q $(PATIENT) tests/slurm
 
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
@@ -159,7 +160,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
 	rm -rf .venv .venv-torch .venv-frameworks build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks
+	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.

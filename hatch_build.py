@@ -153,8 +153,8 @@ def wheel_tag(built: list[Path]) -> str:
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     named = {match for path in built for match in GLIBC_VERSION.findall(path.read_bytes())}
     if named:
-        newest = max((int(major), int(minor)) for major, minor in named)
-        platform = platform.replace("linux_", "manylinux_%d_%d_" % max(newest, OLDEST_GLIBC), 1)
+        major, minor = max(OLDEST_GLIBC, *((int(major), int(minor)) for major, minor in named))
+        platform = platform.replace("linux_", f"manylinux_{major}_{minor}_", 1)
     return f"py3-none-{platform}"
 
 

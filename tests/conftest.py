@@ -40,6 +40,25 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fail-if-all-skip",
+        action="store_true",
+        help="fail when no test passed: what a target of its own is for was then not tested",
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A target whose tests all skip has shown nothing; the reasons of the skips say what to install."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if not session.config.getoption("--fail-if-all-skip") or reporter is None:
+        return
+    if session.exitstatus == pytest.ExitCode.OK and not reporter.stats.get("passed"):
+        reporter.write_line("")
+        reporter.write_line("no test ran: see why each was skipped, below", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 @pytest.fixture(autouse=True)
 def closed_sites() -> Iterator[None]:
     """Masters of rented machines are looked through once more, and closed, whichever test has made them."""

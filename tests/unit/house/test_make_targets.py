@@ -1,8 +1,10 @@
 """What a make target collects can run with what that target makes."""
 
 import ast
+import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,26 @@ def test_a_scenario_by_name_makes_what_it_needs(only: str) -> None:
     taken = [path for path in sorted((ROOT / "tests/e2e").glob("test_*.py")) if word in path.stem]
     assert taken
     assert missing(recipe("e2e", f"ONLY={only}"), taken) == []
+
+
+@pytest.mark.parametrize(
+    "target", ["e2e", "podman", "slurm", "systemd", "profiler", "torture", "storm"]
+)
+def test_a_target_of_its_own_fails_where_all_its_tests_skip(target: str) -> None:
+    assert "--fail-if-all-skip" in recipe(target)
+
+
+@pytest.mark.parametrize(("body", "code"), [("pytest.skip('no podman')", 1), ("pass", 0)])
+def test_a_run_in_which_every_test_skips_is_red_and_says_why(
+    body: str, code: int, tmp_path: Path
+) -> None:
+    (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
+    (tmp_path / "test_it.py").write_text(f"import pytest\n\ndef test_it():\n    {body}\n")
+    asked = [sys.executable, "-m", "pytest", "-rs", "-p", "no:cacheprovider", "--fail-if-all-skip"]
+    done = subprocess.run(
+        [*asked, "--rootdir", tmp_path, tmp_path],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert ("no podman" in done.stdout) == bool(code)
