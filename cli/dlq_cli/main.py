@@ -56,6 +56,14 @@ COMMANDS = {
 }
 
 
+def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        click.echo(f"dlq {version('dlq')}")
+        ctx.exit()
+
+
 @click.group(
     cls=LazyGroup,
     lazy=COMMANDS,
@@ -88,7 +96,7 @@ COMMANDS = {
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=lambda ctx, _, given: given and _print_version(ctx),
+    callback=_print_version,
     help="Print the version of this program.",
 )
 @click.pass_context
@@ -139,13 +147,6 @@ def run(arguments: list[str]) -> int:
 def main() -> None:
     """Entry point of the `dlq` script."""
     sys.exit(run(sys.argv[1:]))
-
-
-def _print_version(ctx: click.Context) -> None:
-    from importlib.metadata import version
-
-    click.echo(f"dlq {version('dlq')}")
-    ctx.exit()
 
 
 def _usage(error: click.UsageError) -> int:

@@ -1,6 +1,8 @@
 """What is deployed: examples the daemons accept, units that keep their promises, a true runbook."""
 
 import re
+import shutil
+import signal
 import subprocess
 import tomllib
 from pathlib import Path
@@ -68,6 +70,29 @@ def test_no_option_of_the_jobs_group_acts_on_the_group() -> None:
         == []
     )
     assert re.search(r"(?m)^Delegate=yes$", text)
+
+
+def test_the_shims_that_a_shutdown_kills_are_those_of_the_agents_unit(tmp_path: Path) -> None:
+    """The command of the unit, run on a written tree: a process of the same name elsewhere stays."""
+    text = (UNITS / "dlq-jobs.service").read_text().replace("\\\n", "")
+    command = re.search(r"(?m)^ExecStop=-/bin/sh -c '(.+)'$", text)
+    assert command is not None
+    group = tmp_path / "system.slice/dlq-nodeagent.service"
+    group.mkdir(parents=True)
+    shim = tmp_path / "dlq-shim"
+    shutil.copy(shutil.which("sleep") or "", shim)
+    ours, theirs = (subprocess.Popen([shim, "600"]) for _ in range(2))
+    other = subprocess.Popen(["sleep", "600"])
+    try:
+        (group / "cgroup.procs").write_text(f"{ours.pid}\n{other.pid}\n")
+        script = command[1].replace("$$", "$").replace("/sys/fs/cgroup ", f"{tmp_path} ")
+        subprocess.run(["/bin/sh", "-c", script], check=False)
+        assert ours.wait() == -signal.SIGKILL
+        assert (theirs.poll(), other.poll()) == (None, None)
+    finally:
+        for process in (ours, theirs, other):
+            process.kill()
+            process.wait()
 
 
 def test_the_agent_looks_for_its_jobs_where_their_unit_is() -> None:

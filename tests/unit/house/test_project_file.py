@@ -92,7 +92,7 @@ def test_every_package_in_the_wheel_is_seen_by_the_other_tools(project: dict[str
 
 
 def test_the_page_of_the_package_has_no_relative_link(project: dict[str, Any]) -> None:
-    text = importlib.metadata.metadata("dlq").get_payload()
+    text = importlib.metadata.metadata("dlq").json["description"]
     assert isinstance(text, str)
     targets = [target for target in re.findall(r"\]\(([^)]+)\)", text) if target[0] != "#"]
     source = project["project"]["urls"]["Source"]
