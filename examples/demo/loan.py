@@ -17,7 +17,7 @@ from alone import perform_alone
 from cluster import Cluster
 from dlq_cli.exit_codes import OK
 from proof import ProofFailed
-from quick import STAYS, quick
+from quick import STAYS, quick, slowness
 from screen import Screen
 from site_of_jobs import ENDED, Job, Site
 
@@ -25,6 +25,7 @@ OWN = "own-a"
 SERVERS = ("inf-1", "inf-2", "inf-3", "inf-4")
 STEPS = Path(__file__).resolve().parent.parent / "jobs" / "steps.py"
 WITHIN_S = 12
+STRETCH = slowness()
 
 LOANS = f"""
 [loans]
@@ -78,7 +79,7 @@ class Loans(Site):
 
     def promise(self, work: Training, *flags: str) -> None:
         """Six seconds of training, with a deadline that is promised."""
-        asks = ("--work", "12s", "--wait-admission", *flags)
+        asks = ("--work", f"{12 * STRETCH}s", "--wait-admission", *flags)
         told = self._submit(work, asks, ("--steps", "60"))["promise"]
         if told["state"] != "guaranteed":
             raise ProofFailed(f"{work.name} was not guaranteed: {told}")
@@ -176,7 +177,7 @@ def one_back(site: Loans) -> str:
         raise ProofFailed(f"the reclaim of one server has stopped {told}")
     site.train(SLOW)
     site.until(lambda: site.training(*PAIR, SLOW), "another job to train on what it left")
-    site.promise(PROMISED, "--deadline", "60s")
+    site.promise(PROMISED, "--deadline", f"{60 * STRETCH}s")
     return f"one server was wanted of three with jobs: one job was stopped ({WIDE.name}), proven to be the fewest"
 
 

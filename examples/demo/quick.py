@@ -1,15 +1,35 @@
 """A master whose terms are seconds instead of minutes, so that there is something to see."""
 
+import subprocess
+import sys
+import time
+
+USUAL_S = 0.4  # at most, for one command of `dlq` on a machine that has time for it
+SLOWEST = 4
+
 STAYS = ', min_run = "3600"'  # who runs gives way to nobody but a deadline, or who owns its machine
 
 
-def quick(more: str = "", *, lease: str = "", settings: str = "") -> str:
-    """What is appended to the configuration: `lease` and `settings` beside those here, and `more` tables."""
+def slowness() -> int:
+    """By how much a demo stretches its times on this machine now, from 1 to SLOWEST: on a busy one every
+    command takes longer, and a deadline in seconds would be over before anybody could keep it."""
+    began_s = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-m", "dlq_cli.main", "submit", "--help"],
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return min(SLOWEST, max(1, round((time.monotonic() - began_s) / USUAL_S)))
+
+
+def quick(more: str = "", *, lease: str = "", settings: str = "", stretch: int = 1) -> str:
+    """What is appended to the configuration: `lease` and `settings` beside those here, and `more` tables.
+    The terms are `stretch` times as long."""
     return f"""
 [lease]
 heartbeat = "1s"
-be_term = "4s"
-slo_term = "8s"
+be_term = "{4 * stretch}s"
+slo_term = "{8 * stretch}s"
 save_lead = "1s"
 resume = "1s"
 {lease}

@@ -47,11 +47,11 @@ def preempt_the_long_job(stage: Stage, cast: Cast) -> None:
 
 
 def resume_elsewhere(stage: Stage, cast: Cast) -> list[Work]:
-    """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint."""
+    """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint. None of
+    them can have ended: they are held back."""
     stage.screen.act("The jobs of the other node are paused: the long one goes on there")
-    paused = [each for each in cast.beside if not stage.ended(each)]
-    if paused:
-        stage.command("pause", *paused)
+    paused = list(cast.beside)
+    stage.command("pause", *paused)
     stage.until(lambda: stage.paused(*paused), "the jobs to be paused")
     stage.until(lambda: stage.running(cast.long), f"{cast.long.name} to be resumed")
     stage.screen.say(f"{cast.long.name} goes on on {stage.job(cast.long).node_ids[0]}")
@@ -102,16 +102,16 @@ def kill_an_agent(stage: Stage, cast: Cast) -> list[str]:
 def resume_the_paused(stage: Stage, cast: Cast, paused: Sequence[Work]) -> None:
     """Where the rival has ended there is room for them."""
     stage.until(lambda: stage.ended(cast.rival), f"{cast.rival.name} to end")
-    if paused:
-        stage.screen.act("There is room again: the paused jobs go on")
-        stage.command("resume", *paused)
+    stage.screen.act("There is room again: the paused jobs go on")
+    stage.command("resume", *paused)
     stage.until(lambda: stage.ended(*cast.all), "all jobs to end")
 
 
 def perform(stage: Stage) -> list[str]:
     """All acts; the proofs, as sentences."""
     pace = work.pace()
-    cast = Cast.fitted(pace)
+    release = stage.cluster.root / "all-acts-seen"
+    cast = Cast.fitted(pace, release)
     stage.screen.say(f"jobs are sized for this machine (pace {pace:.2f})")
     use_up_a_share(stage, cast)
     preempt_the_long_job(stage, cast)
@@ -122,6 +122,7 @@ def perform(stage: Stage) -> list[str]:
     try:
         proofs = ["master killed: " + kill_the_master(stage)]
         proofs += ["agent killed: " + sentence for sentence in kill_an_agent(stage, cast)]
+        release.touch()
         resume_the_paused(stage, cast, paused)
         if reference.wait(timeout=120):
             raise ProofFailed(f"the undisturbed run failed, see {undisturbed / 'output.txt'}")

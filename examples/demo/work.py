@@ -45,22 +45,26 @@ class Work:
         """The same for a machine that is `pace` times as fast."""
         return replace(self, steps=max(300, 10 * round(self.steps * pace / 10)))
 
+    def held_back(self, release: Path) -> Self:
+        """The same, slowly until `release` exists: no act of the demo can come too late for it."""
+        return replace(self, options=(*self.options, "--slow-until", str(release)))
+
     def __str__(self) -> str:
         shape = f"{self.nodes} nodes x {self.gpus}" if self.nodes > 1 else str(self.gpus)
         return f"{self.name} on {shape} GPUs ({self.script}, {self.steps} steps)"
 
 
 # On both nodes, and with it one that fills a node: its six GPUs soon have had their share.
-DDP = Work("ddp-mlp", "ddp_mlp.py", 2000, gpus=2, nodes=2, options=("--hidden", "512"))
-LONG = Work("long-mlp", "mlp.py", 3200, gpus=6)
+DDP = Work("ddp-mlp", "ddp_mlp.py", 1000, gpus=2, nodes=2, options=("--hidden", "512"))
+LONG = Work("long-mlp", "mlp.py", 2000, gpus=6)
 # These fill the other node ...
 BESIDE = (
-    Work("kmeans", "kmeans.py", 1850, gpus=2),
-    Work("ensemble", "ensemble.py", 2400, gpus=2),
-    Work("softmax", "softmax.py", 1100, gpus=2),
+    Work("kmeans", "kmeans.py", 900, gpus=2),
+    Work("ensemble", "ensemble.py", 1200, gpus=2),
+    Work("softmax", "softmax.py", 600, gpus=2),
 )
 # ... so that for this one somebody has to leave.
-RIVAL = Work("convnet", "convnet.py", 2100, gpus=6)
+RIVAL = Work("convnet", "convnet.py", 1000, gpus=6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +77,12 @@ class Cast:
     rival: Work
 
     @classmethod
-    def fitted(cls, pace: float) -> Self:
-        """The jobs above, with as many steps as this machine makes in the same time."""
-        beside = tuple(work.fitted(pace) for work in BESIDE)
-        return cls(DDP.fitted(pace), LONG.fitted(pace), beside, RIVAL.fitted(pace))
+    def fitted(cls, pace: float, release: Path) -> Self:
+        """The jobs above, with as many steps as this machine makes in the same time, once `release` exists."""
+        ddp, long, *beside, rival = (
+            work.fitted(pace).held_back(release) for work in (DDP, LONG, *BESIDE, RIVAL)
+        )
+        return cls(ddp, long, tuple(beside), rival)
 
     @property
     def all(self) -> tuple[Work, ...]:

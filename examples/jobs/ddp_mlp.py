@@ -14,6 +14,7 @@ import allreduce
 import dlq_train
 import mlp
 from allreduce import Group
+from loop import hold_back
 from mlp import Mlp
 from training import Training
 
@@ -26,6 +27,7 @@ def train(model: Mlp, options: argparse.Namespace, run: dlq_train.Run, group: Gr
         training.unpack(group.broadcast(training.pack()))  # all go on from what rank 0 found
         print(f"rank {group.rank} of {group.size} starts at step {training.step}", flush=True)
         while training.step < options.steps:
+            hold_back(options)
             loss = training.log(train_step(model, options.batch, group))
             run.beat(training.step, loss=loss, total=options.steps)
             if training.step % options.print_every == 0:

@@ -1,10 +1,13 @@
 """The training loop that the single-process jobs share, and their common arguments."""
 
 import argparse
+import time
 from pathlib import Path
 
 import dlq_train
 from training import Model, Training
+
+SLOWLY_S = 180.0  # what all steps take together, as long as the file of --slow-until is missing
 
 
 def arguments(description: str | None, *, steps: int, batch: int) -> argparse.ArgumentParser:
@@ -16,7 +19,19 @@ def arguments(description: str | None, *, steps: int, batch: int) -> argparse.Ar
     parser.add_argument("--batch", type=int, default=batch)
     parser.add_argument("--save-every", type=int, default=200, metavar="STEPS")
     parser.add_argument("--print-every", type=int, default=100, metavar="STEPS")
+    parser.add_argument(
+        "--slow-until",
+        type=Path,
+        metavar="FILE",
+        help=f"take {SLOWLY_S:.0f} s for all steps until FILE exists, so that a show has the time it needs",
+    )
     return parser
+
+
+def hold_back(options: argparse.Namespace) -> None:
+    """Before a step: wait for its share of SLOWLY_S, while the file of `--slow-until` is missing."""
+    if options.slow_until is not None and not options.slow_until.exists():
+        time.sleep(SLOWLY_S / options.steps)
 
 
 def train(model: Model, options: argparse.Namespace) -> None:
@@ -26,6 +41,7 @@ def train(model: Model, options: argparse.Namespace) -> None:
         run.resume(training.load) or training.begin()
         print(f"starting at step {training.step}", flush=True)
         while training.step < options.steps:
+            hold_back(options)
             loss = training.train_step()
             run.beat(training.step, loss=loss, total=options.steps)
             if training.step % options.print_every == 0:

@@ -123,6 +123,9 @@ def test_an_attempt_that_stands_still_or_was_replaced_did_not_go_on(after: job_p
 
 
 def test_jobs_have_as_many_steps_as_the_machine_is_fast() -> None:
-    half = work.Cast.fitted(0.5)
+    release = Path("/tmp/released")
+    half = work.Cast.fitted(0.5, release)
     assert half.long.steps == work.LONG.steps / 2
-    assert [each.name for each in half.all] == [each.name for each in work.Cast.fitted(2.0).all]
+    double = work.Cast.fitted(2.0, release)
+    assert [each.name for each in half.all] == [each.name for each in double.all]
+    assert all(each.options[-2:] == ("--slow-until", str(release)) for each in half.all)
