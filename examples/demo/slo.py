@@ -105,22 +105,20 @@ def refuse(site: Promises, first: Job) -> Job:
     """One that cannot be in time beside the first is told so, and what could be; that is then accepted."""
     site.screen.act("One more asks for what has been promised to others")
     due = datetime.fromisoformat(first["promise"]["deadlines"][0]["due_time"])
-    asked = too_soon = (due - timedelta(seconds=1)).astimezone(UTC).isoformat()
+    too_soon = (due - timedelta(seconds=1)).astimezone(UTC).isoformat()
+    code, job = site.submit(too_early(too_soon))
+    if code == OK:
+        raise ProofFailed(f"what cannot be kept beside {first['name']} was promised: {job}")
     for _ in range(MOST_OFFERS):
-        code, job = site.submit(too_early(asked))
         told = job["promise"]
-        if code == OK:
-            break
         if told["state"] != "unguaranteed" or not told["earliest_time"]:
             raise ProofFailed(f"it was not refused with an offer: exit code {code}, {told}")
         site.cluster.dlq("cancel", job["job_id"])
-        asked = told["earliest_time"]
-        site.screen.say(f"it is cancelled, and asks for what was offered: {asked}")
-    if code != OK:
-        raise ProofFailed(f"what was offered was then refused, {MOST_OFFERS} times: {told}")
-    if asked == too_soon:
-        raise ProofFailed(f"what cannot be kept beside {first['name']} was promised: {told}")
-    return job
+        site.screen.say(f"it is cancelled, and asks for what was offered: {told['earliest_time']}")
+        code, job = site.submit(too_early(told["earliest_time"]))
+        if code == OK:
+            return job
+    raise ProofFailed(f"what was offered was then refused, {MOST_OFFERS} times: {job['promise']}")
 
 
 def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -> str:
