@@ -4,13 +4,18 @@ The bytes are a pickle, the quickest way to move a hundred thousand small values
 whatever its reader can import, so nothing here reads one as it is: `loads` takes values of the model,
 plain containers and nothing else (`ALLOWED`), and refuses the rest before it is made. They travel over
 a pipe that the master itself has opened; they are never stored, and never come from a network.
+
+How an enum reduces to a pickle depends on the release of Python (3.11.2 calls `getattr`, later ones the
+class), so `dumps` writes enums of the model itself: the class and the value (`_Reductions`).
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum
+from operator import methodcaller
 from typing import Any, NamedTuple
 
 from dlq_master.model.frozen import Frozen, freeze, thaw
@@ -24,6 +29,8 @@ from dlq_master.policy.registry import build
 # The rooms whose classes may be named, and what else may be.
 ROOM = "dlq_master.model."
 SLICE = 250  # jobs
+PROTOCOL = pickle.HIGHEST_PROTOCOL
+AS_IT_SAYS = methodcaller("__reduce_ex__", PROTOCOL)
 ALLOWED = frozenset({("collections", "deque"), ("builtins", "frozenset"), ("builtins", "set")})
 
 
@@ -109,7 +116,9 @@ def read(data: bytes) -> Snapshot:
 
 def dumps(value: Any) -> bytes:
     """Values of the model as bytes."""
-    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+    buffer = io.BytesIO()
+    _Writer(buffer, PROTOCOL).dump(value)
+    return buffer.getvalue()
 
 
 def loads(data: bytes) -> Any:
@@ -120,6 +129,31 @@ def loads(data: bytes) -> Any:
         raise
     except Exception as error:
         raise Unreadable(f"not written by us: {type(error).__name__}: {error}") from error
+
+
+def _by_value(member: Enum) -> tuple[type[Enum], tuple[Any]]:
+    """A member of an enum as its class and its value, in every release of Python."""
+    return type(member), (member.value,)
+
+
+class _Reductions(dict[type, Callable[[Any], Any]]):
+    """How values of each class are written, learned when the first one is met.
+
+    A class that is no enum keeps its own reduction. It is noted here all the same: the pickler, written
+    in C, finds it without a call into Python, and a hundred thousand values need no exception each.
+    """
+
+    def __missing__(self, kind: type) -> Callable[[Any], Any]:
+        if issubclass(kind, type):
+            raise KeyError(kind)  # a class is written by its name
+        self[kind] = _by_value if issubclass(kind, Enum) else AS_IT_SAYS
+        return self[kind]
+
+
+class _Writer(pickle.Pickler):
+    """Writes enums by value, and all else as it says itself."""
+
+    dispatch_table = _Reductions()
 
 
 class _Reader(pickle.Unpickler):
