@@ -71,7 +71,9 @@ class Job:
     async def pause(self, attempt: int) -> tuple[float, float]:
         """When it was asked, and when the master had the GPUs back."""
         asked_s = now_s()
-        request = job_service_pb2.PauseJobRequest(request_id=self._request_id(), job_id=self.job_id)
+        request = job_service_pb2.PauseJobRequest(
+            request_id=self._request_id(), job_id=self.job_id, accept_loss=True
+        )
         await self._stub.PauseJob(request, timeout=30)
         return asked_s, await self._heard_of(attempt, "attempt_preempted")
 

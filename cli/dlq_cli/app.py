@@ -97,7 +97,7 @@ class App:
 
         click.echo(f"dlq: {clean_line(text)}", err=True)
 
-    def confirm(self, impact: str, *, yes: bool) -> None:
+    def confirm(self, impact: str, *, yes: bool, declined: str = "nothing was done") -> None:
         """Ask before something that cannot be undone; without a terminal only `-y` will do."""
         if yes:
             return
@@ -106,7 +106,7 @@ class App:
                 f"{impact}; nobody can be asked here", hint="-y does it without asking"
             )
         if not click.confirm(f"{impact}. Go on?", err=True):
-            self.say("nothing was done")
+            self.say(declined)
             raise Ended(FAILURE)
 
     def _identity(self) -> Identity:

@@ -17,7 +17,7 @@ from dlq_cli.spec.elastic import told_to
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
 from dlq_common.hostlist import compress_hostlist
-from dlq_common.units import approximate_size, format_duration
+from dlq_common.units import approximate_size, approximate_span, format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
 
@@ -57,7 +57,7 @@ def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
         ("estimate", estimate_text(job.run_estimate) if job.HasField("run_estimate") else ""),
         ("progress", progress(job, look)),
         ("checkpoint", _checkpoint(job, look)),
-        ("at risk", _at_risk(job)),
+        ("unsaved work", _unsaved(job)),
         ("next grace", _grace(job)),
         ("service", f"{number(round(job.attained_gpu_seconds))} GPU-seconds"),
         ("preemptions", str(job.preemption_count) if job.preemption_count else ""),
@@ -320,7 +320,8 @@ def _checkpoint(job: job_pb2.Job, look: Look) -> str:
     return f"{saved.path} (attempt {saved.attempt}{step}{time})"
 
 
-def _at_risk(job: job_pb2.Job) -> str:
+def _unsaved(job: job_pb2.Job) -> str:
     if not job.HasField("work_at_risk_duration"):
         return ""
-    return f"{format_duration(from_duration(job.work_at_risk_duration))} since the last checkpoint"
+    unsaved = approximate_span(from_duration(job.work_at_risk_duration))
+    return f"{unsaved} ({'never saved' if job.never_saved else 'since the last checkpoint'})"

@@ -52,16 +52,18 @@ class Admin:
         set_flags: Sequence[str] = (),
         clear_flags: Sequence[str] = (),
         reason: str = "",
-    ) -> node_pb2.Node:
-        """Set and clear "draining" and "cordoned"."""
+        accept_loss: bool = False,
+    ) -> wire.SetNodeFlagsResponse:
+        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose what jobs have done."""
         request = wire.SetNodeFlagsRequest(
             request_id=self._request_id(),
             node_id=node_id,
             set_flags=set_flags,
             clear_flags=clear_flags,
             reason=reason,
+            accept_loss=accept_loss,
         )
-        return self._connection.call(self.stub.SetNodeFlags, request).node
+        return self._connection.call(self.stub.SetNodeFlags, request)
 
     def set_node_labels(
         self, node_id: str, *, set_labels: Mapping[str, str], clear_labels: Sequence[str] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from dlq.v1 import event_pb2, job_pb2
@@ -31,13 +31,14 @@ class Edited:
 
     jobs: Sequence[job_pb2.Job]
     refusals: Sequence[wire.Refusal]
+    losses: Sequence[job_pb2.WorkLoss] = ()  # work that is lost by it
 
 
 @dataclass(frozen=True, slots=True)
 class Updated(Edited):
     """The same, and what was changed."""
 
-    changes: Sequence[wire.FieldChange]
+    changes: Sequence[wire.FieldChange] = ()
 
 
 class Jobs:
@@ -110,9 +111,9 @@ class Jobs:
         """Take a hold back."""
         return self.release_each(job_id).jobs[0]
 
-    def pause(self, job_id: str) -> job_pb2.Job:
-        """Checkpoint a job, free its GPUs and keep it."""
-        return self.pause_each(job_id).jobs[0]
+    def pause(self, job_id: str, *, accept_loss: bool = False) -> job_pb2.Job:
+        """Checkpoint a job, free its GPUs and keep it; WorkWouldBeLost when nothing would save its work."""
+        return self.pause_each(job_id, accept_loss=accept_loss).jobs[0]
 
     def resume(self, job_id: str) -> job_pb2.Job:
         """Queue a paused job again."""
@@ -137,21 +138,27 @@ class Jobs:
         request = wire.ReleaseJobRequest(request_id=self.new_request_id(), job_id=target)
         return _edited(self._connection.call(self.stub.ReleaseJob, request))
 
-    def pause_each(self, target: str) -> Edited:
+    def pause_each(self, target: str, *, accept_loss: bool = False) -> Edited:
         """See `pause`."""
-        request = wire.PauseJobRequest(request_id=self.new_request_id(), job_id=target)
-        return _edited(self._connection.call(self.stub.PauseJob, request))
+        request = wire.PauseJobRequest(
+            request_id=self.new_request_id(), job_id=target, accept_loss=accept_loss
+        )
+        answer = self._connection.call(self.stub.PauseJob, request)
+        return replace(_edited(answer), losses=list(answer.losses))
 
     def resume_each(self, target: str) -> Edited:
         """See `resume`."""
         request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=target)
         return _edited(self._connection.call(self.stub.ResumeJob, request))
 
-    def requeue_each(self, target: str, *, hold: bool = False) -> Edited:
-        """Let jobs save, leave their GPUs and wait again."""
+    def requeue_each(self, target: str, *, hold: bool = False, accept_loss: bool = False) -> Edited:
+        """Let jobs save, leave their GPUs and wait again; WorkWouldBeLost as in `pause`."""
         key = self.new_request_id()
-        request = wire.RequeueJobRequest(request_id=key, job_id=target, hold=hold)
-        return _edited(self._connection.call(self.stub.RequeueJob, request))
+        request = wire.RequeueJobRequest(
+            request_id=key, job_id=target, hold=hold, accept_loss=accept_loss
+        )
+        answer = self._connection.call(self.stub.RequeueJob, request)
+        return replace(_edited(answer), losses=list(answer.losses))
 
     def signal_each(self, target: str, signal: str, *, all_ranks: bool = False) -> Edited:
         """Send a signal such as `USR1` to main processes that go on."""
@@ -172,7 +179,7 @@ class Jobs:
         request.request_id, request.job_id = self.new_request_id(), target
         answer = self._connection.call(self.stub.UpdateJob, request)
         edited = _edited(answer)
-        return Updated(edited.jobs, edited.refusals, list(answer.changes))
+        return Updated(edited.jobs, edited.refusals, changes=list(answer.changes))
 
     def explain(self, job_id: str) -> wire.ExplainJobResponse:
         """Every reason why a job does not run."""

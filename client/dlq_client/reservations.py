@@ -23,15 +23,22 @@ class Reservations:
         return self._connection.call(self.stub.ListReservations, request).reservations
 
     def create(
-        self, node_ids: Sequence[str], begin_s: float | None, end_s: float, reason: str
+        self,
+        node_ids: Sequence[str],
+        begin_s: float | None,
+        end_s: float,
+        reason: str,
+        *,
+        accept_loss: bool = False,
     ) -> wire.Reservation:
-        """Reserve nodes; `begin_s` None: from now on."""
+        """Reserve nodes; `begin_s` None: from now on. WorkWouldBeLost as with `set_node_flags`."""
         request = wire.CreateReservationRequest(
             request_id=self._connection.ids.request_id(),
             node_ids=node_ids,
             begin_time=None if begin_s is None else to_timestamp(begin_s),
             end_time=to_timestamp(end_s),
             reason=reason,
+            accept_loss=accept_loss,
         )
         return self._connection.call(self.stub.CreateReservation, request).reservation
 

@@ -9,6 +9,7 @@
     ├── AlreadyExists         that name or id is taken
     ├── Conflict              it changed since you read it: read again and retry
     ├── IllegalTransition     not in this state: a retry will not help
+    │   └── WorkWouldBeLost   it would lose work; the same request with `accept_loss` does it
     ├── StaleFence            from an older attempt or epoch: obsolete, not wrong
     ├── QuotaExceeded         a limit of yours is reached
     ├── Unsatisfiable         no set of nodes here could ever hold it
@@ -94,6 +95,12 @@ class IllegalTransition(DlqError):
     """The thing is in a state that does not allow this; a retry will not help. Facts: id, state."""
 
     reason = "ILLEGAL_TRANSITION"
+
+
+class WorkWouldBeLost(IllegalTransition):
+    """It would stop jobs of which nothing is known that would save their work. Facts: id."""
+
+    reason = "WORK_WOULD_BE_LOST"
 
 
 class StaleFence(DlqError):

@@ -92,6 +92,18 @@ def format_span(seconds: float) -> str:
     return "".join(parts) or "0s"
 
 
+def approximate_span(seconds: float) -> str:
+    """A duration for sentences, in its two largest units: `3 s`, `12 min 5 s`, `3 h 12 min`, `2 d 4 h`."""
+    whole = max(0, int(seconds))
+    units = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND))
+    first = next((i for i, (_, size) in enumerate(units) if whole >= size), len(units) - 1)
+    parts = []
+    for unit, size in units[first : first + 2]:
+        count, whole = divmod(whole, size)
+        parts += [f"{count} {unit}"] if count or not parts else []
+    return " ".join(parts)
+
+
 def parse_size(text: str) -> int:
     """Bytes of a size: `80GB` = 80*10^9, `80GiB` and Slurm's `80G` = 80*2^30.
 

@@ -9,12 +9,19 @@ import click
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.nodes import chosen_nodes, labels_text, names_of, node_text, nodes, state_of
-from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.commands.options import (
+    examples,
+    json_option,
+    never_asks_option,
+    pass_app,
+    yes_option,
+)
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
+from dlq_cli.render import clean_line
 from dlq_cli.spec.choice import read_node_label
 from dlq_client.admin import Admin
-from dlq_client.jobs import SEE_ALL
+from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, PermissionDenied
@@ -52,15 +59,21 @@ def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
 @pass_app
 def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: bool) -> None:
-    """Let no new work start on NODE..., and move away what runs there."""
+    """Let no new work start on NODE..., and move away what runs there.
+
+    Says first whose work would be lost by it, because nothing is known that would save it.
+    """
     _must_operate(app)
     found = chosen_nodes(Nodes(app.connection()), node_id)
     if _attempts(found):
-        app.confirm(f"draining {_names(found)} moves {_attempts(found)} away", yes=yes)
-    _set(app, found, DRAINING, reason, as_json=as_json)
+        losses = _losses(app, found)
+        impact = f"draining {_names(found)} moves {_attempts(found)} away"
+        app.confirm("; ".join((impact, *losses)), yes=yes)
+    _set(app, found, DRAINING, reason, as_json=as_json, accept_loss=True)
 
 
 @node.command(epilog=examples("dlq admin node undrain gpu07"))
+@never_asks_option
 @json_option
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
 @pass_app
@@ -215,20 +228,41 @@ def _must_operate(app: App) -> None:
 
 
 def _set(
-    app: App, found: Sequence[node_pb2.Node], flag: str, reason: str, *, as_json: bool
+    app: App,
+    found: Sequence[node_pb2.Node],
+    flag: str,
+    reason: str,
+    *,
+    as_json: bool,
+    accept_loss: bool = False,
 ) -> None:
     admin = Admin(app.connection())
-    _change(
-        found,
-        lambda name: admin.set_node_flags(name, set_flags=[flag], reason=reason),
-        as_json=as_json,
-    )
+
+    def change(name: str) -> node_pb2.Node:
+        answer = admin.set_node_flags(
+            name, set_flags=[flag], reason=reason, accept_loss=accept_loss
+        )
+        for loss in answer.losses:
+            app.say(f"{loss.detail} is lost")
+        return answer.node
+
+    _change(found, change, as_json=as_json)
+
+
+def _losses(app: App, found: Sequence[node_pb2.Node]) -> list[str]:
+    """Whose work a drain of these nodes would lose."""
+    job_ids = sorted({key.partition(".")[0] for one in found for key in one.attempts}, key=int)
+    jobs = Jobs(app.connection()).list(job_ids=job_ids).jobs
+    losses = [job.stop_loss for job in jobs if job.HasField("stop_loss") and not job.stop_cause]
+    return [f"{clean_line(loss.detail)} would be lost" for loss in losses]
 
 
 def _clear(app: App, node_id: tuple[str, ...], flag: str, *, as_json: bool) -> None:
     found = chosen_nodes(Nodes(app.connection()), node_id)
     admin = Admin(app.connection())
-    _change(found, lambda name: admin.set_node_flags(name, clear_flags=[flag]), as_json=as_json)
+    _change(
+        found, lambda name: admin.set_node_flags(name, clear_flags=[flag]).node, as_json=as_json
+    )
 
 
 def _change(

@@ -12,7 +12,7 @@ from dlq_cli.render import Cell, clean_line, table, when
 from dlq_cli.spec.ordering import begin_s
 from dlq_cli.zone import LocalZone
 from dlq_client.reservations import Reservations
-from dlq_common.errors import InvalidRequest
+from dlq_common.errors import InvalidRequest, WorkWouldBeLost
 from dlq_common.hostlist import compress_hostlist, expand_hostlist
 from dlq_common.units import parse_span
 from dlq_common.wire import from_timestamp
@@ -30,6 +30,7 @@ from dlq_common.wire import from_timestamp
 @click.option("--to", "end", metavar="TIME", help="When it ends.")
 @click.option("--for", "span", metavar="TIME", help="How long it lasts: 4h, 90m, 1d.")
 @click.option("--reason", default="", metavar="TEXT", help="Words for people.")
+@yes_option
 @json_option
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
 @pass_app
@@ -40,12 +41,14 @@ def reserve(
     end: str | None,
     span: str | None,
     reason: str,
+    yes: bool,
     as_json: bool,
 ) -> None:
     """Keep NODE... free for a while. NODE may be a list: gpu[01-08].
 
     From now on no job starts there that would run into it, and deadlines are promised without these nodes. When it
-    begins, what still runs there saves and goes on elsewhere; when it ends, the nodes take work again.
+    begins, what still runs there saves and goes on elsewhere; when it ends, the nodes take work again. One that begins
+    now asks first when work would be lost.
     """
     if (end is None) == (span is None):
         raise InvalidRequest("when does it end? Give --to or --for, one of them")
@@ -56,7 +59,12 @@ def reserve(
     else:
         ends_s = _instant(now_s, "--to", end or "")
     nodes = [name for text in node_id for name in _nodes(text)]
-    made = Reservations(app.connection()).create(nodes, begins_s, ends_s, reason)
+    reservations = Reservations(app.connection())
+    try:
+        made = reservations.create(nodes, begins_s, ends_s, reason, accept_loss=yes)
+    except WorkWouldBeLost as error:
+        app.confirm(error.what, yes=yes)
+        made = reservations.create(nodes, begins_s, ends_s, reason, accept_loss=True)
     if as_json:
         click.echo(document({"reservations": [reservation_facts(made)]}))
         return

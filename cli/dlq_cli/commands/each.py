@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
@@ -11,9 +12,19 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.render import clean_line
 from dlq_cli.tasks import shown_id, shown_ids
 from dlq_client.jobs import Edited
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import DlqError, Unavailable, WorkWouldBeLost
+
+MOST_NAMED = 20  # jobs of which a question says each
+
+
+class Losing(NamedTuple):
+    """A job that refused because its work would be lost."""
+
+    target: str
+    words: str
 
 
 def for_each(
@@ -23,11 +34,24 @@ def for_each(
     outcome: Callable[[job_pb2.Job], str],
     *,
     as_json: bool,
+    accepted: Callable[[str], Edited] | None = None,
 ) -> None:
-    """Change the jobs one by one and tell the outcome of each, as `change_each` does."""
-    changed, code = change_each(app, targets, change, outcome, quiet=as_json)
-    if as_json:
-        click.echo(document({"jobs": [job_facts(job) for job in changed]}))
+    """Change the jobs one by one and tell the outcome of each, as `change_each` does.
+
+    `accepted` is the same change by somebody who accepts that work is lost: those that refuse `change` for that are asked
+    for together, once all others have changed, and changed by it.
+    """
+    losing: list[Losing] | None = None if accepted is None else []
+    changed, code = change_each(app, targets, change, outcome, quiet=as_json, losing=losing)
+    try:
+        if losing and accepted is not None:
+            _ask(app, losing, several=len(changed) > 0)
+            again = [one.target for one in losing]
+            more, failed = change_each(app, again, accepted, outcome, quiet=as_json)
+            changed, code = _latest([*changed, *more]), code or failed
+    finally:
+        if as_json and (changed or not losing):
+            click.echo(document({"jobs": [job_facts(job) for job in changed]}))
     if code:
         raise exit_codes.Ended(code)
 
@@ -39,11 +63,12 @@ def change_each(
     outcome: Callable[[job_pb2.Job], str],
     *,
     quiet: bool,
+    losing: list[Losing] | None = None,
 ) -> tuple[list[job_pb2.Job], int]:
     """The jobs after their changes, and the exit code of the first refusal.
 
     A refusal of one does not spare the others; a master that is away does. A single job's refusal
-    is raised.
+    is raised. With `losing`, jobs that would lose work are put in there instead.
     """
     changed: list[job_pb2.Job] = []
     code = exit_codes.OK
@@ -53,6 +78,9 @@ def change_each(
         except Unavailable:
             raise
         except DlqError as error:
+            if losing is not None and isinstance(error, WorkWouldBeLost):
+                losing.append(Losing(target, error.what))
+                continue
             if len(targets) == 1:
                 raise
             app.say(f"job {target}: {error.what}")
@@ -64,10 +92,29 @@ def change_each(
         done = [job for job in edited.jobs if job.job_id not in refused]
         for line in () if quiet else _lines(done, outcome):
             click.echo(line)
+        for loss in edited.losses:
+            app.say(f"{loss.detail} is lost")
         for refusal in edited.refusals:
+            if losing is not None and refusal.reason == WorkWouldBeLost.reason:
+                losing.append(Losing(refusal.job_id, refusal.detail))
+                continue
             app.say(f"job {names.get(refusal.job_id, refusal.job_id)}: {refusal.detail}")
             code = code or exit_codes.FAILURE
     return changed, code
+
+
+def _ask(app: App, losing: Sequence[Losing], *, several: bool) -> None:
+    """Once for all of them."""
+    told = [one.words for one in losing[:MOST_NAMED]]
+    if len(losing) > MOST_NAMED:
+        told.append(f"and that of {len(losing) - MOST_NAMED} more jobs")
+    declined = "these jobs go on" if several else "nothing was done"
+    app.confirm(clean_line("; ".join(told)), yes=False, declined=declined)
+
+
+def _latest(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:
+    """Each once, as it was last told."""
+    return list({job.job_id: job for job in jobs}.values())
 
 
 def _lines(jobs: Sequence[job_pb2.Job], outcome: Callable[[job_pb2.Job], str]) -> Iterator[str]:

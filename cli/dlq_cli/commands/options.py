@@ -37,6 +37,13 @@ def yes_option(command: F) -> F:
     return click.option("-y", "--yes", is_flag=True, help="Do it without asking.")(command)
 
 
+def never_asks_option(command: F) -> F:
+    """`-y` of a command that takes back what one with `-y` did: there is nothing to ask."""
+    return click.option(
+        "-y", "--yes", is_flag=True, expose_value=False, help="Accepted; nothing is asked."
+    )(command)
+
+
 def examples(*lines: str) -> str:
     """The examples at the end of a command's help."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)

@@ -8,10 +8,16 @@ from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.columns import reason
 from dlq_cli.commands.each import for_each
-from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.commands.options import (
+    examples,
+    json_option,
+    never_asks_option,
+    pass_app,
+    yes_option,
+)
 from dlq_cli.select import targets
 from dlq_cli.words import shown_state
-from dlq_client.jobs import Jobs
+from dlq_client.jobs import Edited, Jobs
 
 
 @click.command(epilog=examples("dlq hold 17 18", "dlq hold --admin --reason 'disk is full' 17"))
@@ -42,17 +48,30 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
     for_each(app, targets(jobs, job), jobs.release_each, standing, as_json=as_json)
 
 
-@click.command(epilog=examples("dlq pause 17"))
+@click.command(epilog=examples("dlq pause 17", "dlq pause -y 17"))
+@yes_option
 @json_option
 @click.argument("job", nargs=-1, required=True)
 @pass_app
-def pause(app: App, job: tuple[str, ...], as_json: bool) -> None:
-    """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`."""
+def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
+    """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`.
+
+    Asks before it stops a job of which nothing is known that would save its work; without a terminal
+    that is refused, and -y does it.
+    """
     jobs = Jobs(app.connection())
-    for_each(app, targets(jobs, job), jobs.pause_each, standing, as_json=as_json)
+
+    def change(target: str) -> Edited:
+        return jobs.pause_each(target, accept_loss=yes)
+
+    def accepted(target: str) -> Edited:
+        return jobs.pause_each(target, accept_loss=True)
+
+    for_each(app, targets(jobs, job), change, standing, as_json=as_json, accepted=accepted)
 
 
 @click.command(epilog=examples("dlq resume 17"))
+@never_asks_option
 @json_option
 @click.argument("job", nargs=-1, required=True)
 @pass_app

@@ -8,7 +8,7 @@ from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.each import for_each
-from dlq_cli.commands.options import detaching, examples, json_option, pass_app
+from dlq_cli.commands.options import detaching, examples, json_option, pass_app, yes_option
 from dlq_cli.commands.steer import standing
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
@@ -27,17 +27,24 @@ PATIENCE = "10m"
 
 @click.command(epilog=examples("dlq requeue 17", "dlq requeue --hold 12_[0-3]"))
 @click.option("--hold", is_flag=True, help="And keep it from starting until `dlq release`.")
+@yes_option
 @json_option
 @click.argument("job", nargs=-1, required=True)
 @pass_app
-def requeue(app: App, job: tuple[str, ...], hold: bool, as_json: bool) -> None:
-    """Let JOB... save, leave the GPUs and wait again; they go on from their checkpoints."""
+def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool) -> None:
+    """Let JOB... save, leave the GPUs and wait again; they go on from their checkpoints.
+
+    Asks as `dlq pause` does when work would be lost.
+    """
     jobs = Jobs(app.connection())
 
     def change(target: str) -> Edited:
-        return jobs.requeue_each(target, hold=hold)
+        return jobs.requeue_each(target, hold=hold, accept_loss=yes)
 
-    for_each(app, targets(jobs, job), change, _leaving, as_json=as_json)
+    def accepted(target: str) -> Edited:
+        return jobs.requeue_each(target, hold=hold, accept_loss=True)
+
+    for_each(app, targets(jobs, job), change, _leaving, as_json=as_json, accepted=accepted)
 
 
 @click.command(
@@ -131,4 +138,6 @@ def _print(job: job_pb2.Job, *, as_json: bool, text: str) -> None:
 
 
 def _leaving(job: job_pb2.Job) -> str:
-    return "is saving" if job.stop_cause == "requeue" else standing(job)
+    if job.stop_cause != "requeue":
+        return standing(job)
+    return "leaves its GPUs" if job.HasField("stop_loss") else "is saving"

@@ -69,6 +69,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "work_at_risk_s": (
             seconds(job.work_at_risk_duration) if has("work_at_risk_duration") else None
         ),
+        "never_saved": job.never_saved,
+        "stop_loses_work": has("stop_loss"),
         "progress": progress_facts(job.progress) if has("progress") else None,
         "promise": promise_facts(job.promise) if has("promise") else None,
         "estimate": estimate_facts(job.run_estimate) if has("run_estimate") else None,

@@ -9,6 +9,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
+from dlq_cli.render import clean_line
 from dlq_cli.signals import signal_name
 from dlq_cli.slurm.words import Grammar, Words, ended, only_here, read, refuse
 from dlq_cli.slurm_states import queue_state, wanted
@@ -57,7 +58,9 @@ def each(program: str, targets: Sequence[str], act: Callable[[str], object], *, 
     code = 0
     for target in targets:
         try:
-            act(target)
+            done = act(target)
+            for loss in done.losses if isinstance(done, Edited) else ():
+                click.echo(f"{program}: {clean_line(loss.detail)} is lost", err=True)
         except DlqError as error:
             code = FAILURE
             if not quiet:

@@ -53,12 +53,13 @@ def main(app: App, given: Sequence[str]) -> None:
 
 def _verbs(kind: type[Jobs]) -> Mapping[str, Callable[[Jobs, str], Edited]]:
     return {
-        "requeue": kind.requeue_each,
-        "requeuehold": lambda jobs, target: jobs.requeue_each(target, hold=True),
+        # As in Slurm nobody is asked; what is lost is told.
+        "requeue": lambda jobs, target: jobs.requeue_each(target, accept_loss=True),
+        "requeuehold": lambda jobs, target: jobs.requeue_each(target, hold=True, accept_loss=True),
         "hold": kind.hold_each,
         "uhold": kind.hold_each,
         "release": kind.release_each,
-        "suspend": kind.pause_each,
+        "suspend": lambda jobs, target: jobs.pause_each(target, accept_loss=True),
         "resume": kind.resume_each,
     }
 

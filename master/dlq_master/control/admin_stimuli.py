@@ -68,6 +68,7 @@ class SetNodeFlags:
     set_flags: frozenset[NodeFlag]
     clear_flags: frozenset[NodeFlag]
     reason: str
+    accept_loss: bool = True  # False: WorkWouldBeLost when a drain would lose what jobs have done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +189,7 @@ class CreateReservation:
     begin_s: float | None  # None: now
     end_s: float
     reason: str
+    accept_loss: bool = True  # False: WorkWouldBeLost when it begins now and jobs would lose work
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -128,6 +128,8 @@ class ReleaseJob(JobEdit):
 class PauseJob(JobEdit):
     """Checkpoint it, free its GPUs, keep it on hold."""
 
+    accept_loss: bool = True  # False: WorkWouldBeLost when it would lose what it has done
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeJob(JobEdit):
@@ -181,6 +183,7 @@ class RequeueJob(JobEdit):
     """Let it save and leave its GPUs, and queue it again; with `hold` not before it is released."""
 
     hold: bool = False
+    accept_loss: bool = True  # as in PauseJob
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """What users do with jobs that are there: cancel, hold, release, pause, resume, ask why."""
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
-from dlq_master.control import scheduling
+from dlq_master.control import losses, scheduling
 from dlq_master.control.rented_words import rented_reasons
 from dlq_master.control.stimuli import (
     Caller,
@@ -87,6 +87,8 @@ def pause(turn: Turn, ask: PauseJob) -> Answer:
             raise IllegalTransition(
                 f"job {shown_id(job)} is on hold already", state=job.state.value
             )
+        if not ask.accept_loss:
+            losses.refuse(turn, [job.live_key], losses.PAUSE)
         turn.remember(ask, job.job_id)
         if held_otherwise and job.live_key is not None:
             turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)

@@ -11,6 +11,7 @@ from dlq_master.control import (
     disk_space,
     gpu_health,
     gpu_types,
+    losses,
     maintenance,
     paces,
     pool_hellos,
@@ -192,6 +193,8 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
     node = turn.node(ask.node_id)
     if turn.replay(ask) is not None:
         return node
+    if NodeFlag.DRAINING in ask.set_flags - node.flags and not ask.accept_loss:
+        losses.refuse(turn, turn.state.cluster.attempts_on(ask.node_id), losses.DRAIN)
     turn.remember(ask, ask.node_id)
     actor = ask.caller.actor
     for flag in sorted(ask.set_flags - node.flags):

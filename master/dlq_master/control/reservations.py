@@ -18,7 +18,7 @@ from typing import Final
 from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.instants import format_instant
 from dlq_common.units import DAY
-from dlq_master.control import foretold
+from dlq_master.control import foretold, losses
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.control.turn import Turn
@@ -44,6 +44,9 @@ def create(turn: Turn, ask: CreateReservation) -> Reservation:
     nodes = [turn.node(node_id).node_id for node_id in ask.node_ids]
     begin_s = turn.now_s if ask.begin_s is None else ask.begin_s
     _check(turn, begin_s, ask.end_s)
+    if begin_s <= turn.now_s and not ask.accept_loss:
+        there = (key for name in nodes for key in turn.state.cluster.attempts_on(name))
+        losses.refuse(turn, dict.fromkeys(there), losses.RESERVE)
     made = Reservation(
         reservation_id=f"m{_next(turn.state)}",
         node_ids=tuple(sorted(set(nodes))),

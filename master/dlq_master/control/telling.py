@@ -6,6 +6,7 @@ numbered, and a repeat of it asks for nothing new.
 """
 
 from dlq_common.errors import IllegalTransition
+from dlq_master.control import losses
 from dlq_master.control.jobs import editable, must_live
 from dlq_master.control.stimuli import CheckpointJob, RequeueJob, SignalJob
 from dlq_master.control.turn import Answer, Turn
@@ -28,6 +29,8 @@ def requeue(turn: Turn, ask: RequeueJob) -> Answer:
                 hint=f"let it start: dlq release {shown_id(job)}",
                 state=job.state.value,
             )
+        if not ask.accept_loss:
+            losses.refuse(turn, [job.live_key], losses.REQUEUE)
         turn.remember(ask, job.job_id)
         if ask.hold and job.hold in (None, HoldKind.PAUSED, HoldKind.DEPENDENCY):
             held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)

@@ -38,6 +38,7 @@ from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import node_message, token_message, user_message
 from dlq_master.rpc.intake import node_id_of, user_name_of, words_of
 from dlq_master.rpc.join_service import secret_hash
+from dlq_master.rpc.loss_view import node_losses
 from dlq_master.rpc.node_choice import labels_of
 from dlq_master.rpc.policy_view import (
     planner_message,
@@ -156,10 +157,16 @@ class AdminService(AdminServiceServicer):
                 set_flags=set_flags,
                 clear_flags=clear_flags,
                 reason=words_of(request.reason, "reason"),
+                accept_loss=request.accept_loss,
             )
         )
         assert isinstance(node, Node)
-        return wire.SetNodeFlagsResponse(node=node_message(node, self._control.published))
+        read = self._control.published
+        drained = NodeFlag.DRAINING in set_flags
+        return wire.SetNodeFlagsResponse(
+            node=node_message(node, read),
+            losses=node_losses(node.node_id, read, self._clock.now_s()) if drained else (),
+        )
 
     async def SetNodeLabels(
         self, request: wire.SetNodeLabelsRequest, context: Context

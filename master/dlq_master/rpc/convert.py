@@ -26,6 +26,7 @@ from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.deadlines import promise_message
 from dlq_master.rpc.elastic import add_elasticity
 from dlq_master.rpc.estimate_view import estimate_message
+from dlq_master.rpc.loss_view import add_stop_loss
 from dlq_master.rpc.node_view import gpu_statuses, reasons, withheld_words
 from dlq_master.rpc.preemption_view import add_preemptions
 
@@ -160,6 +161,7 @@ def _add_living(
             attempt.started_time_s, attempt.checkpoint.time_s if attempt.checkpoint else 0
         )
         message.work_at_risk_duration.CopyFrom(to_duration(max(0.0, now_s - saved_s)))
+        add_stop_loss(message, job, attempt, now_s)
     progress = read.progress(job.job_id)
     if progress is not None:
         message.progress.CopyFrom(

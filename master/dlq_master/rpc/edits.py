@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dlq.v1 import job_service_pb2 as wire
-from dlq_common.errors import DlqError, InvalidRequest
+from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import Caller, JobStimulus, UpdatedJob
 from dlq_master.model.ids import JobId
@@ -15,6 +15,8 @@ from dlq_master.model.job import Job
 from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.spec import check_request_id
 from dlq_master.rpc.visible import visible_jobs
+
+MOST_TOLD = 8  # tasks that a refusal of all tells; a status holds no more text
 
 
 class Outcome(NamedTuple):
@@ -62,6 +64,8 @@ async def edit_each(
 
 def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) -> Outcome:
     failures = {key: each for key, each in answers.items() if isinstance(each, BaseException)}
+    if len(failures) == len(answers):
+        _raise_losses(list(failures.values()))
     for failure in failures.values():
         if not isinstance(failure, DlqError) or len(failures) == len(answers):
             raise failure
@@ -77,6 +81,15 @@ def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) 
     ]
     changes = [change for answer in answers.values() for change in _changes(answer)]
     return Outcome(jobs, True, refusals, changes)
+
+
+def _raise_losses(failures: list[BaseException]) -> None:
+    """What all of them would lose, in one refusal."""
+    losses = [each for each in failures if isinstance(each, WorkWouldBeLost)]
+    if losses and len(losses) == len(failures):
+        told = "; ".join(each.what for each in losses[:MOST_TOLD])
+        more = f"; and {len(losses) - MOST_TOLD} more tasks" if len(losses) > MOST_TOLD else ""
+        raise WorkWouldBeLost(told + more, hint=losses[0].hint)
 
 
 def _published(control: Control, job: Job) -> Job:

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import Job as JobMessage
-from dlq.v1.job_pb2 import JobSpec
+from dlq.v1.job_pb2 import JobSpec, WorkLoss
 from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied
@@ -141,8 +141,11 @@ class JobService(JobServiceServicer):
     async def PauseJob(
         self, request: wire.PauseJobRequest, context: Context
     ) -> wire.PauseJobResponse:
-        changed = await self._edit(request, context, lambda edit: PauseJob(**edit))
-        return wire.PauseJobResponse(**changed)
+        accept = request.accept_loss
+        changed = await self._edit(
+            request, context, lambda edit: PauseJob(**edit, accept_loss=accept)
+        )
+        return wire.PauseJobResponse(**changed, losses=losses_of(changed))
 
     async def ResumeJob(
         self, request: wire.ResumeJobRequest, context: Context
@@ -171,9 +174,11 @@ class JobService(JobServiceServicer):
     async def RequeueJob(
         self, request: wire.RequeueJobRequest, context: Context
     ) -> wire.RequeueJobResponse:
-        hold = request.hold
-        changed = await self._edit(request, context, lambda edit: RequeueJob(**edit, hold=hold))
-        return wire.RequeueJobResponse(**changed)
+        hold, accept = request.hold, request.accept_loss
+        changed = await self._edit(
+            request, context, lambda edit: RequeueJob(**edit, hold=hold, accept_loss=accept)
+        )
+        return wire.RequeueJobResponse(**changed, losses=losses_of(changed))
 
     async def SignalJob(
         self, request: wire.SignalJobRequest, context: Context
@@ -250,6 +255,12 @@ class JobService(JobServiceServicer):
 
     def _message(self, job: Job) -> JobMessage:
         return job_message(job, self._control.published, self._clock.now_s())
+
+
+def losses_of(changed: Changed) -> list[WorkLoss]:
+    """What those of the jobs lose that have been told to stop."""
+    jobs = changed["jobs"] or [changed["job"]]
+    return [job.stop_loss for job in jobs if job.stop_cause and job.HasField("stop_loss")]
 
 
 def _contact_s(attempt: Attempt, read: Readable) -> float | None:

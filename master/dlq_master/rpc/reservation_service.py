@@ -47,6 +47,7 @@ class ReservationService(ReservationServiceServicer):
                 begin_s=from_timestamp(request.begin_time) if begins else None,
                 end_s=from_timestamp(request.end_time),
                 reason=words_of(request.reason, "reason"),
+                accept_loss=request.accept_loss,
             )
         )
         assert isinstance(made, Reservation)

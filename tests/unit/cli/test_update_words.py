@@ -94,8 +94,8 @@ def test_tasks_that_changed_alike_are_one_line() -> None:
     changes = [
         wire.FieldChange(job_id=job.job_id, field="nice", before="0", after="5") for job in jobs
     ]
-    assert lines(Updated(jobs, [], changes)) == ["job 12_[0-2]: nice: 0 -> 5"]
-    assert lines(Updated(jobs[:1], [], [])) == ["job 12_0: nothing to change"]
+    assert lines(Updated(jobs, [], changes=changes)) == ["job 12_[0-2]: nice: 0 -> 5"]
+    assert lines(Updated(jobs[:1], [])) == ["job 12_0: nothing to change"]
 
 
 def test_no_tasks_at_a_time_is_refused_and_all_is_no_limit() -> None:

@@ -4,6 +4,7 @@ isort:skip_file
 What operators and admins do. Every call here is in the audit log, denied ones included."""
 
 from collections import abc as _abc
+from dlq.v1 import job_pb2 as _job_pb2
 from dlq.v1 import node_pb2 as _node_pb2
 from dlq.v1 import policy_pb2 as _policy_pb2
 from google.protobuf import descriptor as _descriptor
@@ -329,12 +330,17 @@ class SetNodeFlagsRequest(_message.Message):
     SET_FLAGS_FIELD_NUMBER: _builtins.int
     CLEAR_FLAGS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     node_id: _builtins.str
     """The node."""
     reason: _builtins.str
     """Words for people."""
+    accept_loss: _builtins.bool
+    """With "draining": do it although work would be lost. Else FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) while a job
+    runs there of which nothing is known that would save what it has done.
+    """
     @_builtins.property
     def set_flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Flags to set."""
@@ -351,10 +357,11 @@ class SetNodeFlagsRequest(_message.Message):
         set_flags: _abc.Iterable[_builtins.str] | None = ...,
         clear_flags: _abc.Iterable[_builtins.str] | None = ...,
         reason: _builtins.str = ...,
+        accept_loss: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear_flags", b"clear_flags", "node_id", b"node_id", "reason", b"reason", "request_id", b"request_id", "set_flags", b"set_flags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "clear_flags", b"clear_flags", "node_id", b"node_id", "reason", b"reason", "request_id", b"request_id", "set_flags", b"set_flags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -367,18 +374,24 @@ class SetNodeFlagsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node(self) -> _node_pb2.Node:
         """The node after the change."""
+
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
+        """Work of jobs that leave the node for this, lost as far as is known."""
 
     def __init__(
         self,
         *,
         node: _node_pb2.Node | None = ...,
+        losses: _abc.Iterable[_job_pb2.WorkLoss] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["node", b"node"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["losses", b"losses", "node", b"node"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1231,6 +1231,8 @@ class Job(_message.Message):
     ELASTIC_FIELD_NUMBER: _builtins.int
     PROFILING_FIELD_NUMBER: _builtins.int
     HELD_GPU_COUNT_FIELD_NUMBER: _builtins.int
+    NEVER_SAVED_FIELD_NUMBER: _builtins.int
+    STOP_LOSS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1295,6 +1297,8 @@ class Job(_message.Message):
     """Its living attempt runs only to measure how long it takes (a lease of the kind PROFILE)."""
     held_gpu_count: _builtins.int
     """GPUs that its living attempt holds: those of a trial, say, rather than those that it asks for. 0: none lives."""
+    never_saved: _builtins.bool
+    """It runs, and none of its attempts has ever committed a checkpoint that the master knows of."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -1381,6 +1385,10 @@ class Job(_message.Message):
     def elastic(self) -> Global___Elasticity:
         """On which numbers of GPUs it runs, and on how many now; unset: it is not elastic."""
 
+    @_builtins.property
+    def stop_loss(self) -> Global___WorkLoss:
+        """A stop now would lose the work of work_at_risk_duration, as far as is known; unset: it saves, or does not run."""
+
     def __init__(
         self,
         *,
@@ -1436,10 +1444,12 @@ class Job(_message.Message):
         elastic: Global___Elasticity | None = ...,
         profiling: _builtins.bool = ...,
         held_gpu_count: _builtins.int = ...,
+        never_saved: _builtins.bool = ...,
+        stop_loss: Global___WorkLoss | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1451,6 +1461,48 @@ class Job(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___Job: _TypeAlias = Job  # noqa: Y015
+
+@_typing.final
+class WorkLoss(_message.Message):
+    """Work that a stop of a job loses: nothing is known that would save it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    WORK_DURATION_FIELD_NUMBER: _builtins.int
+    GPU_COUNT_FIELD_NUMBER: _builtins.int
+    GROUND_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    gpu_count: _builtins.int
+    """GPUs on which it ran."""
+    ground: _builtins.str
+    """Why it would be lost: "never_saved", "did_not_save" (it says how it saves, has lost work before and never saved) or
+    "not_kept" (it cannot go on from what it has saved).
+    """
+    detail: _builtins.str
+    """In words: "job 7 has never saved and says nothing of how: 3 h 12 min of work on 4 GPUs"."""
+    @_builtins.property
+    def work_duration(self) -> _duration_pb2.Duration:
+        """Time run since its last checkpoint, or since its start."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        work_duration: _duration_pb2.Duration | None = ...,
+        gpu_count: _builtins.int = ...,
+        ground: _builtins.str = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["work_duration", b"work_duration"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "gpu_count", b"gpu_count", "ground", b"ground", "job_id", b"job_id", "work_duration", b"work_duration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WorkLoss: _TypeAlias = WorkLoss  # noqa: Y015
 
 @_typing.final
 class Elasticity(_message.Message):

@@ -520,22 +520,28 @@ class PauseJobRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     JOB_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
     """The job; "12" of an array means all tasks that have not ended, "12_[0-3]" some."""
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
+    accept_loss: _builtins.bool
+    """Do it although work would be lost. Else FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) for a job of which nothing
+    is known that would save what it has done; of several jobs those refuse, and the others change.
+    """
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         job_id: _builtins.str = ...,
         expected_version: _builtins.int = ...,
+        accept_loss: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "expected_version", b"expected_version", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -550,6 +556,7 @@ class PauseJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job after the change; of several the first."""
@@ -562,16 +569,21 @@ class PauseJobResponse(_message.Message):
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
         """Those of them that refused; when all do, the call fails instead."""
 
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
+        """Work that is lost by it, as far as is known; nothing of jobs that save."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         refusals: _abc.Iterable[Global___Refusal] | None = ...,
+        losses: _abc.Iterable[_job_pb2.WorkLoss] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "losses", b"losses", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -863,6 +875,7 @@ class RequeueJobRequest(_message.Message):
     JOB_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
     HOLD_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     job_id: _builtins.str
@@ -871,6 +884,10 @@ class RequeueJobRequest(_message.Message):
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
     hold: _builtins.bool
     """Put it on hold as well."""
+    accept_loss: _builtins.bool
+    """Do it although work would be lost. Else FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) for a job of which nothing
+    is known that would save what it has done; of several jobs those refuse, and the others change.
+    """
     def __init__(
         self,
         *,
@@ -878,10 +895,11 @@ class RequeueJobRequest(_message.Message):
         job_id: _builtins.str = ...,
         expected_version: _builtins.int = ...,
         hold: _builtins.bool = ...,
+        accept_loss: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected_version", b"expected_version", "hold", b"hold", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "expected_version", b"expected_version", "hold", b"hold", "job_id", b"job_id", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -896,6 +914,7 @@ class RequeueJobResponse(_message.Message):
     JOB_FIELD_NUMBER: _builtins.int
     JOBS_FIELD_NUMBER: _builtins.int
     REFUSALS_FIELD_NUMBER: _builtins.int
+    LOSSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job after the change; of several the first."""
@@ -908,16 +927,21 @@ class RequeueJobResponse(_message.Message):
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
         """Those of them that refused; when all do, the call fails instead."""
 
+    @_builtins.property
+    def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
+        """Work that is lost by it, as far as is known; nothing of jobs that save."""
+
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         refusals: _abc.Iterable[Global___Refusal] | None = ...,
+        losses: _abc.Iterable[_job_pb2.WorkLoss] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "refusals", b"refusals"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "jobs", b"jobs", "losses", b"losses", "refusals", b"refusals"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

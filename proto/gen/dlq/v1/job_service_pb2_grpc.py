@@ -173,7 +173,8 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PauseJob(self, request, context):
-        """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent.
+        """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) when
+        nothing is known that would save its work and accept_loss is not set. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -197,7 +198,7 @@ class JobServiceServicer:
 
     def RequeueJob(self, request, context):
         """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
-        FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+        FAILED_PRECONDITION when it has ended, or is on hold and does not run, and as PauseJob when work would be lost.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -59,7 +59,9 @@ class JobServiceStub:
     ReleaseJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ReleaseJobRequest, _job_service_pb2.ReleaseJobResponse]
     """Takes a hold back. A user cannot release an operator's hold. Idempotent."""
     PauseJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobRequest, _job_service_pb2.PauseJobResponse]
-    """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent."""
+    """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) when
+    nothing is known that would save its work and accept_loss is not set. Idempotent.
+    """
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
     """Queues a paused job again. Idempotent."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]
@@ -69,7 +71,7 @@ class JobServiceStub:
     """
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]
     """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
-    FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+    FAILED_PRECONDITION when it has ended, or is on hold and does not run, and as PauseJob when work would be lost.
     """
     SignalJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.SignalJobRequest, _job_service_pb2.SignalJobResponse]
     """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
@@ -127,7 +129,9 @@ class JobServiceAsyncStub(JobServiceStub):
     ReleaseJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ReleaseJobRequest, _job_service_pb2.ReleaseJobResponse]  # type: ignore[assignment]
     """Takes a hold back. A user cannot release an operator's hold. Idempotent."""
     PauseJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.PauseJobRequest, _job_service_pb2.PauseJobResponse]  # type: ignore[assignment]
-    """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent."""
+    """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) when
+    nothing is known that would save its work and accept_loss is not set. Idempotent.
+    """
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
     """Queues a paused job again. Idempotent."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]  # type: ignore[assignment]
@@ -137,7 +141,7 @@ class JobServiceAsyncStub(JobServiceStub):
     """
     RequeueJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
-    FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+    FAILED_PRECONDITION when it has ended, or is on hold and does not run, and as PauseJob when work would be lost.
     """
     SignalJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.SignalJobRequest, _job_service_pb2.SignalJobResponse]  # type: ignore[assignment]
     """Sends a signal to the main process of a running job. Answered when it is on disk: it reaches a silent
@@ -234,7 +238,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.PauseJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.PauseJobResponse, _abc.Awaitable[_job_service_pb2.PauseJobResponse]]:
-        """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). Idempotent."""
+        """Checkpoints a job, frees its GPUs and keeps it (HELD, paused). FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) when
+        nothing is known that would save its work and accept_loss is not set. Idempotent.
+        """
 
     @_abc_1.abstractmethod
     def ResumeJob(
@@ -262,7 +268,7 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.RequeueJobResponse, _abc.Awaitable[_job_service_pb2.RequeueJobResponse]]:
         """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
-        FAILED_PRECONDITION when it has ended, or is on hold and does not run.
+        FAILED_PRECONDITION when it has ended, or is on hold and does not run, and as PauseJob when work would be lost.
         """
 
     @_abc_1.abstractmethod

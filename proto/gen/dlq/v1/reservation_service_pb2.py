@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n dlq/v1/reservation_service.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12.\n\nbegin_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\ncreated_by\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0f\n\x07job_ids\x18\x08 \x03(\t\x12\x14\n\x0clate_job_ids\x18\t \x03(\t\"\x19\n\x17ListReservationsRequest\"E\n\x18ListReservationsResponse\x12)\n\x0creservations\x18\x01 \x03(\x0b\x32\x13.dlq.v1.Reservation\"\xae\x01\n\x18\x43reateReservationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12.\n\nbegin_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\"E\n\x19\x43reateReservationResponse\x12(\n\x0breservation\x18\x01 \x01(\x0b\x32\x13.dlq.v1.Reservation\"F\n\x18\x43\x61ncelReservationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\"\x1b\n\x19\x43\x61ncelReservationResponse2\x9f\x02\n\x12ReservationService\x12U\n\x10ListReservations\x12\x1f.dlq.v1.ListReservationsRequest\x1a .dlq.v1.ListReservationsResponse\x12X\n\x11\x43reateReservation\x12 .dlq.v1.CreateReservationRequest\x1a!.dlq.v1.CreateReservationResponse\x12X\n\x11\x43\x61ncelReservation\x12 .dlq.v1.CancelReservationRequest\x1a!.dlq.v1.CancelReservationResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n dlq/v1/reservation_service.proto\x12\x06\x64lq.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xef\x01\n\x0bReservation\x12\x16\n\x0ereservation_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12.\n\nbegin_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x12\n\ncreated_by\x18\x06 \x01(\t\x12\r\n\x05state\x18\x07 \x01(\t\x12\x0f\n\x07job_ids\x18\x08 \x03(\t\x12\x14\n\x0clate_job_ids\x18\t \x03(\t\"\x19\n\x17ListReservationsRequest\"E\n\x18ListReservationsResponse\x12)\n\x0creservations\x18\x01 \x03(\x0b\x32\x13.dlq.v1.Reservation\"\xc3\x01\n\x18\x43reateReservationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x10\n\x08node_ids\x18\x02 \x03(\t\x12.\n\nbegin_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12,\n\x08\x65nd_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06reason\x18\x05 \x01(\t\x12\x13\n\x0b\x61\x63\x63\x65pt_loss\x18\x06 \x01(\x08\"E\n\x19\x43reateReservationResponse\x12(\n\x0breservation\x18\x01 \x01(\x0b\x32\x13.dlq.v1.Reservation\"F\n\x18\x43\x61ncelReservationRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x16\n\x0ereservation_id\x18\x02 \x01(\t\"\x1b\n\x19\x43\x61ncelReservationResponse2\x9f\x02\n\x12ReservationService\x12U\n\x10ListReservations\x12\x1f.dlq.v1.ListReservationsRequest\x1a .dlq.v1.ListReservationsResponse\x12X\n\x11\x43reateReservation\x12 .dlq.v1.CreateReservationRequest\x1a!.dlq.v1.CreateReservationResponse\x12X\n\x11\x43\x61ncelReservation\x12 .dlq.v1.CancelReservationRequest\x1a!.dlq.v1.CancelReservationResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,13 +39,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTRESERVATIONSRESPONSE']._serialized_start=346
   _globals['_LISTRESERVATIONSRESPONSE']._serialized_end=415
   _globals['_CREATERESERVATIONREQUEST']._serialized_start=418
-  _globals['_CREATERESERVATIONREQUEST']._serialized_end=592
-  _globals['_CREATERESERVATIONRESPONSE']._serialized_start=594
-  _globals['_CREATERESERVATIONRESPONSE']._serialized_end=663
-  _globals['_CANCELRESERVATIONREQUEST']._serialized_start=665
-  _globals['_CANCELRESERVATIONREQUEST']._serialized_end=735
-  _globals['_CANCELRESERVATIONRESPONSE']._serialized_start=737
-  _globals['_CANCELRESERVATIONRESPONSE']._serialized_end=764
-  _globals['_RESERVATIONSERVICE']._serialized_start=767
-  _globals['_RESERVATIONSERVICE']._serialized_end=1054
+  _globals['_CREATERESERVATIONREQUEST']._serialized_end=613
+  _globals['_CREATERESERVATIONRESPONSE']._serialized_start=615
+  _globals['_CREATERESERVATIONRESPONSE']._serialized_end=684
+  _globals['_CANCELRESERVATIONREQUEST']._serialized_start=686
+  _globals['_CANCELRESERVATIONREQUEST']._serialized_end=756
+  _globals['_CANCELRESERVATIONRESPONSE']._serialized_start=758
+  _globals['_CANCELRESERVATIONRESPONSE']._serialized_end=785
+  _globals['_RESERVATIONSERVICE']._serialized_start=788
+  _globals['_RESERVATIONSERVICE']._serialized_end=1075
 # @@protoc_insertion_point(module_scope)

@@ -135,10 +135,13 @@ class CreateReservationRequest(_message.Message):
     BEGIN_TIME_FIELD_NUMBER: _builtins.int
     END_TIME_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    ACCEPT_LOSS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     reason: _builtins.str
     """Why."""
+    accept_loss: _builtins.bool
+    """Of one that begins now: do it although work would be lost, as with a drain (SetNodeFlags)."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The nodes, at least one."""
@@ -159,10 +162,11 @@ class CreateReservationRequest(_message.Message):
         begin_time: _timestamp_pb2.Timestamp | None = ...,
         end_time: _timestamp_pb2.Timestamp | None = ...,
         reason: _builtins.str = ...,
+        accept_loss: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_time", b"begin_time", "end_time", b"end_time", "node_ids", b"node_ids", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accept_loss", b"accept_loss", "begin_time", b"begin_time", "end_time", b"end_time", "node_ids", b"node_ids", "reason", b"reason", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

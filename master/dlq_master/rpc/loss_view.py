@@ -1,0 +1,42 @@
+"""What users see of work that a stop loses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dlq.v1 import job_pb2
+from dlq_common.wire import to_duration
+from dlq_master.control.ports import Readable
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.ids import NodeId
+from dlq_master.model.job import Job
+from dlq_master.model.unsaved import Loss, has_never_saved, stop_loss
+
+
+def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float) -> None:
+    """Enter what a stop of this running attempt would lose, or loses."""
+    message.never_saved = has_never_saved(job, attempt)
+    loss = stop_loss(job, attempt, now_s)
+    if loss is not None:
+        message.stop_loss.CopyFrom(_message(job, loss))
+
+
+def node_losses(node_id: NodeId, read: Readable, now_s: float) -> Iterator[job_pb2.WorkLoss]:
+    """What jobs lose that leave this node because it drains."""
+    for key in read.attempts_on(node_id):
+        job, attempt = read.job(key.job_id), read.attempt(key)
+        if job is None or attempt is None or attempt.stop_cause is None:
+            continue
+        loss = stop_loss(job, attempt, now_s)
+        if loss is not None:
+            yield _message(job, loss)
+
+
+def _message(job: Job, loss: Loss) -> job_pb2.WorkLoss:
+    return job_pb2.WorkLoss(
+        job_id=str(job.job_id),
+        work_duration=to_duration(loss.work_s),
+        gpu_count=loss.gpus,
+        ground=loss.ground,
+        detail=f"{loss.cause}: {loss.work}",
+    )
