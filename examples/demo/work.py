@@ -38,7 +38,9 @@ class Work:
         """The arguments of `dlq` that submit it."""
         return [
             "submit", "--parsable", "-J", self.name, "-N", str(self.nodes),
-            "--gpus-per-node", str(self.gpus), "-D", str(out), "--", *self.command(out),
+            "--gpus-per-node", str(self.gpus), "-D", str(out),
+            "--signal", "TERM",  # it saves when it is told to: who pauses it is not asked
+            "--", *self.command(out),
         ]  # fmt: skip
 
     def fitted(self, pace: float) -> Self:
