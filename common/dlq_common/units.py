@@ -97,7 +97,7 @@ def approximate_span(seconds: float) -> str:
     whole = max(0, int(seconds))
     units = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND))
     first = next((i for i, (_, size) in enumerate(units) if whole >= size), len(units) - 1)
-    parts = []
+    parts: list[str] = []
     for unit, size in units[first : first + 2]:
         count, whole = divmod(whole, size)
         parts += [f"{count} {unit}"] if count or not parts else []

@@ -116,8 +116,8 @@ def test_a_drain_says_whose_work_is_lost_and_undrain_takes_the_same_flag(daemons
 
 def test_an_array_is_asked_for_once_and_slurms_words_ask_nobody(daemons: Daemons) -> None:
     array = daemons.said("submit", "--parsable", "-a", "0-2", "--", "/bin/sleep", "600").strip()
-    for task in range(3):
-        wait_until(lambda t=task: state(daemons, f"{array}_{t}") == "running", what="it runs")
+    tasks = [f"{array}_{index}" for index in range(3)]
+    wait_until(lambda: {state(daemons, task) for task in tasks} == {"running"}, what="they run")
     refused = daemons.dlq("pause", array)
     assert refused.code == 2
     assert refused.err.count(NEVER) == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dlq_master.model.attempt import AttemptState
@@ -11,7 +13,7 @@ from support.builders import a_job, an_attempt
 
 SILENT, SPOKEN = RunRules(saves=False), RunRules(saves=True)
 SAVED = Checkpoint("/ckpt/1", 10, 50.0, 1)
-RUNNING = {"state": AttemptState.RUNNING, "started_time_s": 100.0}
+RUNNING: dict[str, Any] = {"state": AttemptState.RUNNING, "started_time_s": 100.0}
 
 
 @pytest.mark.parametrize(
@@ -26,11 +28,11 @@ RUNNING = {"state": AttemptState.RUNNING, "started_time_s": 100.0}
     ],
 )
 def test_a_stop_loses_work_of_which_nothing_is_known_that_would_save_it(
-    job: dict[str, object], ground: str
+    job: dict[str, Any], ground: str
 ) -> None:
     loss = stop_loss(
         a_job(7, **job), an_attempt(7, slots=(("n1", 3), ("n2", 3)), **RUNNING), 11_620.0
-    )  # type: ignore[arg-type]  # a builder takes any field
+    )
     assert ("" if loss is None else loss.ground) == ground
     if loss is not None:
         assert loss.work == "3 h 12 min of work on 4 GPUs"
@@ -45,6 +47,6 @@ def test_a_stop_loses_work_of_which_nothing_is_known_that_would_save_it(
     ],
 )
 def test_nothing_is_lost_before_it_runs_and_by_what_has_just_saved(
-    attempt: dict[str, object],
+    attempt: dict[str, Any],
 ) -> None:
-    assert stop_loss(a_job(7, rules=SILENT), an_attempt(7, **attempt), 130.0) is None  # type: ignore[arg-type]  # as above
+    assert stop_loss(a_job(7, rules=SILENT), an_attempt(7, **attempt), 130.0) is None
