@@ -98,7 +98,7 @@ class IllegalTransition(DlqError):
 
 
 class WorkWouldBeLost(IllegalTransition):
-    """It would stop jobs of which nothing is known that would save their work. Facts: id."""
+    """It would stop jobs of which nothing is known that would save their work."""
 
     reason = "WORK_WOULD_BE_LOST"
 

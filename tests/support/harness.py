@@ -150,6 +150,10 @@ class Daemons:
         program = "dlq-master" if name == "master" else "dlq-nodeagent"
         return [str(BIN / program), "run", "--config", str(self.root / f"{name}.toml")]
 
+    def pid(self, name: str) -> int:
+        """Of a daemon that runs."""
+        return self._running[name].pid
+
     def kill(self, name: str) -> None:
         """kill -9, and wait until it is gone."""
         self._running[name].kill()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_common.errors import WorkWouldBeLost
+from dlq_common.units import approximate_span
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.unsaved import Loss, stop_loss
+from dlq_master.model.job import Job
+from dlq_master.model.naming import shown_id
+from dlq_master.model.unsaved import DID_NOT_SAVE, NEVER_SAVED, NOT_KEPT, Loss, stop_loss
 
 MOST_NAMED = 8  # a status holds no more text
 PAUSE, REQUEUE, DRAIN = "dlq pause -y", "dlq requeue -y", "dlq admin node drain -y"
@@ -19,18 +22,32 @@ def refuse(turn: Turn, keys: Iterable[AttemptKey | None], command: str) -> None:
 
     Attempts that are told to stop already lose nothing by this change.
     """
-    losses = [loss for key in keys if key is not None and (loss := _loss(turn, key)) is not None]
-    if not losses:
+    told = [words for key in keys if key is not None and (words := _words(turn, key))]
+    if not told:
         return
-    told = [f"{loss.cause}: {loss.work} would be lost" for loss in losses[:MOST_NAMED]]
-    if len(losses) > MOST_NAMED:
-        told.append(f"and that of {len(losses) - MOST_NAMED} more jobs")
-    raise WorkWouldBeLost("; ".join(told), hint=f"{command} does it", id=losses[0].name)
+    more = f"; and that of {len(told) - MOST_NAMED} more jobs" if len(told) > MOST_NAMED else ""
+    raise WorkWouldBeLost("; ".join(told[:MOST_NAMED]) + more, hint=f"{command} does it")
 
 
-def _loss(turn: Turn, key: AttemptKey) -> Loss | None:
+def loss_words(job: Job, loss: Loss) -> str:
+    """`job 7 has never saved and says nothing of how: 3 h 12 min of work on 4 GPUs`."""
+    count = f"{loss.gpus} GPU" if loss.gpus == 1 else f"{loss.gpus} GPUs"
+    work = f"{approximate_span(loss.work_s)} of work on {count}"
+    return f"job {shown_id(job)} {_GROUNDS[loss.ground]}: {work}"
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _words(turn: Turn, key: AttemptKey) -> str:
     cluster = turn.state.cluster
-    attempt = cluster.attempts[key]
-    if attempt.stop_cause is not None:
-        return None
-    return stop_loss(cluster.jobs[key.job_id], attempt, turn.now_s)
+    attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
+    loss = None if attempt.stop_cause is not None else stop_loss(job, attempt, turn.now_s)
+    return "" if loss is None else f"{loss_words(job, loss)} would be lost"
+
+
+_GROUNDS = {
+    NEVER_SAVED: "has never saved and says nothing of how",
+    DID_NOT_SAVE: "has never saved, although it says how it does, and has lost work before",
+    NOT_KEPT: "cannot go on from what it has saved",
+}

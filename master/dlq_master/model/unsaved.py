@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_common.units import approximate_span
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.job import Job
-from dlq_master.model.naming import shown_id
 from dlq_master.model.windows import says_it_saves
 
 NEVER_SAVED = "never_saved"
 DID_NOT_SAVE = "did_not_save"  # its spec says how it saves; it has lost work before and never saved
 NOT_KEPT = "not_kept"  # it cannot go on from what it has saved
 
-_GROUNDS = {
-    NEVER_SAVED: "has never saved and says nothing of how",
-    DID_NOT_SAVE: "has never saved, although it says how it does, and has lost work before",
-    NOT_KEPT: "cannot go on from what it has saved",
-}
-
 
 class Loss(NamedTuple):
     """Seconds of work on so many GPUs that a stop loses, and why."""
 
-    name: str  # of the job, for people
     work_s: float
     gpus: int
     ground: str
-
-    @property
-    def work(self) -> str:
-        """`3 h 12 min of work on 4 GPUs`."""
-        count = f"{self.gpus} GPU" if self.gpus == 1 else f"{self.gpus} GPUs"
-        return f"{approximate_span(self.work_s)} of work on {count}"
-
-    @property
-    def cause(self) -> str:
-        """`job 7 has never saved and says nothing of how`."""
-        return f"job {self.name} {_GROUNDS[self.ground]}"
 
 
 def has_never_saved(job: Job, attempt: Attempt) -> bool:
@@ -57,7 +37,7 @@ def stop_loss(job: Job, attempt: Attempt, now_s: float) -> Loss | None:
     work_s = work_at_risk_s(attempt, now_s)
     if not ground or work_s <= 0.0 or job.reduced:
         return None
-    return Loss(shown_id(job), work_s, attempt.lease.allocation.width, ground)
+    return Loss(work_s, attempt.lease.allocation.width, ground)
 
 
 def _ground(job: Job, attempt: Attempt) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
+from dlq_master.control.losses import loss_words
 from dlq_master.control.ports import Readable
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
@@ -38,5 +39,5 @@ def _message(job: Job, loss: Loss) -> job_pb2.WorkLoss:
         work_duration=to_duration(loss.work_s),
         gpu_count=loss.gpus,
         ground=loss.ground,
-        detail=f"{loss.cause}: {loss.work}",
+        detail=loss_words(job, loss),
     )

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from dlq_master.control.losses import loss_words
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.job import Checkpoint, RunRules
 from dlq_master.model.unsaved import stop_loss
@@ -30,13 +31,12 @@ RUNNING: dict[str, Any] = {"state": AttemptState.RUNNING, "started_time_s": 100.
 def test_a_stop_loses_work_of_which_nothing_is_known_that_would_save_it(
     job: dict[str, Any], ground: str
 ) -> None:
-    loss = stop_loss(
-        a_job(7, **job), an_attempt(7, slots=(("n1", 3), ("n2", 3)), **RUNNING), 11_620.0
-    )
+    silent = a_job(7, **job)
+    loss = stop_loss(silent, an_attempt(7, slots=(("n1", 3), ("n2", 3)), **RUNNING), 11_620.0)
     assert ("" if loss is None else loss.ground) == ground
     if loss is not None:
-        assert loss.work == "3 h 12 min of work on 4 GPUs"
-        assert loss.cause.startswith("job 7 ")
+        assert (loss.work_s, loss.gpus) == (11_520.0, 4)
+        assert loss_words(silent, loss).endswith(": 3 h 12 min of work on 4 GPUs")
 
 
 @pytest.mark.parametrize(
