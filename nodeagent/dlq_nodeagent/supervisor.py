@@ -474,6 +474,11 @@ class Supervisor:
             self._notice(watched)
 
     def _notice(self, watched: Watched) -> None:
+        """Tell it to leave, unless it has ended meanwhile: its end is its own then."""
+        ended = None if watched.handle is None else self.runtime.poll(watched.handle)
+        if ended is not None:
+            self._exited(watched, ended)
+            return
         known = watched.rank.checkpoint
         self._apply(watched, NoticeDue(0 if known is None else known.mtime_ns))
 

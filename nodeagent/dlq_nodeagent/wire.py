@@ -182,6 +182,7 @@ def _report(report: RankReport) -> wire.RankReport:
         last_lines=[_text(line) for line in report.last_lines],
         failed_task=_text(report.failed_task),
         noticed=report.noticed,
+        unnoticed=report.unnoticed,
         gpus_held=_text(report.gpus_held),
     )
     if report.checkpoint is not None:

@@ -78,6 +78,7 @@ class SimAgent:
     memory_bytes: int = 0
     boot_id: str = "boot-1"
     resizes_live: bool = True  # False: an agent from before there were live resizes
+    tells_unnoticed: bool = True  # False: an agent from before it was told who heard no notice
     pool_name: str = ""  # of a rented machine, and what its provider calls it
     instance_id: str = ""
     ranks: dict[AttemptKey, SimRank] = field(default_factory=dict)
@@ -464,6 +465,7 @@ class SimAgent:
             no_room=rank.no_room,
             ended_by=rank.ended_by,
             noticed=_notice_of(rank) if rank.ended else "",
+            unnoticed=self.tells_unnoticed and _is_unnoticed(rank),
             age_s=self.master.clock.now_s() - rank.ended_s if rank.ended_s else 0.0,
             checkpoint=rank.checkpoint,
             save_s=rank.save_s,
@@ -477,3 +479,7 @@ def _notice_of(rank: SimRank) -> str:
     if rank.noticed:
         return "stop"
     return "hold_expired" if rank.shim_noticed else ""
+
+
+def _is_unnoticed(rank: SimRank) -> bool:
+    return rank.ended and rank.ended_by == "exited" and not _notice_of(rank)

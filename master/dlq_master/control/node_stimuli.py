@@ -148,6 +148,9 @@ class ReportedRank:
     noticed: str = (
         ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
     )
+    unnoticed: bool = (
+        False  # its shim's record says that its end is its own; False: or nobody can tell
+    )
     gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
     no_room: bool = False  # of one that could not start: a disk of its node is full
     image_digest: str = ""

@@ -51,6 +51,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),
         hold_expired=phase is RankPhase.EXITED
         and _HOLD_EXPIRED in (report.ended_by, report.noticed),
+        noticed=_noticed(report),
         lost=vanished or untold,
         given_up=failed_start and report.error == OTHERS,
         ready_time_s=(
@@ -66,3 +67,10 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         peer_lost=any(map(says_peer_lost, report.last_lines)),
         image_digest=report.image_digest or before.image_digest,
     )
+
+
+def _noticed(report: ReportedRank) -> bool | None:
+    """Whether it was told to leave before its end; None: it has not ended, or nobody knows."""
+    if PHASES[report.phase] is not RankPhase.EXITED:
+        return None
+    return True if report.noticed else False if report.unnoticed else None

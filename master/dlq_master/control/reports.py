@@ -14,7 +14,7 @@ from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, Report
 from dlq_master.control.turn import Turn
 from dlq_master.control.wanted import standing
 from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import gang, live
+from dlq_master.model import gang, live, own_ends
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -199,7 +199,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     attempt = turn.state.cluster.attempts[key]
     if gang.over(attempt):
         end = gang.verdict(attempt, turn.job(key.job_id).rules)
-        turn.step_attempt(key, end, actor="master")
+        turn.step_attempt(key, end, actor="master", cause=own_ends.words(attempt))
         quarantine.take(turn, attempt, end, turn.job(key.job_id))
 
 

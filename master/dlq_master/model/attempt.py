@@ -75,6 +75,9 @@ class RankStatus(NamedTuple):
     done_file: bool = False  # the program left DLQ_DONE_FILE
     saved: bool = False  # a checkpoint was committed after this rank's notice
     hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
+    noticed: bool | None = (
+        None  # told to leave before its end, by its shim's record; None: not known
+    )
     lost: bool = False  # nobody will ever say how it ended
     given_up: bool = False  # lost by an operator's word, or by a restored backup: no failure
     ready_time_s: float | None = None  # since when it could start

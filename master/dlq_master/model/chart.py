@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from enum import StrEnum
 from inspect import cleandoc
 
 from dlq_master.model import attempt_steps, job_steps, node_steps, rented
+from dlq_master.model.job import ENDED
 from dlq_master.model.lease import Terms
 
 Table = Mapping[tuple[StrEnum, type], StrEnum]
@@ -17,7 +18,7 @@ GENERATED = "<!-- Generated from the code by tests/support/state_charts.py; do n
 def pages() -> dict[str, str]:
     """File name -> text, for `docs/states`."""
     return {
-        "job.md": page("Job", job_steps.TABLE),  # type: ignore[arg-type]  # keys are narrower
+        "job.md": page("Job", job_steps.TABLE, ENDED),  # type: ignore[arg-type]  # keys are narrower
         "attempt.md": page("Attempt", attempt_steps.TABLE),  # type: ignore[arg-type]
         "node.md": page("Node", node_steps.TABLE),  # type: ignore[arg-type]
         "lease.md": lease_page(),
@@ -25,13 +26,16 @@ def pages() -> dict[str, str]:
     }
 
 
-def page(name: str, table: Table) -> str:
-    """The machine's diagram, and its events in words. Edges that stay in a state are only listed."""
+def page(name: str, table: Table, ended: Collection[StrEnum] = ()) -> str:
+    """The machine's diagram, and its events in words. Edges that stay in a state are only listed. `ended`: states in
+    which it has ended, although one may be put right."""
     states = list(type(next(iter(table))[0]))
     sources = {state for state, _ in table}
     lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
     lines += [f"    {_drawn(edge)}" for edge in _edges(table)]
-    lines += [f"    {state.value} --> [*]" for state in states if state not in sources]
+    lines += [
+        f"    {state.value} --> [*]" for state in states if state in ended or state not in sources
+    ]
     lines += ["```", "", "| event | when | from | to |", "|---|---|---|---|"]
     events = dict.fromkeys(event for _, event in table)
     for event in events:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM
 
+from dlq_master.model import own_ends
 from dlq_master.model.attempt import Attempt, RankStatus
 from dlq_master.model.machine import StopCause
 
@@ -54,7 +55,7 @@ def _own(attempt: Attempt, status: RankStatus) -> bool:
     if attempt.stop_cause is StopCause.GANG_FAILURE:
         # What kills the others comes after the failure; what failed by itself may be heard later.
         return status.lost or _ended_s(status) < asked_s or not _signal(status)
-    return _ended_s(status) < asked_s
+    return own_ends.is_own(attempt, status)
 
 
 def _order(attempt: Attempt, rank: int) -> tuple[bool, float, bool, int]:

@@ -10,13 +10,21 @@ from dataclasses import replace
 
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import job_steps as on_job
-from dlq_master.model import live
+from dlq_master.model import live, own_ends
 from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.estimate import Basis, Unmeasured
 from dlq_master.model.first_failure import first_failed
 from dlq_master.model.grace import work_at_risk_s
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, ExitZeroInGrace, Job, Resizing, RunRules, Taken
+from dlq_master.model.job import (
+    EndReason,
+    ExitZeroInGrace,
+    Job,
+    JobState,
+    Resizing,
+    RunRules,
+    Taken,
+)
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.values import maker
@@ -35,10 +43,6 @@ _COMES_BACK = frozenset(
         StopCause.HOLD_EXPIRED,
     }
 )
-
-# Stops that are no answer to an exit: who was gone before has not heard of them.
-_FROM_OUTSIDE = _COMES_BACK - {StopCause.HOLD_EXPIRED} | {StopCause.TIME_LIMIT}
-_CLOCKS_S = 0.001  # what two readings of one instant may differ by
 
 # How long ranks that were told to save may stay once rank 0 has left with everything saved.
 FOLLOW_S = 10.0
@@ -191,10 +195,10 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
 
     while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
     is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
-    done file. Outside a stop, a requeue exit code asks for another run. An exit that happened before
-    the stop was asked for, and was heard of later, is judged on its own.
+    done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was told to
+    stop is judged on its own (own_ends.py).
     """
-    if _ended_before_stop(attempt):
+    if own_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
     cause = attempt.stop_cause
     ranks = attempt.ranks
@@ -263,9 +267,10 @@ def ended_s(attempt: Attempt, now_s: float) -> float:
 def consequence(
     attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
-    """What the end of its live attempt is for a job; None: the job has ended already."""
+    """What the end of its live attempt is for a job; None: the job has ended already, and stays as it is."""
     if job.ended:
-        return None
+        done = isinstance(end, on_attempt.Succeeded) and not is_reduced(attempt, job)
+        return on_job.Completed(usage=used) if done and job.state is JobState.CANCELLED else None
     event = _job_end(end, attempt, job, used)
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:
@@ -291,22 +296,6 @@ def _taken(job: Job, used: on_job.Usage) -> Taken | None:
         return None
     lost_s = used.lost_gpu_s * used.executed_s / used.gpu_s if used.gpu_s else 0.0
     return taken._replace(lost_s=round(lost_s, 3))
-
-
-def _ended_before_stop(attempt: Attempt) -> bool:
-    """All of it, or a rank that failed and takes the others with it: a silent node, or a master that
-    was away, is why the stop was asked for all the same."""
-    asked_s = attempt.notice_time_s
-    if attempt.stop_cause not in _FROM_OUTSIDE or asked_s is None:
-        return False
-    earlier = [
-        status.exited_time_s is not None and status.exited_time_s < asked_s - _CLOCKS_S
-        for status in attempt.ranks
-    ]
-    if any((it.lost and not it.left) or it.hold_expired for it in attempt.ranks):
-        return False
-    failed = any(own and it.failed for own, it in zip(earlier, attempt.ranks, strict=True))
-    return failed or all(earlier)
 
 
 def _start_error(attempt: Attempt) -> str:

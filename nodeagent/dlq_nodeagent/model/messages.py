@@ -277,6 +277,8 @@ class RankReport:
     failed_task: str = ""
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
+    unnoticed: bool = False
+    """It has ended by itself, and no notice was given before: False also where that is not known."""
     gpus_held: str = ""
     """Of one that has ended: why its GPUs may be given to nobody yet."""
     no_room: bool = False

@@ -64,6 +64,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         last_lines=rank.last_lines if ended else (),
         failed_task=rank.failed_task if ended else "",
         noticed="" if record is None else (record.noticed or ""),
+        unnoticed=record is not None and _unnoticed(rank, record),
         gpus_held=rank.gpus_held,
         no_room=ended and _no_room(rank),
         image_digest=rank.image_digest,
@@ -114,6 +115,21 @@ def _ended_by(record: ExitRecord | None) -> str:
         return NEVER_STARTED
     # The exit of a process that was asked to leave is still its own.
     return "exited" if record.why is ExitWhy.EXITED else record.why.value
+
+
+_BY_ITSELF = frozenset({ExitWhy.EXITED, ExitWhy.START_ERROR})
+
+
+def _unnoticed(rank: Rank, record: ExitRecord) -> bool:
+    """Whether the rank ended by itself before anybody told it to leave.
+
+    The shim's record decides. Where an agent has begun to give a notice, its file may have been there before the
+    shim heard: then nobody knows, and False says so. A stop without grace is a kill, of which a rank hears nothing.
+    """
+    if record.why not in _BY_ITSELF or record.noticed is not None:
+        return False
+    asked = rank.stopping
+    return asked is None or asked.noticed_s is None or asked.grace_s == 0.0
 
 
 def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:

@@ -74,7 +74,8 @@ def test_an_exit_code_of_zero_is_told_and_no_code_is_not() -> None:
     said = encode(REPORT, FACTS).report
     assert said.HasField("exit_code")
     assert said.checkpoint.after_notice
-    assert said.noticed == "stop"
+    assert (said.noticed, said.unnoticed) == ("stop", False)
+    assert encode(replace(REPORT, noticed="", unnoticed=True), FACTS).report.unnoticed
     assert from_duration(said.save_duration) == 2.0
     killed = encode(replace(REPORT, exit_code=None, signal=9, checkpoint=None), FACTS).report
     assert not killed.HasField("exit_code")

@@ -5,8 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_nodeagent.errands import Purpose
+from dlq_nodeagent.errands import Look, Purpose
 from dlq_nodeagent.model.messages import Launch, Phase
+from dlq_nodeagent.model.rank import Rank, RankState, Stopping
+from dlq_nodeagent.model.report import report_of
+from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
 
 BEATING = "run_for=1000 beat={}"
@@ -75,6 +78,54 @@ def test_a_checkpoint_seen_only_after_the_end_still_answers_the_notice() -> None
     assert report.phase is Phase.EXITED
     assert report.checkpoint is not None
     assert report.checkpoint.after_notice
+
+
+def test_who_ends_while_its_notice_waits_was_told_nothing() -> None:
+    """For its first beat, in the start-up grace."""
+    bench = AgentBench()
+    launch = running(bench, "run_for=8")
+    bench.order(a_stop(launch))
+    bench.run(10)
+    report = bench.last(launch)
+    assert (report.exit_code, report.noticed, report.unnoticed) == (0, "", True)
+
+
+def test_who_ends_just_before_its_notice_is_given_was_told_nothing() -> None:
+    bench = AgentBench()
+    launch = running(bench, "run_for=10 beat={}")
+    bench.hangs_on = Purpose.BASELINE
+    bench.order(a_stop(launch))
+    bench.run(1)
+    bench.clock.advance(8.0)
+    bench.core.looked(launch.key, Purpose.BASELINE, Look())
+    assert bench.notice(launch) is None
+    bench.run(1)
+    report = bench.last(launch)
+    assert (report.exit_code, report.noticed, report.unnoticed) == (0, "", True)
+
+
+@pytest.mark.parametrize(("does", "grace_s"), [("saves_for=5", 60.0), ("", 60.0), ("", 0.0)])
+def test_who_was_told_or_killed_did_not_end_unnoticed(does: str, grace_s: float) -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} {does}")
+    bench.order(replace(a_stop(launch), grace_s=grace_s))
+    bench.run(10)
+    report = bench.last(launch)
+    assert (report.phase, report.unnoticed) == (Phase.EXITED, False)
+
+
+def test_a_notice_that_was_begun_and_of_which_the_shim_knows_nothing_proves_nothing() -> None:
+    """The agent died between the file and the shim: the job may have read the file."""
+    record = ExitRecord(key=a_launch().key, epoch=1, why=ExitWhy.EXITED, code=0, signal=None)
+    begun = Stopping(cause="pause", grace_s=60.0, due_s=1.0, noticed_s=1.0)
+    asked = Stopping(cause="pause", grace_s=60.0, due_s=1.0)
+    kill = Stopping(cause="cancel", grace_s=0.0, due_s=1.0, noticed_s=1.0)
+    for stopping, unnoticed in ((begun, False), (asked, True), (kill, True), (None, True)):
+        rank = Rank(launch=a_launch(), state=RankState.ENDED, stopping=stopping, record=record)
+        assert report_of(rank, sequence=1, now_s=2.0).unnoticed is unnoticed
+    lost = replace(record, why=ExitWhy.SHIM_LOST, code=None)
+    rank = Rank(launch=a_launch(), state=RankState.ENDED, record=lost)
+    assert not report_of(rank, sequence=1, now_s=2.0).unnoticed
 
 
 def test_a_job_without_a_beat_is_told_only_after_the_start_up_grace() -> None:
