@@ -14,7 +14,7 @@ from typing import Self
 
 BIN = Path(sys.executable).parent
 MASTER = "master"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 # Neither where jobs meet (jobs.port_first) nor where the kernel takes ports of its own.
 PORTS = range(10_000, 20_000)
 

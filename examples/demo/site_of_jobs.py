@@ -9,7 +9,7 @@ from dlq_cli.exit_codes import OK
 from proof import ProofFailed
 from screen import Screen
 
-ENOUGH_S = 150.0
+ENOUGH_S = 600.0  # what hangs, hangs for ever; a busy machine takes its time
 ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
 Job = Mapping[str, Any]

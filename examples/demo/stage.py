@@ -15,7 +15,7 @@ from proof import ProofFailed
 from screen import Screen
 from work import Work
 
-LONGEST_S = 180.0  # no act of the demo takes as long, on a busy machine either
+LONGEST_S = 600.0  # no act of the demo takes as long, on a busy machine either
 
 
 class Stage:
