@@ -125,13 +125,16 @@ def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -
     """Once the first promise is kept: the agent of a node with a promised job is killed, and all that runs there."""
     ids = {job["job_id"] for job in others}
 
-    def hosts() -> list[str]:
+    hosts: list[str] = []
+
+    def found() -> list[str]:
         running = [job for job in site.jobs() if job["job_id"] in ids and job["state"] == "running"]
-        return [node for job in running for node in job["nodes"]]
+        hosts[:] = [node for job in running for node in job["nodes"]]
+        return hosts
 
     site.until(lambda: site.job(first["job_id"])["state"] in ENDED, f"{first['name']} to end")
-    site.until(hosts, "a promised job to run")
-    node = hosts()[0]
+    site.until(found, "a promised job to run")
+    node = hosts[0]
     site.screen.act(f"kill -9 of the agent of {node}, and of everything that runs there")
     site.cluster.kill(node)
     for found in processes.belonging_to(root / node):

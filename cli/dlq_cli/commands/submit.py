@@ -13,7 +13,7 @@ from dlq_cli.commands.options import examples, json_option
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.source import STDIN, read_source
 from dlq_cli.spec.doubts import doubts
-from dlq_cli.spec.flags import FLAGS, layer_from
+from dlq_cli.spec.flags import BY_NAME, FLAGS, SECTIONS, layer_from
 from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
@@ -47,6 +47,14 @@ class SubmitCommand(click.Command):
             for flag in FLAGS
         ]
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The flags that describe the job by section, then those of the command itself."""
+        parameters = {parameter.name: parameter for parameter in self.get_params(ctx)}
+        by_key = {flag.key: parameters.pop(flag.parameter) for flag in FLAGS}
+        for title, keys in SECTIONS.items():
+            _write_section(ctx, formatter, title, [by_key[key] for key in keys])
+        _write_section(ctx, formatter, "This command", list(parameters.values()))
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         head, dashes, tail = args, False, list[str]()
         if "--" in args:
@@ -54,6 +62,14 @@ class SubmitCommand(click.Command):
             head, dashes, tail = args[:at], True, args[at + 1 :]
         ctx.meta["dlq.command"] = tuple(tail) if dashes else None
         return super().parse_args(ctx, head)
+
+
+def _write_section(
+    ctx: click.Context, formatter: click.HelpFormatter, title: str, options: list[click.Parameter]
+) -> None:
+    rows = [row for option in options if (row := option.get_help_record(ctx)) is not None]
+    with formatter.section(title):
+        formatter.write_dl(rows)
 
 
 @click.command(
@@ -205,4 +221,7 @@ def _source(
 def _from_script(path: str, arguments: tuple[str, ...], over: Layer) -> Source:
     content = read_source(path)
     script = read_script(content, "stdin" if path == STDIN else path, over=over)
+    ours = next((word for word in arguments if word.partition("=")[0] in BY_NAME), None)
+    if ours is not None:
+        script.notes.append(f"{ours} stands after {path}: it goes to the script, not to dlq")
     return Source(script.layer, arguments, script.notes)

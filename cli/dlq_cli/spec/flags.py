@@ -387,6 +387,25 @@ FLAGS: tuple[Flag, ...] = (
     ),
 )
 
+# The sections of `dlq submit --help`, in its order, and the keys whose flags stand in each.
+SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "Job": ("name", "queue", "team", "labels", "workdir", "env", "export", "secrets"),
+    "GPUs and nodes": (
+        "resources.gpus_total", "resources.gpus", "nodes", "resources.gpu_type", "resources.gpu_memory",
+        "resources.halve_batch", "resources.mixed_gpus", "resources.cpus", "resources.memory",
+        "resources.constraint", "resources.nodelist", "resources.exclude",
+    ),
+    "Elastic jobs": ("elastic.gpus", "elastic.sizes", "elastic.resize"),
+    "Order and time": ("time_limit", "estimate", "steps", "begin", "depends_on", "cancel_if_never", "array", "nice", "hold"),
+    "Deadlines": ("deadline", "soft_deadline", "on_miss", "due", "weight"),
+    "Checkpoints and restarts": (
+        "preempt.signal", "preempt.grace", "retry.exit_codes", "retry.max_restarts", "checkpoint.dir",
+        "checkpoint.marker", "checkpoint.settle", "checkpoint.preset", "checkpoint.save_signal",
+    ),
+    "Processes of a gang": ("launch", "roles.workers", "roles.ps", "compat", "tasks_per_node", "profile"),
+    "Containers": ("image", "mounts", "resources.shm_size", "network", "image_secret"),
+}  # fmt: skip
+
 BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.names}
 
 # Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.

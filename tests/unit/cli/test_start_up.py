@@ -6,15 +6,18 @@ import importlib.metadata
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from dlq_cli.commands.admin import admin
 from dlq_cli.commands.spec import spec
 from dlq_cli.exit_codes import OK
 from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq, run
+from dlq_cli.spec.flags import FLAGS, SECTIONS
 
 HEAVY = {
     "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",
@@ -111,3 +114,21 @@ def test_the_lines_of_the_table_name_commands_that_exist() -> None:
 def test_commands_of_other_rooms_are_known_by_entry_point() -> None:
     lent = importlib.metadata.entry_points(group="dlq.commands")
     assert {point.name for point in lent} <= set(dlq.list_commands(click.Context(dlq)))
+
+
+def test_the_help_of_submit_lists_each_flag_once_in_a_section() -> None:
+    keys = [key for keys in SECTIONS.values() for key in keys]
+    assert sorted(keys) == sorted(flag.key for flag in FLAGS)
+    shown = CliRunner().invoke(dlq, ["submit", "--help"]).output
+    headings = [line for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
+    assert headings == [f"{title}:" for title in (*SECTIONS, "This command")]
+    assert all(", ".join(flag.names) in shown for flag in FLAGS)
+
+
+def test_a_flag_behind_the_script_is_said_to_go_to_the_script(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\ntrue\n")
+    assert run(["submit", "--test-only", str(script), "-G", "2"]) != OK  # nobody to ask
+    assert f"-G stands after {script}: it goes to the script, not to dlq" in capsys.readouterr().err
