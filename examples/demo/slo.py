@@ -127,13 +127,13 @@ def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -
 
     hosts: list[str] = []
 
-    def found() -> list[str]:
+    def seen() -> list[str]:
         running = [job for job in site.jobs() if job["job_id"] in ids and job["state"] == "running"]
         hosts[:] = [node for job in running for node in job["nodes"]]
         return hosts
 
     site.until(lambda: site.job(first["job_id"])["state"] in ENDED, f"{first['name']} to end")
-    site.until(found, "a promised job to run")
+    site.until(seen, "a promised job to run")
     node = hosts[0]
     site.screen.act(f"kill -9 of the agent of {node}, and of everything that runs there")
     site.cluster.kill(node)
