@@ -9,6 +9,9 @@ from dlq_common.units import format_duration
 from dlq_common.wire import from_duration, from_timestamp
 
 GUARANTEED, AT_RISK = "guaranteed", "at risk"
+SAVING_UNKNOWN = (
+    "nothing is known of how it saves; a stop loses its work, and may cost it the promise"
+)
 
 
 def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str], ...]:
@@ -16,6 +19,7 @@ def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str]
     return (
         ("deadline", ", ".join(_deadline(promise, step, look) for step in promise.deadlines)),
         ("promise", answer(promise)),
+        ("saving", SAVING_UNKNOWN if promise.saving_unknown else ""),
         ("instead", instead(promise)),
         ("slack", slack(promise)),
         ("on miss", promise.on_miss if promise.on_miss != "continue" else ""),

@@ -90,6 +90,9 @@ def _part(values: Sequence[float], part: float) -> float | None:
     return round(values[max(0, -int(-part * len(values) // 1) - 1)], 1)
 
 
+_JUDGED = frozenset({"guaranteed", "unguaranteed"})
+
+
 def _promise_row(state: str, ground: str, jobs: Sequence[job_pb2.Job]) -> Facts:
     done = [job for job in jobs if job.state == job_pb2.JOB_STATE_COMPLETED]
     in_time = sum(_in_time(job) for job in done)
@@ -100,7 +103,8 @@ def _promise_row(state: str, ground: str, jobs: Sequence[job_pb2.Job]) -> Facts:
         "in_time": in_time,
         "late": len(done) - in_time,
         "not_completed": len(jobs) - len(done),
-        "kept_percent": round(100.0 * in_time / len(jobs), 1),
+        # Of what nobody judged nothing was promised, and nothing refused.
+        "kept_percent": round(100.0 * in_time / len(jobs), 1) if state in _JUDGED else None,
     }
 
 

@@ -381,7 +381,7 @@ def test_no_estimate_yet_is_no_failure(master: FakeMaster, dlq: Dlq) -> None:
     master.estimate = wire.EstimateJobResponse(missing="it was killed")
     said = dlq("estimate", "18")
     assert (said.code, said.err) == (0, "")
-    assert "no estimate yet: it was killed" in said.out
+    assert "no forecast: it was killed" in said.out
     assert json.loads(dlq("estimate", "18", "--json").out)["missing"] == "it was killed"
 
 

@@ -180,7 +180,7 @@ async def test_what_cannot_be_is_refused(
 async def test_without_a_twin_nothing_is_compared(house: RpcHouse) -> None:
     asked = wire.CompareForecastsRequest(policy="fifo")
     call = stub(house, "olga", Role.OPERATOR).CompareForecasts(asked, timeout=DEADLINE_S)
-    assert await refusal(call) is grpc.StatusCode.UNAVAILABLE
+    assert await refusal(call) is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_comparing_is_for_operators(house: RpcHouse) -> None:

@@ -42,7 +42,7 @@ def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
     for job in watch_jobs(app.connection(), job_ids):
         _say_why_later(job, told)
         found[job.job_id] = job
-        if len(found) == len(job_ids) and all(map(_is_judged, found.values())):
+        if len(found) == len(job_ids) and all(map(is_judged, found.values())):
             break
     return found.values()
 
@@ -57,8 +57,8 @@ def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
         click.echo(f"job {shown_id(job)}: {clean_line(detail)} (Ctrl-C: it stays queued)", err=True)
 
 
-def _is_judged(job: job_pb2.Job) -> bool:
-    """Held jobs are judged when they are let go."""
+def is_judged(job: job_pb2.Job) -> bool:
+    """Whether there is an answer, or none will come for now. Held jobs are judged when they are let go."""
     return job.promise.state != "undecided" or has_ended(job) or shown_state(job) == "held"
 
 

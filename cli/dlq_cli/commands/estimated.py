@@ -83,7 +83,7 @@ def _text(answer: wire.EstimateJobResponse, look: Look) -> str:
     if not there:
         head = f"{clean_line(job.name)}, if it were submitted now"
     if answer.missing:
-        return f"{head}\nno estimate yet: {clean_line(answer.missing)}\n"
+        return f"{head}\nno forecast: {clean_line(answer.missing)}\n"
     runs = job.HasField("attempt_state")
     start = long_range(answer.start, look) if has("start") else ""
     pairs = (

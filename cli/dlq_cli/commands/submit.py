@@ -92,6 +92,11 @@ def _write_section(
     is_flag=True,
     help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, 6 if not, 7 if nobody judges it.",
 )
+@click.option(
+    "--no-wait",
+    is_flag=True,
+    help="Do not wait up to 2 s to hear whether its deadline is promised.",
+)
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
 @click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
@@ -106,13 +111,14 @@ def submit(
     wait_end: bool,
     follow: bool,
     wait_admission: bool,
+    no_wait: bool,
     parsable: bool,
     test_only: bool,
     request_id: str | None,
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Queue a job and return at once.
+    """Queue a job and return at once; with a deadline as soon as it is judged, within two seconds.
 
     A script may carry the flags below on lines that begin with #DLQ, before its first command. A
     spec is a .toml or .yaml file. Flags win over the file. Flags come before the file's name; what
@@ -122,12 +128,17 @@ def submit(
     app: App = ctx.obj
     spec = asked_spec(ctx, source, wrap, flags)
     if wait_admission:
-        _check_admission(spec, stays=wait_end or follow)
+        _check_admission(spec, stays=wait_end or follow, leaves=no_wait)
     with quiet_grpc():
         from dlq_cli.commands.submitted import Manner, submit_spec
 
     manner = Manner(
-        parsable=parsable, as_json=as_json, wait=wait_end, follow=follow, admission=wait_admission
+        parsable=parsable,
+        as_json=as_json,
+        wait=wait_end,
+        follow=follow,
+        admission=wait_admission,
+        verdict=not no_wait,
     )
     try:
         submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
@@ -137,7 +148,9 @@ def submit(
         raise
 
 
-def _check_admission(spec: Spec, *, stays: bool) -> None:
+def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:
+    if leaves:
+        raise InvalidRequest("--wait-admission waits, and --no-wait does not: say one")
     if stays:
         raise InvalidRequest(
             "--wait-admission exits with the answer, --wait and --follow with the job's end: say one"

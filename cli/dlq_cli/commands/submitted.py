@@ -13,6 +13,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.admission import tell_admission
 from dlq_cli.commands.estimated import tell_start
 from dlq_cli.commands.options import detaching
+from dlq_cli.commands.verdict import judged_soon, tell_verdict
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.held import HoldTeller
@@ -36,6 +37,7 @@ class Manner:
     wait: bool
     follow: bool
     admission: bool = False  # wait until it is judged
+    verdict: bool = True  # wait a moment to hear whether its deadline is promised
 
 
 def submit_spec(
@@ -57,10 +59,12 @@ def submit_spec(
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
     admission = manner.admission and not test_only
+    verdict = manner.verdict and bool(message.deadlines) and not (admission or test_only)
     if manner.as_json and admission:
         pass  # one object, when it has been judged
     elif manner.as_json:
-        content = {**job_facts(answer.job), "reasons": reason_facts(answer.reasons)}
+        job = judged_soon(app, answer.job) if verdict else answer.job
+        content = {**job_facts(job), "reasons": reason_facts(answer.reasons)}
         if test_only:
             content |= {"spec": spec_facts(message), "origins": dict(sorted(spec.origins.items()))}
         click.echo(document({"jobs": [content]}))
@@ -79,6 +83,8 @@ def submit_spec(
         if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, jobs, job_id)
             tell_start(app, job_id)
+    if verdict and not manner.as_json:
+        tell_verdict(app, judged_soon(app, answer.job))
     if admission:
         tell_admission(
             app, several_jobs(jobs, [job_id]) if array else [job_id], as_json=manner.as_json

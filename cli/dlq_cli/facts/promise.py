@@ -26,6 +26,7 @@ def promise_facts(promise: job_pb2.Promise) -> Facts:
         "on_miss": promise.on_miss,
         "risk": promise.risk or None,
         "risk_time": instant(promise.risk_time) if has("risk_time") else None,
+        "saving_unknown": promise.saving_unknown,
     }
 
 

@@ -40,7 +40,9 @@ def main(app: App, words: Sequence[str]) -> None:
         for note in (*notes, *doubts(spec)):
             app.say(note)
     wait = "--wait" in said
-    manner = Manner(parsable="--parsable" in said, as_json=False, wait=wait, follow=False)
+    manner = Manner(
+        parsable="--parsable" in said, as_json=False, wait=wait, follow=False, verdict=False
+    )
     submit_spec(app, spec, manner, request_id="", test_only="--test-only" in said)
 
 

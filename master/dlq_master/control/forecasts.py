@@ -195,7 +195,9 @@ class Forecasts:
                 async with self._asking:
                     return await self._twin.ask(number, question, patience_s)
         except (TimeoutError, TwinGone) as error:
-            raise Unknown(str(error) or "the twin has not answered in time") from None
+            raise Unknown(
+                str(error) or "the forecasting process has not answered in time"
+            ) from None
         finally:
             self._questions -= 1
 
@@ -216,7 +218,9 @@ class Forecasts:
             return read(content)
         except Nonsense as error:
             await self._twin.restart(f"it says nonsense: {error}")
-            raise Unknown("the twin has said nonsense") from None
+            raise Unknown(
+                "the forecasting process said nonsense (master log: twin_ended); retrying"
+            ) from None
 
 
 def _may_wait(job: Job) -> bool:

@@ -21,6 +21,8 @@ from dlq_master.planner.streams import greeted, message
 
 _log = get_logger("master.twin")
 FIRST_REST_S, LONGEST_REST_S = 1.0, 300.0
+# Users read these sentences; operators find the rest in the log.
+CRASHED = "the forecasting process crashed (master log: twin_ended)"
 
 
 class TwinGone(Exception):
@@ -55,7 +57,7 @@ class TwinProcess:
         self._greeted = asyncio.Event()  # it is of our version; or has ended
         self._rest_s = FIRST_REST_S
         self._not_before_s = 0.0
-        self._ended = ""  # why the last one did
+        self._ended = "the forecasting process was stopped"  # why the last one did
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +70,9 @@ class TwinProcess:
             async with asyncio.timeout(patience_s):
                 return await self._ask(number, question)
         except TimeoutError:
-            raise TwinHangs(f"it has not answered for {patience_s:g} s") from None
+            raise TwinHangs(
+                f"the forecasting process has not answered for {patience_s:g} s"
+            ) from None
         finally:
             self._waiting.pop(number, None)
 
@@ -81,7 +85,7 @@ class TwinProcess:
             process.stdin.write(framed(question))
             await process.stdin.drain()
         except (ConnectionError, RuntimeError) as error:
-            raise TwinGone(f"it has ended: {error}") from None
+            raise TwinGone(f"{CRASHED}; retrying") from error
         content = await answer
         self._rest_s = FIRST_REST_S
         return content
@@ -89,6 +93,7 @@ class TwinProcess:
     async def restart(self, why: str) -> None:
         """As `Twin.restart`."""
         _log.warning("twin_ended", why=why, pid=self.pid)
+        self._ended = why
         await self.stop()
         self._rest(why, self._rest_s)
         self._rest_s = min(LONGEST_REST_S, 2.0 * self._rest_s)
@@ -105,7 +110,7 @@ class TwinProcess:
             reading.cancel()
         for waiting in self._waiting.values():
             if not waiting.done():
-                waiting.set_exception(TwinGone("it has ended"))
+                waiting.set_exception(TwinGone(f"{self._ended}; retrying"))
         self._waiting.clear()
         self._greeted.set()
 
@@ -122,13 +127,13 @@ class TwinProcess:
     async def _start(self) -> Process:
         left_s = self._not_before_s - self._clock.boottime_s()
         if left_s > 0.0:
-            raise TwinGone(f"{self._ended} (started again in {left_s:.0f} s)")
+            raise TwinGone(f"{self._ended}; it is started again in {left_s:.0f} s")
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=PIPE, stdout=PIPE, env=_environment()
             )
         except OSError as error:
-            self._rest(f"it cannot be started: {error}", LONGEST_REST_S)
+            self._rest(f"the forecasting process cannot be started: {error}", LONGEST_REST_S)
             raise TwinGone(self._ended) from None
         self._process, self._greeted = process, asyncio.Event()
         self._reading = asyncio.create_task(self._read(process))
@@ -137,7 +142,7 @@ class TwinProcess:
     async def _read(self, process: Process) -> None:
         """Hand answers to those who wait for them, until the process ends or says what it should not."""
         assert process.stdout is not None
-        why = "it has ended by itself"
+        why = CRASHED
         try:
             await greeted(process.stdout, self._code)
             _log.info("twin_started", pid=process.pid)
@@ -153,7 +158,7 @@ class TwinProcess:
             why = str(error)
             self._rest_s = LONGEST_REST_S  # another start would find the same
         except ValueError as error:
-            why = f"it says nonsense: {error}"
+            why = f"the forecasting process said nonsense (master log: twin_ended): {error}"
         if process is self._process:
             await self.restart(why)
 

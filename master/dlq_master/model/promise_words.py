@@ -24,11 +24,13 @@ _NO_PROMISE = {
 }
 
 
-def promise(job: Job, state: str, run_time: str, risk: str = "", delay: str = "") -> str:
+def promise(
+    job: Job, state: str, run_time: str, risk: str = "", delay: str = "", policy: str = ""
+) -> str:
     """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
     that came out. `run_time`: what is known of how long it runs; `risk`: why the promise may not be kept;
-    `delay`: why it is not judged, if more is needed than time."""
-    said = _said(job, state, run_time, risk, delay)
+    `delay`: why it is not judged, if more is needed than time; `policy`: the name of the cluster's."""
+    said = _said(job, state, run_time, risk, delay, policy)
     return f"{said}; {kept(job)}" if kept(job) else said
 
 
@@ -70,7 +72,7 @@ def few(words: Sequence[str]) -> str:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _said(job: Job, state: str, run_time: str, risk: str, delay: str) -> str:
+def _said(job: Job, state: str, run_time: str, risk: str, delay: str, policy: str) -> str:
     match state:
         case "guaranteed":
             which = "its deadline" if len(job.steps) == 1 else f"its deadline {job.promised + 1}"  # type: ignore[operator]  # it has one
@@ -86,7 +88,8 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str) -> str:
         case "run_time_unknown":
             return f"nothing can be promised until it is known how long it runs: {run_time}; it runs by the order"
         case "not_offered":
-            return "the policy promises no deadlines; it runs by the order"
+            which = f"this cluster's policy, {policy}," if policy else "the policy"
+            return f"{which} promises no deadlines; it runs by the order"
     if job.ended:
         return "it ended before it was judged"
     why = run_time if job.duration_estimate_s is None else delay

@@ -124,6 +124,7 @@ def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
             risk=read.risk(job.job_id),
             told_s=read.told_s(job.job_id),
             delay=read.delay(),
+            policy=read.policy,
         )
         message.promise.CopyFrom(promised)
     add_preemptions(message, job, read)

@@ -20,6 +20,7 @@ from dlq_master.model.estimate_words import is_awaited, known
 from dlq_master.model.job import Alternative, Job
 from dlq_master.model.promise_words import promise
 from dlq_master.model.reward import FULL, LATE
+from dlq_master.model.windows import says_it_saves
 
 MOST_DEADLINES = 20
 MOST_STEPS = 10**15
@@ -73,9 +74,10 @@ def promise_message(
     risk: Risk | None = None,
     told_s: float | None = None,
     delay: str = "",
+    policy: str = "",
 ) -> Promise:
     """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
-    the policy; None: it measures nobody. `told_s`: what all of its work takes by its own steps. `delay`: why nobody
+    the policy, whose name is `policy`; None: it measures nobody. `told_s`: what all of its work takes by its own steps. `delay`: why nobody
     is judged."""
     state = _state(job, profile_s, offered=offered)
     message = Promise(
@@ -86,10 +88,11 @@ def promise_message(
         state=state,
         ground=job.verdict,
         detail=promise(
-            job, state, known(job, attempt, profile_s), risk.cause if risk else "", delay
+            job, state, known(job, attempt, profile_s), risk.cause if risk else "", delay, policy
         ),
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
     )
+    message.saving_unknown = job.promised is not None and not job.ended and not says_it_saves(job)
     if job.promised is not None:
         message.guaranteed_index = job.promised
     if job.duration_estimate_s is not None:

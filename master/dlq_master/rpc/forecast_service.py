@@ -13,7 +13,7 @@ from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError, InvalidRequest, Unavailable
+from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.names import shown
 from dlq_common.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.forecasts import NOT_SUBMITTED, Unknown
@@ -93,7 +93,7 @@ class ForecastService(ForecastServiceServicer):
         try:
             found = await self._foresight.what_if(changes, LONGEST_WAIT_S)
         except Unknown as error:
-            raise Unavailable(f"there is no forecast: {error}") from None
+            raise TryAgain(f"no forecast: {error}") from None
         now, then = found.now.starts, found.then.starts
         return wire.CompareForecastsResponse(
             estimate_time=to_timestamp(found.now.at_s),

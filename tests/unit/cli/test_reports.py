@@ -72,6 +72,12 @@ def test_a_promise_is_kept_by_the_deadline_that_was_promised() -> None:
     assert promises(jobs)[0]["kept_percent"] == 50.0
 
 
+@pytest.mark.parametrize("state", ["undecided", "not_offered", "run_time_unknown"])
+def test_a_deadline_that_nobody_judged_was_not_kept_either(state: str) -> None:
+    (row,) = promises([ended(1, 0.0, 5.0, promise=deadline(state, 900.0))])
+    assert (row["in_time"], row["kept_percent"]) == (1, None)
+
+
 def test_who_lost_most_by_stops_comes_first() -> None:
     jobs = [
         ended(1, 0, 9, gpu_seconds=7200.0, lost_gpu_seconds=360.0, preemption_count=1),

@@ -73,8 +73,8 @@ class ForecastServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CompareForecasts(self, request, context):
-        """Tells when all waiting jobs would start with other nodes or another policy, for operators. UNAVAILABLE when
-        the twin does not answer. INVALID_ARGUMENT names what cannot be.
+        """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
+        (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names what cannot be.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

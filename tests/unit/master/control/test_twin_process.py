@@ -116,7 +116,7 @@ async def test_one_of_another_version_is_asked_nothing_until_it_is_of_ours_again
         assert twin.pid is None
     twin._code = "of tomorrow"  # the old package is back
     clock.advance(LONGEST_REST_S - 1.0)
-    with pytest.raises(TwinGone, match="started again in 1 s"):
+    with pytest.raises(TwinGone, match="; it is started again in 1 s"):
         await said(twin)
     clock.advance(1.0)
     assert await said(twin) == {}

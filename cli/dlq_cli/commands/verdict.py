@@ -1,0 +1,65 @@
+"""What `dlq submit` says of a deadline by itself: promised, refused with the offer, or not judged yet."""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2
+from dlq_cli.app import App
+from dlq_cli.commands.admission import NO_ANSWER_YET, is_judged
+from dlq_cli.promise_text import GUARANTEED, SAVING_UNKNOWN, answer, instead
+from dlq_cli.tasks import shown_id
+from dlq_cli.words import shown_state
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import DlqError
+
+PATIENCE_S = 2.0
+
+
+def judged_soon(app: App, job: job_pb2.Job) -> job_pb2.Job:
+    """The new job as it is once its deadline has been judged, or as it is after two seconds; of an array the first task.
+
+    Does not wait for what takes longer: a job that is measured first, or held. The job is queued: a master that is away is no
+    failure here.
+    """
+    if _is_settled(job):
+        return job
+    connection = app.connection()
+    until_s = connection.clock.boottime_s() + PATIENCE_S
+    try:
+        for value in watch_jobs(connection, [job.job_id], until_s=until_s):
+            job = value
+            if _is_settled(job):
+                break
+    except DlqError:
+        pass
+    return job
+
+
+def tell_verdict(app: App, job: job_pb2.Job) -> None:
+    """On stderr: programs read the number on stdout."""
+    promise, name = job.promise, shown_id(job)
+    of_array = " (and each of the other tasks is judged for itself)" if _is_array(job) else ""
+    if not is_judged(job):
+        why = "" if promise.detail == NO_ANSWER_YET else f": {promise.detail}"
+        app.say(f"job {name} is not judged yet{why or ', whether its deadline is promised'}")
+        app.say(f"to see it: dlq show {name}; to wait for it: dlq submit --wait-admission")
+        return
+    if shown_state(job) == "held" and promise.state == "undecided":
+        app.say(f"job {name} is held: its deadline is judged when it is let go")
+        return
+    app.say(f"job {name} is {answer(promise)}{of_array}")
+    if offered := instead(promise):
+        app.say(offered)
+    if promise.state == GUARANTEED and promise.saving_unknown:
+        app.say(f"{SAVING_UNKNOWN}: say it with --checkpoint-marker, --save-signal or --signal")
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _is_settled(job: job_pb2.Job) -> bool:
+    """Whether two seconds would change nothing."""
+    return is_judged(job) or job.promise.detail != NO_ANSWER_YET
+
+
+def _is_array(job: job_pb2.Job) -> bool:
+    return job.HasField("array_task") and job.array_task.task_count > 1
