@@ -25,7 +25,7 @@ from dlq_cli.story import reason_text
 from dlq_cli.words import shown_state
 from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def submit_spec(
     if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
         tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable and not array:
-            _tell_place(app, jobs, job_id)
+            _tell_place(app, answer)
             tell_start(app, job_id)
     if verdict and not manner.as_json:
         tell_verdict(app, judged_soon(app, answer.job))
@@ -131,14 +131,10 @@ def tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -
         app.say(f"and {len(reasons) - 3} more reasons: dlq why {job_id}")
 
 
-def _tell_place(app: App, jobs: Jobs, job_id: str) -> None:
-    """How many are before it, on stderr. The job is queued: not to know that is no failure."""
-    try:
-        explained = jobs.explain(job_id)
-    except DlqError:
-        return
-    if explained.HasField("jobs_ahead_count"):
-        ahead = explained.jobs_ahead_count
+def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:
+    """How many are before it, on stderr, as far as the answer tells it."""
+    if answer.HasField("jobs_ahead_count"):
+        ahead = answer.jobs_ahead_count
         app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")
 
 

@@ -88,10 +88,11 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job as stored, and why it does not run yet."""
+    """The job as stored, why it does not run yet, and how many are ahead of it, where that is known at once."""
 
     job: Job
     reasons: tuple[Reason, ...]
+    jobs_ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,7 +135,8 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
         state.cluster, state.policy = adopted.cluster, policy
         usage.carry_over(state, left)
         turn.batch.jobs += adopted.changed
-    state.glance = None
+    state.last = None
+    state.forget_decisions()
     turn.plan_due = True
 
 
@@ -184,7 +185,8 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
     left, adopted = state.cluster, adopt(state.cluster, state.policy.ordering, policy)
     before, state.cluster, state.policy = state.chosen, adopted.cluster, policy
     usage.carry_over(state, left)
-    state.glance = state.plan_fault = None
+    state.last = state.plan_fault = None
+    state.forget_decisions()
     turn.batch.jobs += adopted.changed
     turn.plan_due = True
     announce(turn, ask.caller.actor, before, wanted, gone)

@@ -1,5 +1,7 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
+from collections.abc import Callable
+
 from dlq_common.errors import Conflict
 from dlq_common.logs import get_logger
 from dlq_master.control import away, foretold, plan_faults, queues, traffic, unjudged
@@ -18,25 +20,26 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.check import IllegalPlan, check_delta
-from dlq_master.policy.explain import explain, jobs_ahead
+from dlq_master.policy.decisions import Decisions
+from dlq_master.policy.explain import explain, explain_briefly, jobs_ahead
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 
 _log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
-MOST_LOOKED_AT = 200  # attempts, for whoever does not ask why: a submit is answered by the loop
+MOST_LOOKED_AT = 32  # attempts, for whoever does not ask why: a submit is answered by the loop
 
 
 def plan(turn: Turn) -> float | None:
     """Decide, and put what follows into the outbox; return when to decide again by the clock."""
     state = turn.state
+    state.forget_decisions()
     begins_s = state.gates.begins.next_s()
     if state.plan_fault is not None and turn.now_s < state.plan_fault.retry_s:
         turn.plan_due = False
         return _earliest(state.plan_fault.retry_s, begins_s)
     pause = pause_of(state, turn.now_s)
     state.pause = pause
-    state.glance = None
     now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
     applied = away.apply(state.away, *now)
     _carry_out(turn, applied.happened)
@@ -47,6 +50,7 @@ def plan(turn: Turn) -> float | None:
         plan_faults.recovered(turn)
         return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
     decided = away.decided(state.away, *now)
+    state.last = decided.outcome or state.last
     _carry_out(turn, decided.happened)
     unjudged.tell(turn)
     turn.plan_due = False
@@ -106,26 +110,55 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
     )
 
 
-def reasons(turn: Turn, job_id: JobId, *, brief: bool = False) -> tuple[Reason, ...]:
-    """Every reason why a job does not run; `brief`: those that are soon found."""
+def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
+    """Every reason why a job does not run. Who asks first since the last plan pays for another one, and nobody else."""
+
+    def told() -> tuple[Reason, ...]:
+        decisions = _decisions(turn.state, turn.now_s)
+        return explain(look(turn), decisions.policy, job_id, decisions=decisions)
+
+    return _reasons(turn, job_id, told)
+
+
+def _reasons(
+    turn: Turn, job_id: JobId, explained: Callable[[], tuple[Reason, ...]]
+) -> tuple[Reason, ...]:
     if job_id not in turn.state.cluster.jobs:  # it ended long ago
         return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
     fault = turn.state.plan_fault
     told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
     return told + plan_faults.sheltered(
-        lambda: explain(look(turn), _quick(turn.state), job_id, brief=brief),
+        explained,
         lambda bug: () if told else (Reason(ReasonCode.PLAN_FAILED, detail=repr(bug)),),
     )
 
 
 def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """What is told with a submit: while few run everything, and else what costs the same however many do."""
-    return reasons(turn, job_id, brief=len(turn.state.cluster.attempts) > MOST_LOOKED_AT)
+    """What is told with a submit, as of the plan of this turn and without another one; who holds the GPUs only while
+    few do."""
+    state = turn.state
+    few = len(state.cluster.attempts) <= MOST_LOOKED_AT
+
+    def told() -> tuple[Reason, ...]:
+        return explain_briefly(look(turn), _quick(state), job_id, state.last, holders=few)
+
+    return _reasons(turn, job_id, told)
+
+
+def place(turn: Turn, job_id: JobId) -> int | None:
+    """How many are ahead of a job that has just come; None: it does not wait, or that would cost as much as there
+    are jobs in the queue."""
+    policy = _quick(turn.state)
+    if policy.orders_anew or job_id not in turn.state.cluster.jobs:
+        return None
+    return jobs_ahead(look(turn), policy, job_id)
 
 
 def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None]:
-    """The same, and how many are ahead of it (None: it does not wait): that costs O(jobs ahead)."""
-    return reasons(turn, job_id), jobs_ahead(look(turn), _quick(turn.state), job_id)
+    """Every reason, and how many are ahead of it (None: it does not wait)."""
+    decisions = _decisions(turn.state, turn.now_s)
+    told = reasons(turn, job_id)
+    return told, jobs_ahead(look(turn), decisions.policy, job_id, decisions.order)
 
 
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
@@ -153,10 +186,19 @@ def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
+def _decisions(state: State, now_s: float) -> Decisions:
+    """As of the last plan."""
+    if state.decisions is None:
+        view = View(state.cluster, now_s, pause_of(state, now_s))
+        state.decisions = Decisions(view, _quick(state))
+    return state.decisions
+
+
 def _glance(state: State, now_s: float) -> Glance:
     """As of the last plan."""
     if state.glance is None:
-        state.glance = Glance(View(state.cluster, now_s, state.pause), _quick(state))
+        decisions = _decisions(state, now_s)
+        state.glance = Glance(decisions.view, decisions.policy, decisions)
     return state.glance
 
 

@@ -35,10 +35,12 @@ from dlq_master.model.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.model.shares import Shares
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.decisions import Decisions
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.steps import Track
 from dlq_master.policy.sensitivity.beliefs import Beliefs
+from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.store.accounts import LEVELS, Levels
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
@@ -116,7 +118,11 @@ class State:
     plan_fault: PlanFault | None = None  # plans fail: a bug, and how often it has been met
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     away: Away = field(default_factory=Away)  # what is planned by another process
-    glance: Glance | None = None  # why jobs wait since the last plan, once somebody has asked
+    # Of the last plan: what it decided, if it came to that; and once somebody has asked, what would be decided since,
+    # and why jobs wait.
+    last: Outcome | None = None
+    decisions: Decisions | None = None
+    glance: Glance | None = None
     # Ranks that run, or may start, for nobody, and their GPUs as far as known, which are not free.
     # Told anew by every hello.
     strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
@@ -146,6 +152,10 @@ class State:
     chosen: Chosen = field(default_factory=lambda: Chosen("", {}, "", 0.0))  # "" = the file's
     beliefs: Beliefs = field(init=False)  # how jobs communicate
     gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
+
+    def forget_decisions(self) -> None:
+        """The cluster has changed, or is about to: what was worked out for those who asked holds no more."""
+        self.decisions = self.glance = None
 
     def __post_init__(self) -> None:
         scheduler = self.config.scheduler

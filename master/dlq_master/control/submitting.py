@@ -93,7 +93,9 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
 
 
 def _submitted(turn: Turn, job_id: JobId) -> Answer:
-    return lambda: Submitted(turn.job(job_id), scheduling.at_a_glance(turn, job_id))
+    return lambda: Submitted(
+        turn.job(job_id), scheduling.at_a_glance(turn, job_id), scheduling.place(turn, job_id)
+    )
 
 
 def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:

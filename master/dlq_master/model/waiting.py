@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from functools import cache
+from itertools import takewhile
 
 from sortedcontainers import SortedList
 
@@ -45,6 +46,26 @@ class Sorted(MutableMapping[JobId, int]):
 
     def __len__(self) -> int:
         return len(self._positions)
+
+    def before(self, position: int) -> int:
+        """How many stand before it, in O(log n)."""
+        count: int = self._jobs.bisect_left((position,))
+        return count
+
+
+def count_before(fifo: Fifo, position: int) -> int:
+    """How many of a line stand before a position; costs the way from the nearer end."""
+    if isinstance(fifo, Sorted):
+        return fifo.before(position)
+    if not isinstance(fifo, dict):
+        return sum(1 for _ in takewhile(lambda each: each < position, fifo.values()))
+    from_both_ends = zip(fifo.values(), reversed(fifo.values()), strict=True)
+    for steps, (head, tail) in enumerate(from_both_ends):
+        if head >= position:
+            return steps
+        if tail < position:
+            return len(fifo) - steps
+    return len(fifo)
 
 
 class WaitingIndex:

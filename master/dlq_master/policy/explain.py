@@ -13,17 +13,19 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
 from dlq_master.model.lane import Lane
 from dlq_master.model.lease import next_boundary_s
+from dlq_master.model.lineup import Lineup
 from dlq_master.model.naming import shown_dependency
 from dlq_master.model.node import CLOSED, Node, NodePool
 from dlq_master.model.pool import Pool
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
-from dlq_master.model.waiting import Fifo
+from dlq_master.model.waiting import Fifo, count_before
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
+from dlq_master.policy.decisions import Decisions
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.placement import Placement
@@ -44,13 +46,56 @@ _HOLDS = {
 
 
 def explain(
-    view: View, policy: Policy, job_id: JobId, *, brief: bool = False
+    view: View, policy: Policy, job_id: JobId, *, decisions: Decisions | None = None
 ) -> tuple[Reason, ...]:
     """Every reason why the job does not run; empty only while it holds GPUs.
 
-    STARTS_NEXT is given exactly when the plan for this view would start it. `brief`: without what has to look
-    at everybody who runs, which is who holds the GPUs, and whether it starts at the next boundary.
+    STARTS_NEXT is given exactly when the plan for this view would start it. `decisions`: of the same cluster and policy
+    since its last change, by whoever explains many.
     """
+    told = decisions or Decisions(view, policy)
+    early = _before_any_decision(view, policy, job_id)
+    if early is not None:
+        return early
+    job = view.cluster.jobs[job_id]
+    if view.pause_starts is not None:
+        return _paused(view, policy, job, holders=True)
+    if job_id in told.now.chosen:
+        return (Reason(ReasonCode.STARTS_NEXT),)
+    reasons = _waiting(view, policy, job, told.now, told.order, holders=True)
+    if Taking.BOUNDARY in (policy.taking, policy.resizing):
+        if _takes_at_boundary(told.at_boundary, job):
+            at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
+            waits = Reason(
+                ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3)
+            )
+            reasons.append(waits)
+        else:
+            reasons += shielded(told, job)
+    return tuple(reasons + taken_off(job))
+
+
+def explain_briefly(
+    view: View, policy: Policy, job_id: JobId, last: Outcome | None, *, holders: bool = False
+) -> tuple[Reason, ...]:
+    """What can be said as of the last decision (None: there was none), without another one: what it costs grows
+    neither with the queue nor, without `holders`, with what runs. Left out: whether it takes GPUs at the next boundary.
+    """
+    early = _before_any_decision(view, policy, job_id)
+    if early is not None:
+        return early
+    job = view.cluster.jobs[job_id]
+    if view.pause_starts is not None:
+        return _paused(view, policy, job, holders=holders)
+    if last is None:
+        short = _shortage_of(view.cluster, policy, job, holders=holders)
+        return (*short, *taken_off(job)) if short else (Reason(ReasonCode.NOT_ADMITTED),)
+    order = None if policy.orders_anew else pipeline.lineup(view, policy)
+    return (*_waiting(view, policy, job, last, order, holders=holders), *taken_off(job))
+
+
+def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...] | None:
+    """What is told of a job about which a plan has nothing to decide; None: it has."""
     job = view.cluster.jobs[job_id]
     if job.ended:
         return (Reason(ReasonCode.ENDED, detail=job.state.value),)
@@ -70,12 +115,15 @@ def explain(
         return (hopeless,)
     if job.state is JobState.PENDING:
         return (_not_admitted(view, policy, job),)
-    if view.pause_starts is not None:
-        # Nobody is chosen meanwhile: who would be before it is not known, only what is missing.
-        short = _shortage_of(view.cluster, policy, job, holders=not brief)
-        starting = view.pause_starts is ReasonCode.MASTER_STARTING
-        return (Reason(view.pause_starts), *(() if starting else short))
-    return _waiting(view, policy, job, brief=brief)
+    return None
+
+
+def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Reason, ...]:
+    """Nobody is chosen meanwhile: who would be before it is not known, only what is missing."""
+    assert view.pause_starts is not None
+    short = _shortage_of(view.cluster, policy, job, holders=holders)
+    starting = view.pause_starts is ReasonCode.MASTER_STARTING
+    return (Reason(view.pause_starts), *(() if starting else short))
 
 
 def hold_code(job: Job) -> ReasonCode:
@@ -83,27 +131,26 @@ def hold_code(job: Job) -> ReasonCode:
     return ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
 
 
-def jobs_ahead(view: View, policy: Policy, job_id: JobId) -> int | None:
-    """How many waiting jobs rank before it; None if it does not wait. Costs O(jobs ahead)."""
+def jobs_ahead(
+    view: View, policy: Policy, job_id: JobId, order: Lineup | None = None
+) -> int | None:
+    """How many waiting jobs rank before it; None if it does not wait. `order`: who stands where, if that is known.
+
+    Costs O(ranks and shapes), and in its own line the way to the nearer end.
+    """
     cluster = view.cluster
     job = cluster.jobs[job_id]
     if not job.waiting:
         return None
     ahead = 0
     own_rank = cluster.rank(job)
-    waiting = pipeline.lineup(view, policy).waiting
+    waiting = (order or pipeline.lineup(view, policy)).waiting
     own = waiting.by_rank[own_rank][view.cluster.shape(job)][job_id]
     for rank in waiting.ranks:
         if rank > own_rank or not _same_part(view, policy, job, waiting.by_rank[rank]):
             continue
         for fifo in waiting.by_rank[rank].values():
-            if rank < own_rank:
-                ahead += len(fifo)
-                continue
-            for position in fifo.values():
-                if position >= own:
-                    break
-                ahead += 1
+            ahead += len(fifo) if rank < own_rank else count_before(fifo, own)
     return ahead
 
 
@@ -127,22 +174,13 @@ def _blocks(view: View, job: Job) -> Iterator[Reason]:
     return blocks(job, view.now_s, lambda depends: shown_dependency(depends, jobs.get))
 
 
-def _waiting(view: View, policy: Policy, job: Job, *, brief: bool) -> tuple[Reason, ...]:
-    outcome = pipeline.decide(view, policy)
-    if job.job_id in outcome.chosen:
-        return (Reason(ReasonCode.STARTS_NEXT),)
+def _waiting(
+    view: View, policy: Policy, job: Job, outcome: Outcome, order: Lineup | None, *, holders: bool
+) -> list[Reason]:
+    """What is missing, and who stands before it. `order` None: those are not named."""
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
-    reasons += _shortage_of(view.cluster, policy, job, holders=not brief)
-    reasons += _order(view, policy, job, outcome, short=bool(reasons))
-    at_boundary = Taking.BOUNDARY in (policy.taking, policy.resizing) and not brief
-    if at_boundary and _takes_at_boundary(view, policy, job):
-        at_s = next_boundary_s(view.now_s, view.cluster.terms.be_term_s)
-        reasons.append(
-            Reason(ReasonCode.WAITING_FOR_BOUNDARY, "seconds", have=round(at_s - view.now_s, 3))
-        )
-    elif at_boundary:
-        reasons += shielded(view, policy, job)
-    return tuple(reasons + taken_off(job))
+    reasons += _shortage_of(view.cluster, policy, job, holders=holders)
+    return reasons + _order(view, policy, job, outcome, order, short=bool(reasons))
 
 
 def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:
@@ -339,7 +377,9 @@ def _and_more(words: Collection[str], more: int) -> str:
     return f"{names} and {more} more" if more > 0 else names
 
 
-def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: bool) -> list[Reason]:
+def _order(
+    view: View, policy: Policy, job: Job, outcome: Outcome, order: Lineup | None, *, short: bool
+) -> list[Reason]:
     """Who stands before it."""
     reasons = []
     if outcome.claims.get(job.job_id) is False:
@@ -359,17 +399,19 @@ def _order(view: View, policy: Policy, job: Job, outcome: Outcome, *, short: boo
         named = tuple(reserved[:BLOCKERS_NAMED])
         reasons.append(Reason(ReasonCode.RESERVED_FOR, "gpus", job.request.gpus, None, named))
     served = [*outcome.chosen, *others]
-    before = _before(view, policy, job, served)
+    before = () if order is None else _before(view.cluster, order, job, served)
     if before or not reasons:
         named = before[:BLOCKERS_NAMED]
         reasons.append(Reason(ReasonCode.BEHIND_HIGHER_RANK, "gpus", job.request.gpus, None, named))
     return reasons
 
 
-def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> tuple[JobId, ...]:
-    """Those of the waiting jobs that rank before this one, the nearest to being served first."""
-    cluster = view.cluster
-    waiting = pipeline.lineup(view, policy).waiting.by_rank
+def _before(
+    cluster: Cluster, order: Lineup, job: Job, job_ids: Iterable[JobId]
+) -> tuple[JobId, ...]:
+    """Those of the waiting jobs that rank before this one, the nearest to being served first. Jobs that have ended
+    since they were decided about are left out."""
+    waiting, jobs = order.waiting.by_rank, cluster.jobs
 
     def place(one: Job) -> tuple[int, int]:
         rank = cluster.rank(one)
@@ -378,13 +420,13 @@ def _before(view: View, policy: Policy, job: Job, job_ids: Iterable[JobId]) -> t
         return rank, waiting[rank][cluster.shape(one)][one.job_id]
 
     own = place(job)
-    places = sorted((place(cluster.jobs[other]), other) for other in job_ids)
+    there = (other for other in job_ids if other in jobs and not jobs[other].ended)
+    places = sorted((place(jobs[other]), other) for other in there)
     return tuple(job_id for at, job_id in places if at < own)
 
 
-def _takes_at_boundary(view: View, policy: Policy, job: Job) -> bool:
-    """Whether it would start if every term ended now."""
-    outcome = pipeline.at_boundary(view, policy)
+def _takes_at_boundary(outcome: Outcome, job: Job) -> bool:
+    """Whether it would start if every term ended now, by what is decided then."""
     waits = outcome.claims.get(job.job_id) is False
     return waits and (job.job_id in outcome.outranked.values() or bool(outcome.resized))
 

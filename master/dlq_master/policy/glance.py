@@ -12,9 +12,9 @@ from dlq_master.model.lane import Lane
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
-from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
+from dlq_master.policy.decisions import Decisions
 from dlq_master.policy.explain import (
     head_of,
     hold_code,
@@ -31,12 +31,14 @@ from dlq_master.policy.walk.outcome import Outcome
 class Glance:
     """What `explain` would say first of each job, at O(1) a job after the first of its shape.
 
-    It holds for the view it was made for: whoever keeps one drops it with the next plan.
+    It holds for the view it was made for: whoever keeps one drops it with the next plan. `decisions`: for the same
+    view and policy, where others look at them too.
     """
 
-    def __init__(self, view: View, policy: Policy) -> None:
+    def __init__(self, view: View, policy: Policy, decisions: Decisions | None = None) -> None:
         self._view = view
         self._policy = policy
+        self._decisions = decisions or Decisions(view, policy)
         self._never: dict[Shape, Kind | None] = {}
         self._short: dict[Shape, tuple[Kind, ...]] = {}
 
@@ -139,9 +141,9 @@ class Glance:
     def _held(self) -> Held:
         return Held(self._view.cluster)
 
-    @cached_property
+    @property
     def _outcome(self) -> Outcome:
-        return pipeline.decide(self._view, self._policy)
+        return self._decisions.now
 
     @cached_property
     def _late(self) -> Collection[JobId]:

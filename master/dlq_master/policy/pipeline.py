@@ -51,7 +51,12 @@ _FREE, _BOUNDARY = Taking.FREE, Taking.BOUNDARY  # looking a member up costs mor
 
 
 def plan(view: View, policy: Policy) -> Plan:
-    """What to change now. Pure: the same view gives the same plan, and nothing is changed.
+    """What to change now. Pure: the same view gives the same plan, and nothing is changed."""
+    return plan_with_outcome(view, policy)[0]
+
+
+def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]:
+    """The plan, and the decision behind it; None: the plan is only about what has to be done before any decision.
 
     The ideal is one decision over all jobs at every instant. Two deviations: jobs that enter,
     sink or rise are moved by a plan of their own (`again`), so that the decision reads the
@@ -61,7 +66,7 @@ def plan(view: View, policy: Policy) -> Plan:
     wake_s = next_move_s(cluster)
     first = _first(view, policy, wake_s)
     if first:
-        return Plan(tuple(first), now_s, again=True)
+        return Plan(tuple(first), now_s, again=True), None
     if policy.promises is not None:
         wake_s = min(wake_s, _promised_s(view, policy))
     ending: list[AttemptKey] = []
@@ -77,7 +82,7 @@ def plan(view: View, policy: Policy) -> Plan:
         wake_s = decided_s
     # Who leaves at a boundary changes which nodes are kept for trials: what is free may do for who claims.
     again = outcome.exchanged or bool(ending and outcome.claims and policy.profiling is not None)
-    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, again))
+    return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, again)), outcome
 
 
 def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:

@@ -75,6 +75,11 @@ class Policy:
     rule: str = ""
 
     @property
+    def orders_anew(self) -> bool:
+        """Whether every plan puts all who wait in an order of its own, which costs as much as there are."""
+        return self.auction is not None or self.chances is not None
+
+    @property
     def by_team(self) -> bool:
         """Whether it makes a difference to whom the GPUs of a job are counted."""
         return any(told is not None for told in (self.borrowing, self.limits, self.job_limits))

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from dlq_master.model.job import Job
-from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
-from dlq_master.policy import pipeline
-from dlq_master.policy.policy import Policy
-from dlq_master.policy.transit.guards import NONE, Guards, protects
+from dlq_master.policy.decisions import Decisions
+from dlq_master.policy.transit.guards import Guards, protects
 
 
 def taken_off(job: Job) -> list[Reason]:
@@ -20,16 +16,15 @@ def taken_off(job: Job) -> list[Reason]:
     return [Reason(ReasonCode.PREEMPTED, "seconds", have=taken.lost_s, blocking_jobs=(taken.by,))]
 
 
-def shielded(view: View, policy: Policy, job: Job) -> list[Reason]:
-    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk."""
-    guards = policy.guards
+def shielded(decisions: Decisions, job: Job) -> list[Reason]:
+    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk for all who ask."""
+    guards = decisions.policy.guards
     if guards.most is None and not guards.min_run:
         return []
-    cluster = view.cluster
-    bold = pipeline.at_boundary(view, replace(policy, guards=NONE._replace(margin=guards.margin)))
+    cluster = decisions.view.cluster
     safe = [
         key.job_id
-        for key, winner in sorted(bold.outranked.items())
+        for key, winner in sorted(decisions.unguarded.outranked.items())
         if winner == job.job_id
         and protects(cluster, guards, cluster.jobs[key.job_id], cluster.attempts[key])
     ]

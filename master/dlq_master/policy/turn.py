@@ -10,20 +10,23 @@ from dlq_master.model.drive import Happened
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.check import check_delta
-from dlq_master.policy.pipeline import plan
+from dlq_master.policy.pipeline import plan_with_outcome
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.walk.outcome import Outcome
 
 
 class Decided(NamedTuple):
     """What happened, in order, and when to decide again if nothing happens before.
 
     `fault`: a plan failed or was not legal, and nothing of it was applied. The state is sound; what
-    runs goes on, and whoever drives decides whether to go on too.
+    runs goes on, and whoever drives decides whether to go on too. `outcome`: the last decision, as it was before it
+    was carried out; None: there was none.
     """
 
     happened: tuple[Happened, ...]
     wake_at_s: float | None
     fault: Exception | None = None
+    outcome: Outcome | None = None
 
 
 def decide(
@@ -36,13 +39,15 @@ def decide(
 ) -> Decided:
     """Plan for the cluster as it is now and apply the plan. Master and simulator both call this."""
     happened: list[Happened] = []
+    last: Outcome | None = None
     while True:
         view = View(cluster, now_s, pause_starts)
         try:
-            step = plan(view, policy)
+            step, outcome = plan_with_outcome(view, policy)
             check_delta(view, step, policy)
         except Exception as fault:  # noqa: BLE001 - any bug of a policy; its caller says what next
-            return Decided(tuple(happened), None, fault)
+            return Decided(tuple(happened), None, fault, last)
+        last = outcome or last
         happened += drive.apply(cluster, step, now_s, epoch)
         if not step.again:
-            return Decided(tuple(happened), step.wake_at_s)
+            return Decided(tuple(happened), step.wake_at_s, None, last)

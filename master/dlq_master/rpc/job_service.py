@@ -81,6 +81,7 @@ class JobService(JobServiceServicer):
         return wire.SubmitJobResponse(
             job=self._message(submitted.job),
             reasons=reason_messages(submitted.reasons, submitted.job, caller.name),
+            jobs_ahead_count=submitted.jobs_ahead,
         )
 
     async def GetJob(self, request: wire.GetJobRequest, context: Context) -> wire.GetJobResponse:

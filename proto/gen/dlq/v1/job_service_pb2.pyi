@@ -101,25 +101,31 @@ class SubmitJobResponse(_message.Message):
 
     JOB_FIELD_NUMBER: _builtins.int
     REASONS_FIELD_NUMBER: _builtins.int
+    JOBS_AHEAD_COUNT_FIELD_NUMBER: _builtins.int
+    jobs_ahead_count: _builtins.int
+    """Jobs ahead of it in its order; unset: it does not wait, or only ExplainJob can tell."""
     @_builtins.property
     def job(self) -> _job_pb2.Job:
         """The job as stored; of an array the first task, whose array_task names the array."""
 
     @_builtins.property
     def reasons(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitReason]:
-        """Why it does not run yet."""
+        """Why it does not run yet, as of the last plan."""
 
     def __init__(
         self,
         *,
         job: _job_pb2.Job | None = ...,
         reasons: _abc.Iterable[_job_pb2.WaitReason] | None = ...,
+        jobs_ahead_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job", "reasons", b"reasons"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count", "job", b"job", "jobs_ahead_count", b"jobs_ahead_count", "reasons", b"reasons"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__jobs_ahead_count: _TypeAlias = _typing.Literal["jobs_ahead_count"]  # noqa: Y015
+    _WhichOneofArgType__jobs_ahead_count: _TypeAlias = _typing.Literal["_jobs_ahead_count", b"_jobs_ahead_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__jobs_ahead_count) -> _WhichOneofReturnType__jobs_ahead_count | None: ...
 
 Global___SubmitJobResponse: _TypeAlias = SubmitJobResponse  # noqa: Y015
 

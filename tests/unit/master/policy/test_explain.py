@@ -13,7 +13,8 @@ from dlq_master.model.reward import strict
 from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, Reason, ReasonCode
-from dlq_master.policy.explain import explain, jobs_ahead, never_fits
+from dlq_master.policy import pipeline
+from dlq_master.policy.explain import explain, explain_briefly, jobs_ahead, never_fits
 from dlq_master.policy.glance import Glance
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
@@ -201,7 +202,8 @@ def test_a_brief_explanation_leaves_out_what_has_to_look_at_everybody_who_runs()
     codes = [reason.code for reason in whole]
     assert codes == [ReasonCode.RESOURCES, ReasonCode.WAITING_FOR_BOUNDARY]
     assert whole[0].blocking_jobs == (1,)
-    brief = explain(view, world.policy, JobId(2), brief=True)
+    last = pipeline.decide(view, world.policy)
+    brief = explain_briefly(view, world.policy, JobId(2), last)
     assert brief == (whole[0]._replace(blocking_jobs=()),)
 
 
