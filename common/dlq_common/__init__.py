@@ -19,6 +19,7 @@
     pki             keys, requests and certificates
     private_files   keys that nobody else may read
     sizes           2:8 and 2,4,8 GPUs
+    start_causes    why a rank could not be started, and whether that speaks against its node
     suggest         did you mean
     systemd         what a daemon and the systemd above it tell each other
     units           durations and sizes as people write them

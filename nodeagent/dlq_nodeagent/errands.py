@@ -44,6 +44,8 @@ class Preparation:
     error: str = ""
     no_room: bool = False
     """It cannot be because a disk of this node is full."""
+    cause: str = ""
+    """Why it cannot be, in a fixed word (dlq_common/start_causes.py)."""
     exit_code: int | None = None
     """Set when it cannot be by the user's own mistake (model/mistakes.py)."""
 

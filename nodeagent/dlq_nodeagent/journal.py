@@ -49,6 +49,7 @@ class RankRecord:
     error: str = ""
     exit_code: int | None = None
     no_room: bool = False
+    start_cause: str = ""
     image_digest: str = ""
     ports: tuple[int, ...] = ()
     recorded_s: float = 0.0

@@ -68,6 +68,7 @@ class Keeping:
                 error=rank.error,
                 exit_code=rank.exit_code,
                 no_room=rank.no_room,
+                start_cause=rank.start_cause,
                 image_digest=rank.image_digest,
                 ports=rank.ports,
                 recorded_s=watched.recorded_s,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dlq_common.names import check_argument, check_env
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
@@ -22,7 +23,7 @@ from dlq_nodeagent.jobtree.paths import (
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import UserMistake, lacks_room
+from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
 from dlq_nodeagent.orders import SIGNALS
 from dlq_nodeagent.ports import ports_for
 from dlq_nodeagent.profiling.injecting import Injecting
@@ -112,7 +113,7 @@ class Launching:
         have = {device.index: device for device in self.devices}
         missing = [index for index in launch.gpu_indexes if index not in have]
         if missing:
-            raise LaunchRefused(f"this node has no GPU {missing[0]}")
+            raise LaunchRefused(f"this node has no GPU {missing[0]}", StartCause.DEVICES)
         return tuple(have[index] for index in launch.gpu_indexes)
 
     def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
@@ -250,7 +251,12 @@ class Launching:
         if not launch.script:
             return launch.command
         path = self._script_path(launch.key)
-        _write_script(path, launch.script, rights)
+        try:
+            _write_script(path, launch.script, rights)
+        except OSError as error:
+            if lacks_room(error):
+                raise
+            raise LaunchRefused(f"{path}: {error.strerror}", cause_of_own(error)) from error
         # The interpreter is named by us and not by the kernel: a state directory may be mounted
         # noexec, and a file just written may still be busy.
         return (*_interpreter(launch.script), str(path), *launch.command)
@@ -258,16 +264,19 @@ class Launching:
 
 def refusal(error: BaseException) -> Preparation:
     """What is told of a rank that could not be made ready over this."""
+    cause, full = cause_of(error), lacks_room(error)
     match error:
         case UserMistake():
             return Preparation(error=str(error), exit_code=error.exit_code)
-        case LaunchRefused() | PermissionError():
-            return Preparation(error=str(error), no_room=lacks_room(error))
+        case LaunchRefused():
+            return Preparation(error=str(error), no_room=full, cause=cause)
+        case PermissionError() if error.errno is None:
+            return Preparation(error=str(error), no_room=full, cause=cause)
         case OSError():
             words = f"{error.filename or 'this node'}: {error.strerror}"
-            return Preparation(error=words, no_room=lacks_room(error))
+            return Preparation(error=words, no_room=full, cause=cause)
         case _:
-            return Preparation(error=f"{type(error).__name__}: {error}")
+            return Preparation(error=f"{type(error).__name__}: {error}", cause=cause)
 
 
 def watch_of(launch: Launch, floor_mtime_ns: int) -> CheckpointWatch:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Collection, Iterator
 
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import LaunchRefused
 
@@ -39,7 +40,8 @@ def ports_for(
             found.append(port)
     if len(found) < count:
         span = f"{launch.port_first} to {launch.port_last}"
-        raise LaunchRefused(f"this node has not {count} free ports from {span}")
+        words = f"this node has not {count} free ports from {span}"
+        raise LaunchRefused(words, StartCause.PORTS)
     return tuple(found)
 
 

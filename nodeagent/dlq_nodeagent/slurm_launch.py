@@ -6,6 +6,7 @@ part of the job.
 
 from pathlib import Path
 
+from dlq_common.start_causes import StartCause
 from dlq_compat.install import install
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
@@ -32,7 +33,8 @@ def with_batch(
     if launch.compat != COMPAT:
         return argv
     if state_dir is None:
-        raise LaunchRefused("this node has no stand-ins for Slurm's programs")
+        words = "this node has no stand-ins for Slurm's programs"
+        raise LaunchRefused(words, StartCause.INSTALL)
     programs = _place(state_dir) / "bin"
     step = () if launch.script or tasks_of(launch, devices) == 1 else (str(programs / "srun"), "--")
     return (_SHELL, str(programs / "batch"), *step, *argv)

@@ -7,6 +7,7 @@ from functools import partial
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.holding import Holding
 from dlq_nodeagent.journal import Journal, RankRecord
@@ -23,7 +24,7 @@ from dlq_nodeagent.model.messages import (
     Signal,
     Stop,
 )
-from dlq_nodeagent.model.mistakes import lacks_room
+from dlq_nodeagent.model.mistakes import cause_of_own, lacks_room
 from dlq_nodeagent.model.rank import (
     ALIVE,
     Acknowledged,
@@ -170,7 +171,8 @@ class Supervisor:
         if unwritten is not None:
             # After a crash it would not be known: it must not start. The master hears it at once.
             words = f"the agent cannot write its journal: {unwritten.strerror}"
-            self._apply(watched, LaunchFailed(words, no_room=lacks_room(unwritten)))
+            failed = LaunchFailed(words, None, lacks_room(unwritten), cause_of_own(unwritten))
+            self._apply(watched, failed)
             return "journal_failed"
         log.info("launch_taken", key=str(launch.key), fence=str(launch.fence))
         self.tell(launch.key)
@@ -230,7 +232,9 @@ class Supervisor:
             if key in wanted:
                 watched.confirmed = True
             else:
-                self._apply(watched, LaunchFailed("not wanted any more"))
+                self._apply(
+                    watched, LaunchFailed("not wanted any more", cause=StartCause.WITHDRAWN)
+                )
 
     def acknowledged(self, key: AttemptKey) -> None:
         """The master has the latest report of this rank on disk."""
@@ -250,7 +254,9 @@ class Supervisor:
             self._prepare(watched)
             return
         if preparation.plan is None:
-            failed = LaunchFailed(preparation.error, preparation.exit_code, preparation.no_room)
+            failed = LaunchFailed(
+                preparation.error, preparation.exit_code, preparation.no_room, preparation.cause
+            )
             self._apply(watched, failed)
             return
         watched.plan = preparation.plan
@@ -454,7 +460,8 @@ class Supervisor:
         except AttemptExists:
             watched.handle = Handle(launch.key, launch.fence.epoch)
         except (LaunchRefused, RuntimeFault, OSError) as refused:
-            self._apply(watched, LaunchFailed(str(refused), no_room=lacks_room(refused)))
+            failed = LaunchFailed(str(refused), None, lacks_room(refused), cause_of_own(refused))
+            self._apply(watched, failed)
             return
         self._apply(watched, HandedOver())
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.container import Mount
@@ -83,7 +84,7 @@ def _program() -> str:
     try:
         return str(ensure_tasks())
     except ShimMissing as missing:
-        raise LaunchRefused(str(missing)) from None
+        raise LaunchRefused(str(missing), StartCause.INSTALL) from None
 
 
 # ---- a process for each GPU

@@ -101,6 +101,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         error=record.error,
         exit_code=record.exit_code,
         no_room=record.no_room,
+        start_cause=record.start_cause,
         image_digest=record.image_digest,
         ports=record.ports,
         beaten=True,  # it has had its first seconds

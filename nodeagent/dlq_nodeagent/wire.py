@@ -183,6 +183,7 @@ def _report(report: RankReport) -> wire.RankReport:
         failed_task=_text(report.failed_task),
         noticed=report.noticed,
         unnoticed=report.unnoticed,
+        start_cause=report.start_cause,
         gpus_held=_text(report.gpus_held),
     )
     if report.checkpoint is not None:

@@ -101,12 +101,26 @@ def test_a_directory_that_the_user_may_not_make_is_refused(master: StubMaster, p
 
 def test_uid_0_is_refused(master: StubMaster) -> None:
     master.command(launch_command(3, "/bin/true", uid=0, gid=0, user="root"))
-    assert "no user id of their own" in master.report("3", START_FAILED).error
+    report = master.report("3", START_FAILED)
+    assert "no user id of their own" in report.error
+    assert report.start_cause == "account"
 
 
 def test_a_user_whom_this_host_does_not_list_is_refused(master: StubMaster) -> None:
     master.command(launch_command(4, "/bin/true", uid=4242, gid=4242, user="eve"))
-    assert "users map" in master.report("4", START_FAILED).error
+    report = master.report("4", START_FAILED)
+    assert "users map" in report.error
+    assert report.start_cause == "account"
+
+
+def test_a_directory_of_another_process_is_its_users_mistake(master: StubMaster) -> None:
+    """What /proc shows of it may not be followed: that is no fault of the host."""
+    command = launch_command(16, "/bin/true", uid=NOBODY, gid=NOBODY)
+    command.spec.working_directory = "/proc/1/root"
+    master.command(command)
+    report = master.report("16", EXITED)
+    assert report.exit_code == 126
+    assert "the working directory /proc/1/root cannot be used" in report.error
 
 
 def test_a_job_can_kill_neither_its_agent_nor_its_shim(master: StubMaster) -> None:

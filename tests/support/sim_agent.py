@@ -45,6 +45,7 @@ class SimRank:
     ended_by: str = ""
     error: str = ""
     no_room: bool = False
+    start_cause: str = ""
     checkpoint: ReportedCheckpoint | None = None
     save_s: float | None = None
     ports: tuple[int, ...] = ()
@@ -320,11 +321,16 @@ class SimAgent:
             self._tell(key)
 
     def fail_start(
-        self, key: AttemptKey, error: str = "no such directory", *, no_room: bool = False
+        self,
+        key: AttemptKey,
+        error: str = "no such directory",
+        *,
+        no_room: bool = False,
+        cause: str = "",
     ) -> None:
-        """A prepared rank cannot be started; `no_room`: because a disk is full."""
+        """A prepared rank cannot be started; `no_room`: because a disk is full; `cause`: in a fixed word."""
         if self.ranks[key].phase is ReportedPhase.PREPARING:
-            self.ranks[key].no_room = no_room
+            self.ranks[key].no_room, self.ranks[key].start_cause = no_room, cause
             self._fail_start(key, error)
 
     def beat(self, key: AttemptKey, step: int | None, total: int | None = None) -> None:
@@ -463,6 +469,7 @@ class SimAgent:
             signal=rank.signal,
             error=rank.error,
             no_room=rank.no_room,
+            start_cause=rank.start_cause,
             ended_by=rank.ended_by,
             noticed=_notice_of(rank) if rank.ended else "",
             unnoticed=self.tells_unnoticed and _is_unnoticed(rank),

@@ -2,15 +2,21 @@
 
 from pathlib import Path
 
-from dlq_master.model.chart import pages
+from dlq_master.control import blame
+from dlq_master.model.chart import GENERATED, pages
 
 FOLDER = Path(__file__).parents[2] / "docs" / "states"
+
+
+def all_pages() -> dict[str, str]:
+    """File name -> text."""
+    return pages() | {"causes.md": f"{GENERATED}\n\n{blame.page()}"}
 
 
 def main() -> None:
     """Write every page; those that are fresh do not change."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for name, text in pages().items():
+    for name, text in all_pages().items():
         (FOLDER / name).write_text(text, encoding="utf-8")
 
 

@@ -14,6 +14,7 @@ others are released at once, and its GPUs with them; after the opening it has it
 
 from collections.abc import Sequence
 
+from dlq_common.start_causes import StartCause
 from dlq_common.units import format_duration
 from dlq_master.control import reports
 from dlq_master.control.turn import Turn
@@ -53,7 +54,7 @@ def _give_up(turn: Turn, attempt: Attempt, late: Sequence[int]) -> None:
     turn.note("barrier_timeout", job_id=key.job_id, attempt=key.number, actor="master", cause=why)
     ranks = list(attempt.ranks)
     for rank in late:
-        ranks[rank] = ranks[rank]._replace(start_error=why)
+        ranks[rank] = ranks[rank]._replace(start_error=why, start_cause=StartCause.BARRIER)
     turn.put_attempt(attempt._replace(ranks=tuple(ranks), first_failed_rank=late[0]))
     turn.stop(key, StopCause.GANG_FAILURE, grace_s=0.0, actor="master")
 

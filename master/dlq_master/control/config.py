@@ -93,8 +93,8 @@ class HealthConfig:
 
     # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See model/gpu_health.py.
     actions: Mapping[str, str] = field(default_factory=dict)
-    # A node on which so many different jobs fail within `quarantine_window`, each by itself and within
-    # `quarantine_fast` of its start, takes no more; 0: never.
+    # A node that fails so many different jobs within `quarantine_window` takes no more; 0: never. It fails those that
+    # it cannot start by a fault of its own, and those that end badly within `quarantine_fast` on a GPU that ails.
     quarantine_jobs: int = 3
     quarantine_fast: Seconds = Seconds(60.0)
     quarantine_window: Seconds = Seconds(600.0)

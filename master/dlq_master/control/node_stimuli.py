@@ -154,6 +154,9 @@ class ReportedRank:
     gpus_held: str = ""  # it has ended, and this is why its GPUs are not proven free
     no_room: bool = False  # of one that could not start: a disk of its node is full
     image_digest: str = ""
+    start_cause: str = (
+        ""  # why one could not be started, in a fixed word (dlq_common/start_causes.py)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

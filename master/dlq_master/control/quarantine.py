@@ -1,10 +1,10 @@
 """Nodes on which jobs fail at once, one after the other: closed before they eat the queue.
 
-A node is suspected for jobs that could not start there, or failed by themselves soon after their start.
-What speaks against the job and not the node does not count: a name of a user that fails on another
-node as well (so a poison job, which fails on three, counts against none of them), and of a user whose
-jobs fail on other nodes too, more than one. Programs that end by themselves, all of one user, count
-once unless a GPU of theirs is ailing. What was cancelled, preempted or out of memory is no sign.
+A node is suspected for what it does itself: jobs that it could not start by a fault of its own
+(dlq_common/start_causes.py), and programs that failed soon after their start on a GPU of which a fault of hardware is
+told. How a program of a user ends, and what users can bring about on any node, is no sign: two users with mistakes
+must not close a node, nor two who want to. A name of a user that fails on another node as well does not count, and a
+user whose jobs fail on other nodes too counts once.
 
 The master closes no more than a share of the cluster by itself. A node is released by an operator, or
 by the jobs that it was closed for when they fail elsewhere. What happens when: the master restarts -
@@ -13,18 +13,18 @@ the flag is on disk, counting begins anew; the agents and a silent line have no 
 
 from collections.abc import Iterable
 
-from dlq_master.control.suspicion import Failure, Family, Suspicion, charges, weighed
+from dlq_master.control import blame
+from dlq_master.control.suspicion import Failure, Family, Suspicion, charges
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, Job
+from dlq_master.model.job import Job
 from dlq_master.model.node import NodeFlag, NodeState
 
 BY = "master"
-_OWN_FAULTS = (EndReason.USER_ERROR, EndReason.SIGNAL)
 _MOST_FAILURES = 1_000  # kept per node; a window holds fewer unless somebody floods it
 
 
@@ -37,8 +37,7 @@ def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -
     suspicion = turn.state.suspicion
     family = Family(job.user, job.name if job.array is None else f"array {job.array.array_id}")
     here = suspicion.failures.setdefault(node_id, [])
-    of_node = _of_node(turn, attempt, end, node_id)
-    here.append(Failure(turn.now_s, family, attempt.key, of_node))
+    here.append(Failure(turn.now_s, family, attempt.key))
     del here[:-_MOST_FAILURES]
     _forget_old(suspicion, turn.now_s - rules.quarantine_window)
     _exonerate(turn, family, node_id)
@@ -68,33 +67,19 @@ def _by_rule(flag: NodeFlag) -> bool:
 
 
 def _blamed(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent) -> NodeId | None:
-    """The node that an end may speak against; None: no node."""
-    ranks = attempt.ranks
+    """The node that an end speaks against; None: no node."""
     match end:
         case on_attempt.StartFailed():
-            rank = next((rank for rank in ranks if rank.start_error and not rank.no_room), None)
-        case on_attempt.NodeLost():
-            rank = next((rank for rank in ranks if rank.lost), None)
-        case on_attempt.Failed(reason=reason) if reason in _OWN_FAULTS:
-            first = attempt.first_failed_rank
-            failed = next((rank for rank in ranks if rank.failed), None)
-            rank = failed if first is None else ranks[first]
+            node_id = blame.of_start(attempt)
+        case on_attempt.Failed(reason=reason) if reason in blame.OWN_FAULTS:
+            executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
+            fast = executed_s <= turn.state.config.health.quarantine_fast
+            node_id = blame.of_gpu(attempt, turn.state.cluster.nodes) if fast else None
         case _:
             return None
-    node = None if rank is None else turn.state.cluster.nodes.get(rank.node_id)
-    executed_s = attempt.executed_s(gang.ended_s(attempt, turn.now_s))
-    fast = executed_s <= turn.state.config.health.quarantine_fast
+    node = None if node_id is None else turn.state.cluster.nodes.get(node_id)
     # One that is silent is judged by its silence.
-    return node.node_id if node is not None and fast and node.state is NodeState.UP else None
-
-
-def _of_node(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, node_id: NodeId) -> bool:
-    """Whether it did not start, was lost, or had a GPU there with which something is wrong."""
-    if not isinstance(end, on_attempt.Failed):
-        return True
-    ailing = {one.gpu for one in turn.state.cluster.nodes[node_id].conditions}
-    held = attempt.lease.allocation.slots
-    return any(slot.node_id == node_id and ailing.intersection(slot.gpu_indices) for slot in held)
+    return node.node_id if node is not None and node.state is NodeState.UP else None
 
 
 def _forget_old(suspicion: Suspicion, before_s: float) -> None:
@@ -132,7 +117,7 @@ def _exonerate(turn: Turn, family: Family, failed_on: NodeId) -> None:
             continue
         charged[node_id] = left
         node = turn.state.cluster.nodes.get(node_id)
-        if len(weighed(left)) >= turn.state.config.health.quarantine_jobs or node is None:
+        if len(left) >= turn.state.config.health.quarantine_jobs or node is None:
             continue
         released(turn, node_id)
         if NodeFlag.QUARANTINED in node.flags:

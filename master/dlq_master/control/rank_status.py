@@ -46,6 +46,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
             else before.start_error
         ),
         no_room=before.no_room or (failed_start and report.no_room),
+        start_cause=report.start_cause or before.start_cause,
         exited_time_s=now_s - report.age_s if phase is RankPhase.EXITED else None,
         done_file=report.done,
         saved=before.saved or (report.checkpoint is not None and report.checkpoint.after_notice),

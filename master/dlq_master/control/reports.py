@@ -7,6 +7,7 @@ shows something running that nobody wants, that is told to stop.
 
 from collections.abc import Iterable
 
+from dlq_common.start_causes import StartCause
 from dlq_master.control import late_words, live_resizes, quarantine, unclean
 from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.standing import Standing, ranks_on, standing_of
@@ -81,6 +82,7 @@ def fail_start(turn: Turn, launch: Intention, why: str) -> None:
         phase=RankPhase.EXITED,
         exited_time_s=turn.now_s,
         start_error=why,
+        start_cause=StartCause.OTHER_ATTEMPT,
         given_up=why == OTHERS,
     )
     _gather(turn, launch.key, launch.node_rank, failed, f"node:{launch.node_id}")
@@ -95,7 +97,13 @@ def settle_return(turn: Turn, key: AttemptKey) -> None:
 def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
     """A rank that nobody has let go, on a node that does not answer: it will not start any more."""
     node_id = turn.state.cluster.attempts[key].ranks[rank].node_id
-    gone = RankStatus(node_id, phase=RankPhase.EXITED, exited_time_s=turn.now_s, start_error=why)
+    gone = RankStatus(
+        node_id,
+        phase=RankPhase.EXITED,
+        exited_time_s=turn.now_s,
+        start_error=why,
+        start_cause=StartCause.BARRIER,
+    )
     _gather(turn, key, rank, gone, "master")
 
 

@@ -14,12 +14,11 @@ class Family(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """An attempt that failed at once, or never started."""
+    """An attempt that its node failed: it never started, or ended at once on a GPU that ails."""
 
     time_s: float
     family: Family
     key: AttemptKey
-    of_node: bool  # it looks like the node's fault, and not like a mistake in a program
 
 
 @dataclass(slots=True)
@@ -32,9 +31,7 @@ class Suspicion:
 
 
 def charges(suspicion: Suspicion, node_id: NodeId) -> tuple[Failure, ...]:
-    """The failures that count against a node, the latest of each family. Programs of one user alone that
-    ended by themselves count once: mistakes come in threes.
-    """
+    """The failures that count against a node, the latest of each family."""
     elsewhere = {
         failure.family
         for other, failures in suspicion.failures.items()
@@ -47,12 +44,4 @@ def charges(suspicion: Suspicion, node_id: NodeId) -> tuple[Failure, ...]:
         if failure.family not in elsewhere:
             user = failure.family.user
             counted[user if user in troubled else failure.family] = failure
-    return weighed(tuple(counted.values()))
-
-
-def weighed(found: tuple[Failure, ...]) -> tuple[Failure, ...]:
-    """Those of them that count together: of one user alone only one that may be a mistake of his."""
-    if len({failure.family.user for failure in found}) > 1:
-        return found
-    plain = [failure for failure in found if not failure.of_node]
-    return (*(failure for failure in found if failure.of_node), *plain[-1:])
+    return tuple(counted.values())

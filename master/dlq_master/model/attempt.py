@@ -69,6 +69,7 @@ class RankStatus(NamedTuple):
     signal: int | None = None
     oom_killed: bool = False
     start_error: str = ""  # not empty: it never ran
+    start_cause: str = ""  # why, in a fixed word (dlq_common/start_causes.py); empty: not said
     no_room: bool = False  # because a disk of its node was full
     words: str = ""  # what its node says of its end, if the code alone does not tell
     exited_time_s: float | None = None

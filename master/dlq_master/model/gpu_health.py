@@ -66,6 +66,12 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
+# Of those that are only shown: what no program can bring about. Xids that are not in the table are not known to be.
+_OF_HARDWARE = frozenset(
+    {*_xids(Action.MONITOR, 63, 74, 92, 94, 121), "ecc_uncorrected", "nvlink_down"}
+)
+
+
 class GpuCondition(NamedTuple):
     """Something that is, or was and is not over yet, wrong with one GPU of a node."""
 
@@ -174,3 +180,8 @@ def _is_xid(code: str) -> bool:
 
 def _facts() -> list[str]:
     return sorted(code for code in ACTIONS if not _is_xid(code))
+
+
+def is_hardware(condition: GpuCondition) -> bool:
+    """Whether the card is at fault, and not a program on it, as far as its driver says."""
+    return condition.action in _STAYS or condition.code in _OF_HARDWARE

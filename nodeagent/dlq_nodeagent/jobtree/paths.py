@@ -5,7 +5,7 @@ import stat
 from collections.abc import Sequence
 
 from dlq_common.names import check_absolute_path
-from dlq_nodeagent.model.mistakes import UserMistake, exit_code_of
+from dlq_nodeagent.model.mistakes import UserFileFault, UserMistake, exit_code_of
 
 
 class PathRefused(UserMistake):
@@ -29,7 +29,11 @@ def checked_path(path: str, what: str, roots: Sequence[str]) -> str:
 
 def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
     """Refuse a path whose links lead out of the roots. Call it with the user's rights."""
-    _refuse_outside(os.path.realpath(path), path, what, roots)
+    try:
+        place = os.path.realpath(path)
+    except OSError as error:  # of somebody else's process in /proc, say
+        raise _refusal(error, f"{what} {path} cannot be used: {error.strerror}") from None
+    _refuse_outside(place, path, what, roots)
 
 
 def make_directory(path: str, what: str) -> None:
@@ -57,7 +61,9 @@ def check_directory(path: str, what: str) -> None:
 
 def _refusal(error: OSError, text: str) -> Exception:
     exit_code = exit_code_of(error.errno or 0)
-    return error if exit_code is None else PathRefused(text, exit_code)
+    if exit_code is None:
+        return UserFileFault(error.errno, error.strerror, error.filename)
+    return PathRefused(text, exit_code)
 
 
 def _refuse_outside(place: str, path: str, what: str, roots: Sequence[str]) -> None:

@@ -283,6 +283,8 @@ class RankReport:
     """Of one that has ended: why its GPUs may be given to nobody yet."""
     no_room: bool = False
     """It could not be started because this node's disk is full."""
+    start_cause: str = ""
+    """Why it could not be started, in a fixed word (dlq_common/start_causes.py)."""
     image_digest: str = ""
     """Which image its name stood for here."""
 

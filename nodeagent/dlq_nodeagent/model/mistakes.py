@@ -2,6 +2,7 @@
 
 import errno
 
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 
 NOT_FOUND = 127
@@ -35,8 +36,38 @@ _HOSTS_ERRORS = frozenset(
 )
 
 
+# What jobs use up on a host, theirs or others'.
+_USED_UP = frozenset(
+    {
+        errno.EAGAIN,
+        errno.EDQUOT,
+        errno.EMFILE,
+        errno.ENFILE,
+        errno.ENOMEM,
+    }
+)
+# What the system answers to a plan that asks for what it does not have.
+_ASKED_WRONGLY = frozenset({errno.E2BIG, errno.EINVAL, errno.ENAMETOOLONG, errno.ERANGE})
+
+_STAGES = {
+    "cgroup": StartCause.CGROUP,
+    "contact": StartCause.STATE,
+    "ctl": StartCause.STATE,
+    "log": StartCause.STATE,
+    "identity": StartCause.ACCOUNT,
+    **dict.fromkeys(_USERS_STAGES, StartCause.USER_FILES),
+}
+
+
 class NoRoom(LaunchRefused):
     """This node's disk is too full for what the rank needs."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, StartCause.NO_ROOM)
+
+
+class UserFileFault(OSError):
+    """The host failed over a file that a user named; another node may not have that."""
 
 
 class UserMistake(ValueError):
@@ -68,3 +99,40 @@ def lacks_room(error: BaseException | None) -> bool:
 def start_exit_code(stage: str, number: int) -> int | None:
     """The same for a step of the shim (shim/README.md, `start_error`)."""
     return exit_code_of(number) if stage in _USERS_STAGES else None
+
+
+def cause_of_stage(stage: str, number: int) -> StartCause:
+    """Why a rank could not be started, by the shim's step that failed and the system's error."""
+    if stage == "container" and number == 0:  # podman ran, and these are its words
+        return StartCause.CONTAINER
+    known = StartCause.CONTAINER_ENGINE if stage == "container" else _STAGES.get(stage)
+    return _by_error(number, StartCause.SHIM if known is None else known)
+
+
+def cause_of(error: BaseException) -> StartCause:
+    """The same for what keeps a rank from being made ready. Only what is known to be the node's is said to be."""
+    if isinstance(error, LaunchRefused):
+        return error.cause
+    if isinstance(error, OSError):
+        if isinstance(error, PermissionError) and error.errno is None:
+            return StartCause.ACCOUNT  # no uid of their own, as `rights_of` says
+        return _by_error(error.errno or 0, StartCause.USER_FILES)
+    return StartCause.AGENT_FAULT
+
+
+def cause_of_own(error: BaseException) -> StartCause:
+    """The same where the agent works in its own directories alone."""
+    if isinstance(error, LaunchRefused):
+        return error.cause
+    root: BaseException | None = error
+    while root is not None and not isinstance(root, OSError):
+        root = root.__cause__ or root.__context__
+    return _by_error((root.errno or 0) if isinstance(root, OSError) else 0, StartCause.STATE)
+
+
+def _by_error(number: int, otherwise: StartCause) -> StartCause:
+    if number == errno.ENOSPC:
+        return StartCause.NO_ROOM
+    if number in _USED_UP:
+        return StartCause.EXHAUSTED
+    return StartCause.SPEC if number in _ASKED_WRONGLY else otherwise

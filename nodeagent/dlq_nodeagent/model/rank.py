@@ -53,6 +53,8 @@ class LaunchFailed:
     exit_code: int | None = None
     no_room: bool = False
     """A disk of this host is full."""
+    cause: str = ""
+    """Why, in a fixed word (dlq_common/start_causes.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ class Rank:
     """Of a launch that failed by the user's own mistake."""
     no_room: bool = False
     """It could not start because a disk of this host is full."""
+    start_cause: str = ""
+    """Why it could not start, in a fixed word."""
     image_digest: str = ""
     ended_s: float | None = None
     gpus_held: str = ""
@@ -260,8 +264,10 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
             return Step(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
             return Step(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
-        case LaunchFailed(error, exit_code, no_room):
-            failed = replace(moved, error=error, exit_code=exit_code, no_room=no_room)
+        case LaunchFailed(error, exit_code, no_room, cause):
+            failed = replace(
+                moved, error=error, exit_code=exit_code, no_room=no_room, start_cause=cause
+            )
             return _ended(failed, now_s)
         case HandedOver():
             return Step(moved)

@@ -4,7 +4,7 @@ import errno
 
 from dlq_common.live_resize import JOIN_FAILED
 from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
-from dlq_nodeagent.model.mistakes import start_exit_code
+from dlq_nodeagent.model.mistakes import cause_of_stage, start_exit_code
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
 from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 
@@ -67,6 +67,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         unnoticed=record is not None and _unnoticed(rank, record),
         gpus_held=rank.gpus_held,
         no_room=ended and _no_room(rank),
+        start_cause=_start_cause(rank) if phase is Phase.START_FAILED else "",
         image_digest=rank.image_digest,
     )
 
@@ -108,6 +109,11 @@ def _mistake_code(rank: Rank) -> int | None:
 def _no_room(rank: Rank) -> bool:
     failed = None if rank.record is None else rank.record.start_error
     return rank.no_room or (failed is not None and failed.errno == errno.ENOSPC)
+
+
+def _start_cause(rank: Rank) -> str:
+    failed = None if rank.record is None else rank.record.start_error
+    return rank.start_cause if failed is None else cause_of_stage(failed.stage, failed.errno)
 
 
 def _ended_by(record: ExitRecord | None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups.port import OnlyMinors
 
 if TYPE_CHECKING:
@@ -21,7 +22,11 @@ _MIB = 1024 * _KIB
 
 
 class LaunchRefused(ValueError):
-    """The plan cannot be started as it stands; the text says which field and why."""
+    """The plan cannot be started as it stands; the text says which field and why. `cause` says whose fault that is."""
+
+    def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
+        super().__init__(text)
+        self.cause = cause
 
 
 class AttemptKey(NamedTuple):

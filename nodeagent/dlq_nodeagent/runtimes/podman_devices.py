@@ -7,6 +7,7 @@ from pathlib import Path
 import structlog
 import yaml
 
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.nodes import DEV, DRIVER_GPUS, node_of
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.runtimes.launch import LaunchRefused
@@ -70,5 +71,6 @@ def _names_in(path: Path) -> set[str]:
 def _node(device: Device, dev: Path, proc: Path) -> Path:
     node = node_of(device, dev=dev, driver_gpus=proc)
     if not node.exists():
-        raise LaunchRefused(f"{device.uuid}: no CDI specification names it, and there is no {node}")
+        words = f"{device.uuid}: no CDI specification names it, and there is no {node}"
+        raise LaunchRefused(words, StartCause.DEVICES)
     return node

@@ -14,6 +14,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_common.container_names import check_image, registry_of, repository_of
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.mistakes import UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
@@ -71,7 +72,9 @@ class Images:
             self.records.used(found.image_id, self.clock.now_s())
             return found
         if registry_of(image) == _LOCAL:
-            raise LaunchRefused(f"the image {image} is not on this node, and has no registry")
+            raise LaunchRefused(
+                f"the image {image} is not on this node, and has no registry", StartCause.IMAGE
+            )
         self._check_registry(image)
         return None
 
@@ -91,7 +94,7 @@ class Images:
             self.puller.pull(wish.image, auth_file, say, ending)
         found = self._find(wish.image)
         if found is None:
-            raise LaunchRefused(f"the image {wish.image} is gone after its pull")
+            raise LaunchRefused(f"the image {wish.image} is gone after its pull", StartCause.IMAGE)
         if found.size_bytes > self.rules.largest_bytes:
             self._drop(found.image_id)
             most = self.rules.largest_bytes
@@ -113,7 +116,7 @@ class Images:
             listed = self.client.ask("image", "inspect", shape, image, timeout_s=_INSPECT_S)
         except PodmanFailed as failed:
             if failed.code is None:
-                raise LaunchRefused(f"podman: {failed.words}") from None
+                raise LaunchRefused(f"podman: {failed.words}", StartCause.IMAGE) from None
             return None
         facts, _, environment = listed.strip("\n").rpartition("\n")
         size, image_id, digest, directory = facts.split(" ", 3)

@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, NoRoom, UserMistake
 from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, last_words
@@ -202,7 +203,7 @@ class Puller:
             if _UNUSABLE.search(words):
                 raise UserMistake(f"the image {image} cannot be used: {words}", CANNOT_RUN)
         if number >= self.rules.tries or self.clock.boottime_s() >= deadline_s:
-            raise LaunchRefused(f"the image {image} could not be pulled: {words}")
+            raise LaunchRefused(f"the image {image} could not be pulled: {words}", StartCause.IMAGE)
 
     def _pull_once(
         self, image: str, auth_file: Path | None, deadline_s: float, say: Say, ending: Ending
@@ -268,7 +269,7 @@ class Puller:
         try:
             return self.client.store() / "tmp"
         except PodmanFailed as failed:
-            raise LaunchRefused(f"podman: {failed.words}") from None
+            raise LaunchRefused(f"podman: {failed.words}", StartCause.IMAGE) from None
 
     @contextmanager
     def _scratch(self) -> Iterator[Path]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from dlq_common.clock import Clock
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.runtimes import layout, logs, planfile, records, shim_process
@@ -252,7 +253,9 @@ class ProcessRuntime:
             raise LaunchRefused("this node runs no containers (jobs.runtime is not podman)")
         passable = self._state_dir.stat().st_mode & 0o001
         if plan.run_as == "submitter" and not passable:
-            raise LaunchRefused(f"{self._state_dir} must have mode 0711: jobs pass through it")
+            raise LaunchRefused(
+                f"{self._state_dir} must have mode 0711: jobs pass through it", StartCause.INSTALL
+            )
 
 
 def limits_of(plan: LaunchPlan) -> Limits:

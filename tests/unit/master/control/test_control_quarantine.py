@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from dlq_common.start_causes import CAUSES, StartCause
 from dlq_master.control.config import HealthConfig, MasterConfig
 from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.node import NodeFlag
@@ -50,17 +52,33 @@ class Site:
         return key
 
     def fail_three(self, node: int) -> list[JobId]:
-        """Three different jobs of two users fail there by themselves."""
+        """Three different jobs of two users cannot be started there."""
         return [
             self.fail(f"job{number}", node, user=user)
             for number, user in enumerate(("alice", "bob", "alice"))
         ]
 
-    def fail(self, name: str, node: int, user: str = "alice", after_s: float = 1.0) -> JobId:
-        """It fails by itself after that time."""
+    def fail(
+        self, name: str, node: int, user: str = "alice", cause: str = StartCause.CGROUP
+    ) -> JobId:
+        """It cannot be started there, for this cause; nobody tries it any further."""
+        self.master.clock.advance(1.0)
+        key = self.assign(name, node, user)
+        self.agents[node].fail_start(key, cause, cause=cause)
+        self.agents[node].report()
+        end = self.master.ended(key.job_id, 1)
+        assert end.state is AttemptState.START_FAILED
+        self.master.cancel(key.job_id, caller=Caller(user, "user"))
+        for agent in self.agents:
+            agent.obey()
+            agent.report()
+        return key.job_id
+
+    def exit(self, name: str, node: int, user: str = "alice", code: int = 1) -> JobId:
+        """It fails by itself after a second."""
         key = self.place(name, node, user)
-        self.master.clock.advance(after_s)
-        self.agents[node].exit(key, code=1)
+        self.master.clock.advance(1.0)
+        self.agents[node].exit(key, code)
         self.agents[node].report()
         assert self.master.job(key.job_id).state is JobState.FAILED
         return key.job_id
@@ -86,21 +104,52 @@ def test_three_different_jobs_that_fail_at_once_on_one_node_close_it(site: Site)
     assert note.by == "master"
 
 
-def test_three_mistakes_of_one_user_close_no_node_but_those_of_a_second_one_speak(
-    site: Site,
-) -> None:
-    for number in range(5):
-        site.fail(f"typo{number}", 0)
+def test_how_programs_end_closes_no_node_whoevers_they_are(site: Site) -> None:
+    for number, code in enumerate((1, 7, 127, 126, 139, 137)):
+        for user in ("alice", "bob", "carol"):
+            site.exit(f"typo{number}", 0, user=user, code=code)
     assert site.flags(0) == frozenset()
-    site.fail("typo", 0, user="bob")
-    assert site.flags(0) == QUARANTINED
 
 
-def test_one_users_jobs_on_a_gpu_that_ails_are_the_nodes(site: Site) -> None:
-    tell(site.agents[0], "xid_94", gpu=0)
+@pytest.mark.parametrize("cause", StartCause)
+def test_a_start_that_failed_speaks_against_its_node_only_by_a_cause_of_nodes(
+    site: Site, cause: StartCause
+) -> None:
+    for number, user in enumerate(("alice", "bob", "carol")):
+        site.fail(f"job{number}", 0, user=user, cause=cause)
+    assert bool(site.flags(0)) is CAUSES[cause].of_node
+
+
+@pytest.mark.parametrize(("word", "closes"), [("", True), ("of a later version", False)])
+def test_agents_of_before_and_of_later_versions(site: Site, word: str, closes: bool) -> None:
     for number in range(3):
-        site.fail(f"job{number}", 0)
-    assert site.flags(0) == QUARANTINED
+        site.fail(f"job{number}", 0, user="bob" if number else "alice", cause=word)
+    assert bool(site.flags(0)) is closes
+
+
+def test_what_killed_its_own_shim_is_no_sign(site: Site) -> None:
+    for number, user in enumerate(("alice", "bob", "alice", "bob")):
+        key = site.place(f"job{number}", 0, user)
+        site.agents[0].vanish(key)
+        site.agents[0].report()
+        assert site.master.ended(key.job_id, 1).state is AttemptState.NODE_LOST
+        site.master.cancel(key.job_id, caller=Caller(user, "user"))
+        for agent in site.agents:
+            agent.obey()
+            agent.report()
+    assert site.flags(0) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("code", "closes"), [("xid_94", True), ("xid_31", False), ("xid_999", False)]
+)
+def test_exits_on_a_gpu_that_ails_are_the_nodes_if_no_program_can_have_done_that(
+    site: Site, code: str, closes: bool
+) -> None:
+    tell(site.agents[0], code, gpu=0)
+    for number in range(3):
+        site.exit(f"job{number}", 0, user="bob" if number else "alice")
+    assert bool(site.flags(0)) is closes
 
 
 def test_nothing_new_is_placed_there_until_an_operator_says_so(site: Site) -> None:
@@ -167,8 +216,13 @@ def test_a_node_closed_for_jobs_that_then_fail_elsewhere_is_open_again(site: Sit
 
 
 def test_jobs_that_ran_for_a_while_and_deliberate_ends_are_no_sign(site: Site) -> None:
+    tell(site.agents[0], "xid_94", gpu=0)
     for number in range(3):
-        site.fail(f"late{number}", 0, user=f"user{number}", after_s=61.0)
+        key = site.place(f"late{number}", 0, user=f"user{number}")
+        site.master.clock.advance(61.0)
+        site.agents[0].heartbeat()
+        site.agents[0].exit(key, 1)
+        site.agents[0].report()
     for number in range(3):
         key = site.place(f"gone{number}", 0, user=f"user{number}")
         site.master.cancel(key.job_id, kill=True, caller=Caller(f"user{number}", "user"))
@@ -190,10 +244,10 @@ def test_what_lies_before_the_window_is_forgotten(site: Site) -> None:
     assert site.flags(0) == frozenset()
 
 
-def test_starts_that_fail_count_as_well(site: Site) -> None:
+def test_jobs_that_it_could_not_start_are_tried_elsewhere(site: Site) -> None:
     for number in range(3):
         key = site.assign(f"job{number}", 0)
-        site.agents[0].fail_start(key)
+        site.agents[0].fail_start(key, cause=StartCause.SHIM)
         site.agents[0].report()
         assert site.master.attempt(key.job_id).ranks[0].node_id != "n0", "it is tried elsewhere"
     assert site.flags(0) == QUARANTINED

@@ -3,12 +3,12 @@
 import pytest
 
 from dlq_master.model.chart import pages
-from support.state_charts import FOLDER
+from support.state_charts import FOLDER, all_pages
 
 
-@pytest.mark.parametrize("name", sorted(pages()))
+@pytest.mark.parametrize("name", sorted(all_pages()))
 def test_the_page_is_fresh(name: str) -> None:
-    fresh = pages()[name]
+    fresh = all_pages()[name]
     assert (FOLDER / name).read_text(encoding="utf-8") == fresh, (
         "run: python tests/support/state_charts.py"
     )

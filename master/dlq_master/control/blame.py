@@ -1,0 +1,72 @@
+"""What of an attempt's end speaks against a node: one line for each cause of a start that failed, and each end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dlq_common.start_causes import CAUSES, speaks_against_node
+from dlq_master.model.attempt import Attempt
+from dlq_master.model.gpu_health import is_hardware
+from dlq_master.model.ids import NodeId
+from dlq_master.model.job import EndReason
+from dlq_master.model.node import Node
+
+# Programs that ended by themselves, and badly.
+OWN_FAULTS = frozenset({EndReason.USER_ERROR, EndReason.SIGNAL})
+
+_BY_GPU = "within `quarantine_fast` of its start, on a GPU of which a fault of hardware is told"
+ENDS: Mapping[EndReason, str] = {
+    **dict.fromkeys(EndReason, "no"),
+    EndReason.START_FAILED: "by its cause, as above",
+    EndReason.USER_ERROR: _BY_GPU,
+    EndReason.SIGNAL: _BY_GPU,
+    EndReason.NODE_LOST: "no: silence is judged by itself, and jobs can kill what guards them",
+}
+
+
+def page() -> str:
+    """Both tables, for `docs/states`."""
+    lines = [
+        "# What speaks against a node",
+        "",
+        "Why a rank could not be started, and whether that does:",
+        "",
+    ]
+    lines += ["| cause | what it says | against its node |", "|---|---|---|"]
+    lines += [
+        f"| `{cause.value}` | {it.words} | {_YES_NO[it.of_node]} |" for cause, it in CAUSES.items()
+    ]
+    lines += [
+        "",
+        "How an attempt ended, and whether that does:",
+        "",
+        "| end | against its node |",
+        "|---|---|",
+    ]
+    lines += [f"| `{reason.value}` | {words} |" for reason, words in ENDS.items()]
+    return "\n".join(lines) + "\n"
+
+
+_YES_NO = {True: "**yes**", False: "no"}
+
+
+def of_start(attempt: Attempt) -> NodeId | None:
+    """The node that failed an attempt before it began; None: what kept it from starting is no node's fault."""
+    for status in attempt.ranks:
+        if status.start_error and not status.no_room and speaks_against_node(status.start_cause):
+            return status.node_id
+    return None
+
+
+def of_gpu(attempt: Attempt, nodes: Mapping[NodeId, Node]) -> NodeId | None:
+    """The node of the rank that failed first, if a GPU that it had there ails; None: it has to blame itself."""
+    first = attempt.first_failed_rank
+    failed = next((rank for rank in attempt.ranks if rank.failed), None)
+    status = failed if first is None else attempt.ranks[first]
+    node = None if status is None else nodes.get(status.node_id)
+    if node is None:
+        return None
+    ailing = {one.gpu for one in node.conditions if is_hardware(one)}
+    slots = attempt.lease.allocation.slots
+    had = {gpu for slot in slots if slot.node_id == node.node_id for gpu in slot.gpu_indices}
+    return node.node_id if had & ailing else None
