@@ -4,7 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-BIN := .venv/bin
+# `make test VENV=build/matrix/3.12 PYTHON=python3.12` leaves the usual environment as it is.
+VENV ?= .venv
+BIN := $(VENV)/bin
 PY := $(BIN)/python
 UV = $(shell command -v uv || echo build/uv/bin/uv)
 UV_TOOL = $(filter build/%,$(UV))
@@ -19,7 +21,7 @@ export UV_PYTHON_DOWNLOADS := never
 unexport PYTHONDONTWRITEBYTECODE
 export UV_NO_PROGRESS := 1
 LOCK := requirements.lock
-STAMP := .venv/.stamp
+STAMP := $(VENV)/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
 PROFILER_LIB := profiler/dlq_profiler/lib/libdlqprof.so
@@ -43,8 +45,17 @@ PATIENT := -o faulthandler_timeout=3600 -rs --fail-if-all-skip
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## /\1\t/' | expand -t 12
 
+# Said at once, in the agent's words (shim/binary.py): without the shim no node would ever be up.
+COMPILER = $(or $(if $(filter-out default undefined,$(origin CC)),$(CC)),$(shell \
+  command -v cc || command -v gcc || command -v clang),no-compiler)
+.PHONY: compiler
+compiler:  ## see that there is a C compiler that works
+	@printf '#include <stdio.h>\n' | $(COMPILER) -fsyntax-only -x c - 2>/dev/null || { printf '%s\n' \
+	  "the launch shim cannot be built: there is no C compiler, or no C library to compile with." \
+	  'Install gcc or clang (for example `apt-get install gcc libc6-dev`) and run make again.' >&2; exit 1; }
+
 .PHONY: setup
-setup: $(STAMP) $(SHIM) $(PROFILER_LIB)  ## make .venv from the lock and compile the shim and the profiler
+setup: compiler $(STAMP) $(SHIM) $(PROFILER_LIB)  ## make .venv from the lock and compile the shim and the profiler
 
 # uv comes from the package index when the machine has none; nothing outside the tree is touched.
 build/uv/bin/uv:
@@ -53,16 +64,15 @@ build/uv/bin/uv:
 	|| { $(PYTHON) -m venv build/uv && build/uv/bin/python -m pip install --quiet uv; }
 
 # uv does not read pip's configuration: where only that knows the way to an index, pip goes.
-SYNC_BY_PIP = { $(PYTHON) -m venv --clear .venv && \
+SYNC_BY_PIP = { $(PYTHON) -m venv --clear $(VENV) && \
   $(PY) -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK); }
 
 $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
-	[ -x $(PY) ] || $(UV) venv --quiet --python $(PYTHON) .venv
+	[ -x $(PY) ] || $(UV) venv --quiet --python $(PYTHON) $(VENV)
 	$(UV) pip sync --quiet --python $(PY) --require-hashes $(LOCK) || $(SYNC_BY_PIP)
 	$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
-# No sources or no compiler: nothing is built, and the agent says what it misses.
 $(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
@@ -103,6 +113,10 @@ test: setup  ## every test that needs nothing special (under two minutes)
 .PHONY: test-long
 test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py)
 	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
+
+.PHONY: matrix
+matrix:  ## make test on each Python there is, stock and 3.11 to 3.14; MATRIX="python3.12 ..." names them
+	$(PYTHON) tests/support/matrix_trial.py $(MATRIX)
 
 .PHONY: demo
 demo: setup  ## a cluster of your own, training real models; KEEP=1 leaves it up

@@ -7,6 +7,7 @@ counts from the third test to the last but one and must never notice anything.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -116,6 +117,31 @@ def test_the_documented_commands_make_a_cluster_of_two_nodes(site: Site) -> None
 def test_a_first_job_runs_on_both(site: Site) -> None:
     out = site.follow("A first job")
     assert sorted(re.findall(r"rank \d is on (\w+)", out)) == ["gpu01", "head"], out
+
+
+def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answered(
+    site: Site,
+) -> None:
+    # By the system's own Python. Whoever cannot read what the master tells promises and foresees nothing.
+    def submit(deadline: str) -> tuple[int, str]:
+        words = f"--deadline {deadline} --work 1h -N 2 --gpus-per-node 2 -- sleep 900"
+        done = site.head.run(f"dlq submit --wait-admission {words}", user="ada", check=False)
+        return done.status, done.out + done.err
+
+    code, promised = submit("3h")
+    assert (code, " is guaranteed" in promised) == (0, True), promised
+    code, refused = submit("90m")
+    assert (code, " is not guaranteed" in refused) == (6, True), refused
+    assert "the earliest that could be promised: --deadline" in refused
+
+    command = "dlq estimate --json -N 2 --gpus-per-node 2 -t 1h -- sleep 900"
+    assert json.loads(site.head.read(command, user="ada"))["missing"] is None
+    assert json.loads(site.head.read("dlq what-if --json --add-nodes 1x2"))["starts"]
+    planner = site.head.read("dlq admin policy show")
+    assert not re.search(r"failed [1-9]|of no use [1-9]", planner), planner
+    for said in (promised, refused):
+        (job_id,) = re.findall(r"(?m)^job (\d+) is ", said)
+        site.head.run(f"dlq cancel {job_id}; dlq wait {job_id} || true", user="ada")
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(site: Site) -> None:

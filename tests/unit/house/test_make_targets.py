@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dlq_nodeagent.shim.binary import ShimMissing, ensure_shim
+
 ROOT = Path(__file__).resolve().parents[3]
 # An environment of its own -> the marks of tests that need it.
 ENVIRONMENTS = {".venv-torch": "torch", ".venv-frameworks": "frameworks"}
@@ -83,3 +85,22 @@ def test_a_run_in_which_every_test_skips_is_red_and_says_why(
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert ("no podman" in done.stdout) == bool(code)
+
+
+@pytest.mark.parametrize("target", ["setup", "demo", "demo-slo", "test", "check"])
+def test_without_a_compiler_nothing_is_begun_and_the_agents_words_are_said(target: str) -> None:
+    asked = ["make", target, "CC=/nonexistent/cc"]
+    done = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    with pytest.raises(ShimMissing) as agent:
+        ensure_shim(Path("/nonexistent/dlq-shim"))
+    (said,) = re.findall(r"Install gcc or clang \(.*\)", done.stderr)
+    assert said in str(agent.value)
+
+
+def test_an_environment_of_ones_own_leaves_the_usual_one_as_it_is() -> None:
+    make = recipe("test", "VENV=build/matrix/3.99", "PYTHON=python3.99")
+    assert "--python python3.99 build/matrix/3.99" in make
+    assert "build/matrix/3.99/bin/python -m pytest" in make
+    assert ".venv" not in make
