@@ -20,7 +20,8 @@ def read_source(path: str) -> bytes:
         with Path(path).open("rb") as file:
             return file.read(LARGEST_SCRIPT_BYTES + 1)
     except (OSError, ValueError) as error:
-        known = "/" not in path and shutil.which(path)
-        hint = f"to queue a command: dlq submit -- {path} ..." if known else ""
+        # Whether this host has such a program says little: it is a node that runs it.
+        is_command = "/" not in path and (not Path(path).suffix or shutil.which(path))
+        hint = f"to queue a command: dlq submit -- {path} ..." if is_command else ""
         words = error.strerror if isinstance(error, OSError) else "not a file's name"
         raise wrong(path, (words or "cannot be read").lower(), hint=hint) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -19,6 +20,12 @@ from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import approximate_size, approximate_span, format_duration
 from dlq_common.wire import from_duration, from_timestamp
+
+NO_SUCH_PROGRAM = 127  # as shells exit
+# How bash, dash, env and the shim say it.
+NO_PYTHON = re.compile(
+    r"\bpython: (command )?not found|python['\u2019]: No such file|No such file or directory: 'python'"
+)
 
 
 def job_text(job: job_pb2.Job, look: Look, spec: job_pb2.JobSpec | None = None) -> str:
@@ -228,7 +235,18 @@ def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
     outcome = _rank(rank).partition(":")[2]
     head = f"failed first: node rank {first}{task} on {rank.node_id}: {clean_line(outcome)}"
     lines = [f"  | {clean_line(line)}" for line in rank.last_lines]
-    return "\n".join([head, *lines]) + "\n"
+    return "\n".join([head, *lines, *_remedy(rank)]) + "\n"
+
+
+def _remedy(rank: job_pb2.Rank) -> list[str]:
+    """What to do about the commonest program that a node lacks."""
+    said = [rank.error, *rank.last_lines]
+    if rank.exit_code != NO_SUCH_PROGRAM or not any(map(NO_PYTHON.search, said)):
+        return []
+    return [
+        f"  node {clean_line(rank.node_id)} has no program named python (Debian and Ubuntu call it python3): "
+        "write python3, or activate an environment first"
+    ]
 
 
 def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:

@@ -3,4 +3,4 @@
 #DLQ -J softmax
 #DLQ --gpus=1 -t 10m
 #DLQ --export=PATH
-exec python softmax.py --out "softmax-$DLQ_JOB_ID" "$@"
+exec python3 softmax.py --out "softmax-$DLQ_JOB_ID" "$@"
