@@ -114,6 +114,14 @@ test: setup  ## every test that needs nothing special (under two minutes)
 test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py)
 	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
 
+# What depends most on the interpreter: values that go from process to process.
+BETWEEN_PROCESSES := $(addprefix tests/,unit/master/planner unit/master/control/test_twin_process.py sim/test_twin.py \
+  sim/test_snapshots.py fault/test_planner.py fault/test_twin_deaths.py fault/test_promise_kills.py fault/test_deadline_kills.py)
+
+.PHONY: test-processes
+test-processes: setup  ## planner, twin and promises alone, for another interpreter: VENV=build/stock PYTHON=/usr/bin/python3
+	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) -m '$(NOTHING_SPECIAL)' $(BETWEEN_PROCESSES)
+
 .PHONY: matrix
 matrix:  ## make test on each Python there is, stock and 3.11 to 3.14; MATRIX="python3.12 ..." names them
 	$(PYTHON) tests/support/matrix_trial.py $(MATRIX)

@@ -32,6 +32,8 @@ _MEMORY_BYTES = (
 def main(words: Sequence[str]) -> int:
     """The exit code."""
     try:
+        import numpy.ma  # noqa: F401  np.unique would import it by and by, with the user's rights
+
         from dlq_profiler.directory import read_directory
     except ModuleNotFoundError:
         return NO_NUMPY

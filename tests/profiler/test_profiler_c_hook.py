@@ -130,7 +130,7 @@ def test_a_class_that_is_not_there_any_more(site: Path, recorded: Path) -> None:
 SAYS_WHAT_IT_SEES = """
 import sys
 site = sys.modules.get("sitecustomize")
-print(site and site.__file__, site and site.MARK, sys.path, "importlib" in sys.modules)
+print(site and site.__file__, getattr(site, "MARK", None), sys.path, "importlib" in sys.modules)
 """
 
 

@@ -124,7 +124,7 @@ def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answe
 ) -> None:
     # By the system's own Python. Whoever cannot read what the master tells promises and foresees nothing.
     def submit(deadline: str) -> tuple[int, str]:
-        words = f"--deadline {deadline} --work 1h -N 2 --gpus-per-node 2 -- sleep 900"
+        words = f"--deadline {deadline} --work 1h -G 2 -- sleep 900"
         done = site.head.run(f"dlq submit --wait-admission {words}", user="ada", check=False)
         return done.status, done.out + done.err
 
@@ -134,7 +134,7 @@ def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answe
     assert (code, " is not guaranteed" in refused) == (6, True), refused
     assert "the earliest that could be promised: --deadline" in refused
 
-    command = "dlq estimate --json -N 2 --gpus-per-node 2 -t 1h -- sleep 900"
+    command = "dlq estimate --json -G 2 -t 1h -- sleep 900"
     assert json.loads(site.head.read(command, user="ada"))["missing"] is None
     assert json.loads(site.head.read("dlq what-if --json --add-nodes 1x2"))["starts"]
     planner = site.head.read("dlq admin policy show")

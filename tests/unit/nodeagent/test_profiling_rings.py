@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -262,6 +263,26 @@ def test_rings_are_read_with_no_more_rights_than_their_user_has() -> None:
         reading = Reader().read(rings, nobody, drop=True)
         assert [process.pid for process in reading.processes] == [101]
         assert rings.stat().st_uid == (rings / "control").stat().st_uid == nobody.uid
+
+
+IMPORTS_WITH_THE_USERS_RIGHTS = """
+import sys
+from dlq_profiler import telling
+at_that_time = set()
+telling._confine = lambda ids: at_that_time.update(sys.modules)
+code = telling.main([sys.argv[1]])
+print()
+print(code, *sorted(set(sys.modules) - at_that_time))
+"""
+
+
+def test_everything_is_imported_before_the_users_rights_are_taken(places: Places) -> None:
+    # The user may not be able to read where it lies.
+    rings = make(places)
+    record(rings)
+    asked = [sys.executable, "-c", IMPORTS_WITH_THE_USERS_RIGHTS, str(rings)]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert said.splitlines()[-1] == "0"
 
 
 # ---- removal
