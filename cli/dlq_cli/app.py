@@ -14,6 +14,7 @@ import click
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
+from dlq_common.instants import format_instant
 
 if TYPE_CHECKING:
     from dlq_cli.render import Look
@@ -115,6 +116,12 @@ class App:
         identity = load_identity(self.home)
         if identity is None or not identity.is_valid(self.clock.now_s()):
             identity = self._login_by_socket(expired=identity is not None)
+            if not identity.is_valid(self.clock.now_s()):
+                raise Unauthenticated(
+                    "the clock of this host is ahead of the master's: to it, the new certificate ended at "
+                    f"{format_instant(identity.expires_s)}",
+                    hint="set the clock (timedatectl)",
+                )
         return identity
 
     def _login_by_socket(self, *, expired: bool) -> Identity:

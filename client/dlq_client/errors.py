@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 import grpc
 
+from dlq_common.clock import clock_doubt
 from dlq_common.errors import (
     DOMAIN,
     AlreadyExists,
@@ -95,7 +96,8 @@ def _call(error: grpc.RpcError) -> _Failed | None:
 def _lost(code: grpc.StatusCode, message: str, address: str) -> Unavailable:
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return Unavailable(f"the master at {address} does not answer")
-    return Unavailable(f"the master at {address} cannot be reached: {message}", address=address)
+    words = f"the master at {address} cannot be reached: {message}"
+    return Unavailable(words, hint=clock_doubt(message), address=address)
 
 
 def _with_field(failure: DlqError, violations: list[tuple[str, str]]) -> DlqError:

@@ -104,7 +104,7 @@ def _completed(home: Path) -> Identity | None:
         cluster=dates.cluster,
         user=dates.name,
         role=dates.role.value,
-        issued_s=dates.not_before_s,
+        issued_s=dates.issued_s,
         expires_s=dates.not_after_s,
     )
 

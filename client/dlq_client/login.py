@@ -39,7 +39,7 @@ def login(socket_path: Path, wished_name: str) -> Identity:
             cluster=who.cluster,
             user=who.name,
             role=who.role.value,
-            issued_s=who.not_before_s,
+            issued_s=who.issued_s,
             expires_s=who.not_after_s,
         )
     except (KeyError, UnicodeEncodeError, DlqError) as error:
@@ -63,7 +63,7 @@ def renew(connection: Connection) -> Identity:
         cluster=who.cluster,
         user=who.name,
         role=who.role.value,
-        issued_s=who.not_before_s,
+        issued_s=who.issued_s,
         expires_s=who.not_after_s,
     )
 

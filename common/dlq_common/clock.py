@@ -8,6 +8,7 @@ running twice use `boottime_s`, which is comparable between processes of one boo
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Protocol
 
@@ -27,14 +28,15 @@ class Clock(Protocol):
 class SteadyClock:
     """The real clock. A wall clock that is set afterwards is noticed only by the next process."""
 
-    def __init__(self, floor_s: float = 0.0) -> None:
-        """Start the axis at the wall's time, but never below `floor_s`.
+    def __init__(self, floor_s: float = 0.0, ceiling_s: float = math.inf) -> None:
+        """Start the axis at the wall's time, but never below `floor_s`, and above it not beyond `ceiling_s`.
 
         The floor is the last instant an earlier process stored: a host that comes back with a wall
-        clock in the past must not write history before its own history.
+        clock in the past must not write history before its own history. The ceiling is what the time
+        since this host's boot allows.
         """
         self._boottime_at_start_s = self.boottime_s()
-        self._start_s = max(time.time(), floor_s)
+        self._start_s = max(min(time.time(), ceiling_s), floor_s)
 
     def now_s(self) -> float:
         return self._start_s + (self.boottime_s() - self._boottime_at_start_s)
@@ -62,3 +64,17 @@ class FakeClock:
             raise ValueError(f"a clock cannot go back by {-seconds} s")
         self._now_s += seconds
         self._boottime_s += seconds
+
+
+def clock_doubt(tls_error: str) -> str:
+    """What to do about a failed handshake, where a certificate's dates are what failed; else empty.
+
+    Both ends hold certificates of a month that are renewed in time: one that is out of date is mostly a clock.
+    """
+    if not any(
+        words in tls_error
+        for words in ("certificate has expired", "not yet valid", "CERTIFICATE_EXPIRED")
+    ):
+        return ""
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return f"the clock of this host says {now}: compare it with the master's (timedatectl); one of the two is wrong"

@@ -26,8 +26,9 @@ from dlq_common.names import check_node_name, check_user_name, check_word
 SERVER_NAME = "dlq-master"
 LIFETIME_S = 30 * 86_400.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
-# Hosts disagree about the time; a certificate made now must be good on one that is a bit behind.
-BACKDATED_S = 300.0
+# Hosts disagree about the time: a certificate is good from this instant on (2020-01-01), however far behind
+# the clock of the host is that looks at it. Only its end limits it.
+GOOD_FROM_S = 1_577_836_800.0
 LARGEST_REQUEST_BYTES = 16 * 1024
 
 _URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
@@ -49,14 +50,18 @@ PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE})
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a certificate speaks for, and from when until when (UTC seconds)."""
+    """Who a certificate speaks for, and until when (UTC seconds)."""
 
     name: str
     role: Role
     cluster: str
     serial: str
-    not_before_s: float
     not_after_s: float
+
+    @property
+    def issued_s(self) -> float:
+        """When it was signed, by the clock of whoever signed it: every life is as long."""
+        return self.not_after_s - LIFETIME_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,7 @@ class Authority:
             x509.CertificateBuilder(issuer_name=subject, subject_name=subject)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(_instant(now_s - BACKDATED_S))
+            .not_valid_before(_instant(GOOD_FROM_S))
             .not_valid_after(_instant(now_s + CA_LIFETIME_S))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
@@ -162,7 +167,7 @@ class Authority:
             )
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(_instant(now_s - BACKDATED_S))
+            .not_valid_before(_instant(GOOD_FROM_S))
             .not_valid_after(_instant(now_s + LIFETIME_S))
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -230,7 +235,6 @@ def parse_identity(certificate: bytes) -> Identity:
         role=role,
         cluster=match[1],
         serial=f"{parsed.serial_number:x}",
-        not_before_s=parsed.not_valid_before_utc.timestamp(),
         not_after_s=parsed.not_valid_after_utc.timestamp(),
     )
 
@@ -270,11 +274,10 @@ def is_valid(certificate: bytes, now_s: float) -> bool:
 
 
 def needs_renewal(certificate: bytes, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life are over (also true once it has expired)."""
-    parsed = x509.load_pem_x509_certificate(certificate)
-    start_s = parsed.not_valid_before_utc.timestamp()
-    end_s = parsed.not_valid_after_utc.timestamp()
-    return now_s >= start_s + (end_s - start_s) * 2 / 3
+    """Whether two thirds of the certificate's life are over (also true once it has expired), or it was signed
+    by a clock that was so far ahead that it would stay good for longer than a life."""
+    end_s = x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
+    return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
 
 
 def _checked_request(request: bytes) -> x509.CertificateSigningRequest:

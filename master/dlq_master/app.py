@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import pwd
 import resource
 import sys
 from importlib.metadata import version
@@ -15,7 +16,9 @@ from dlq_common.addresses import is_loopback, split_address
 from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError
+from dlq_common.instants import format_instant
 from dlq_common.logs import LEVELS, configure_logging, get_logger
+from dlq_common.units import approximate_span
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.load_sources import check_source
@@ -194,6 +197,47 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     except DlqError as error:
         _fail(error)
     click.echo(f"backup made: {made}")
+
+
+@main.command("reset-clock")
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="master.toml",
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def reset_clock_(config_path: Path, yes: bool) -> None:
+    """Say that this host's clock is right, where a stopped master's database contradicts it.
+
+    A master that ran while the clock was ahead stored instants of the future, and none starts below them. They
+    are taken back to the present, in one transaction; make a backup first.
+
+    \b
+    Example:
+      dlq-master reset-clock --config /etc/dlq/master.toml
+    """
+    from dlq_master.start_clock import MOST_APART_S
+    from dlq_master.store.clock_reset import reset_clock
+
+    now_s = SteadyClock().now_s()
+    if not yes:
+        click.confirm(f"This host's clock says {format_instant(now_s)}. Is that right?", abort=True)
+    try:
+        config = load_config(MasterConfig, config_path)
+        database = config.cluster.state_dir / "dlq.db"
+        slot_s, actor = config.lease.terms().slo_term_s, pwd.getpwuid(os.getuid()).pw_name
+        done = reset_clock(database, now_s, MOST_APART_S, slot_s, actor)
+    except (DlqError, OSError) as error:
+        _fail(error)
+    if done.shift_s:
+        back, since = approximate_span(done.shift_s), format_instant(done.since_s)
+        click.echo(
+            f"what was stored since {since} went back by {back} ({done.journal_rows} events)"
+        )
+    click.echo(f"the clock is taken as right; the next master goes on at {format_instant(now_s)}")
 
 
 @main.command("verify-audit")

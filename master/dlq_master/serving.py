@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from dlq_common.clock import Clock, SteadyClock
+from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError
 from dlq_common.ids import RandomIds
 from dlq_common.join_token import JoinToken
@@ -38,6 +38,7 @@ from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.metrics import MetricsServer
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
+from dlq_master.start_clock import anchor, start_clock
 from dlq_master.store.batch import PastJobs
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
@@ -71,12 +72,13 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     reader = Reader(state_dir / "dlq.db")
     leaving.callback(reader.close)
     loaded = reader.load(window_of(config))
-    clock = SteadyClock(floor_s=loaded.last_time_s)
+    clock = start_clock(loaded.meta, loaded.last_time_s, state_dir)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
     audit = Audit(state_dir / "audit.jsonl", clock)
     leaving.push_async_callback(asyncio.to_thread, audit.close)
     state, first = start(config, loaded, clock.now_s())
+    first.meta |= anchor(clock)
     state.pools.seed = pool_seed(state_dir)
     del loaded
     _calm_collector()

@@ -12,11 +12,13 @@ import structlog
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
 from dlq_common.addresses import split_address
-from dlq_common.clock import Clock
+from dlq_common.clock import Clock, SteadyClock, clock_doubt
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
 from dlq_common.identity_files import StoredIdentity, save_identity, write_private, write_public
+from dlq_common.instants import format_instant
 from dlq_common.join_token import fetch_pinned_ca, parse_join_token
 from dlq_common.pki import (
+    Identity,
     KeyAndRequest,
     Role,
     belongs_together,
@@ -64,7 +66,12 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
     except grpc.aio.AioRpcError as error:
         raise _error(error, "join") from None
     identity = StoredIdentity(made.key, answer.certificate, answer.ca_certificates)
-    _check(identity, answer.node_id, ca)
+    who = _check(identity, answer.node_id, ca)
+    if who.not_after_s <= SteadyClock().now_s():
+        raise Unauthenticated(
+            f"the clock of this host is ahead of the master's: to it, the new certificate ended at "
+            f"{format_instant(who.not_after_s)}; set the clock (timedatectl) and join again"
+        )
     save_identity(state_dir, identity)
     write_public(state_dir / ADDRESS_FILE, f"{answer.api_address}\n".encode())
     (state_dir / _REQUEST_FILE).unlink(missing_ok=True)
@@ -144,8 +151,8 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
         await asyncio.sleep(_RENEW_LOOK_S)
 
 
-def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> None:
-    """Refuse a certificate that is not ours, whatever the master sent."""
+def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> Identity:
+    """Who a certificate speaks for; refuses one that is not ours, whatever the master sent."""
     who = parse_identity(identity.certificate)
     if who.role is not Role.NODE or who.name != node_id:
         raise Unauthenticated(f"the master sent a certificate for {who.role} {who.name}")
@@ -153,10 +160,13 @@ def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> None:
         raise Unauthenticated("the master sent a certificate for another key")
     if not is_signed_by(identity.certificate, pinned_ca):
         raise Unauthenticated("the master sent a certificate of another CA")
+    return who
 
 
 def _error(error: grpc.aio.AioRpcError, what: str) -> DlqError:
     words = f"cannot {what}: {error.details() or error.code().name}"
+    if doubt := clock_doubt(words):
+        words += f"; {doubt}"
     if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED):
         return Unavailable(words)
     return Unauthenticated(words)

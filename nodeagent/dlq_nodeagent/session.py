@@ -9,6 +9,7 @@ import structlog
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
+from dlq_common.clock import clock_doubt
 from dlq_common.errors import DlqError
 from dlq_nodeagent.channel import Channels
 from dlq_nodeagent.model.messages import FromAgent, FromMaster
@@ -133,7 +134,8 @@ class GrpcTransport:
 
 def _words(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
-        return f"{error.code().name}: {error.details()}"
+        doubt = clock_doubt(error.details() or "")
+        return f"{error.code().name}: {error.details()}{f'; {doubt}' if doubt else ''}"
     if isinstance(error, TimeoutError):
         return f"the master did not answer within {_DIAL_S:.0f} s"
     return str(error) or type(error).__name__

@@ -43,7 +43,7 @@ class Person:
             Identity(
                 key=key, certificate=certificate, ca=house.authority.certificate_pem(),
                 address=f"127.0.0.1:{house.server.api_port}", cluster="lab", user=name,
-                role=role.value, issued_s=dates.not_before_s, expires_s=dates.not_after_s,
+                role=role.value, issued_s=dates.issued_s, expires_s=dates.not_after_s,
             ),
         )  # fmt: skip
         self._dlq = Dlq(home)

@@ -132,7 +132,7 @@ class FakeMaster(
             cluster="lab",
             user=name,
             role=role,
-            issued_s=who.not_before_s,
+            issued_s=who.issued_s,
             expires_s=who.not_after_s,
         )
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
-from dlq_common.pki import BACKDATED_S, PEOPLE, Identity, Role, parse_identity
+from dlq_common.pki import PEOPLE, Identity, Role, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node
@@ -64,7 +64,7 @@ class Door:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
         known_since_s = self._known_since_s(identity)
         # A name may be given again: certificates of whoever had it before stay worthless.
-        if identity.not_before_s + BACKDATED_S + _ROUNDING_S < known_since_s:
+        if identity.issued_s + _ROUNDING_S < known_since_s:
             raise Unauthenticated(
                 f"the certificate is of an earlier {identity.name}", hint="dlq login"
             )

@@ -93,6 +93,20 @@ def test_a_person_cannot_be_signed_as_a_machine(authority: Authority, role: Role
         authority.sign_user(new_key_and_csr("x").request, "alice", role, NOW_S)
 
 
+def test_a_certificate_is_good_on_a_host_whose_clock_is_years_behind(authority: Authority) -> None:
+    certificate = authority.sign_master(new_key_and_csr("x").request, NOW_S)
+    for each in (certificate, authority.certificate_pem()):
+        assert pki.is_valid(each, NOW_S - 5 * 365 * DAY_S)
+
+
+def test_a_certificate_that_was_signed_far_in_the_future_is_renewed_at_once(
+    authority: Authority,
+) -> None:
+    certificate = authority.sign_node(new_key_and_csr("x").request, "gpu01", NOW_S + 365 * DAY_S)
+    assert pki.is_valid(certificate, NOW_S)
+    assert pki.needs_renewal(certificate, NOW_S)
+
+
 def test_a_certificate_lasts_thirty_days_and_asks_for_renewal_after_twenty(
     authority: Authority,
 ) -> None:

@@ -14,7 +14,7 @@ from dlq_common.pki import Identity, Role
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.audit_chain import Broken, Chain, segments, verify, verify_all
 
-ALICE = Identity("alice", Role.USER, "lab", "a1", 0.0, 1.0)
+ALICE = Identity("alice", Role.USER, "lab", "a1", 1.0)
 
 
 @pytest.fixture

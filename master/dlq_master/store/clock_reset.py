@@ -1,0 +1,139 @@
+"""Corrects the instants in a stopped master's database once the host's clock has been set right.
+
+A master that ran while the wall clock was ahead stored instants of the future, and no master can start below
+them. What it stored lies apart from what is older: everything later than the present. These instants go back by
+the same shift, so that all durations between them stay.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlite_utils import Database
+
+from dlq_master.store.open import claim, open_database
+from dlq_master.store.write import write
+
+# Columns that hold instants. Days of the accounts stay as they are.
+_COLUMNS = (
+    ("journal", "time_s"),
+    ("jobs", "submit_time_s"),
+    ("jobs", "end_time_s"),
+    ("attempts", "ended_time_s"),
+    ("tokens", "expire_time_s"),
+    ("requests", "time_s"),
+    ("recordings", "order_time_s"),
+    ("machines", "asked_s"),
+    ("machines", "end_s"),
+    ("stays", "from_s"),
+    ("stays", "until_s"),
+)
+# Tables whose bodies hold instants. Reservations name instants that people chose, by clocks of their own.
+_BODIES = (
+    "jobs",
+    "attempts",
+    "nodes",
+    "users",
+    "tokens",
+    "waited",
+    "foreseen",
+    "machines",
+    "recordings",
+)
+# What people chose, of a job that they submitted before the clock was wrong.
+_CHOSEN = frozenset({"due_s", "begin_time_s"})
+_SLOTS = "slots"  # numbered from the zero of the grid of SLO terms
+
+
+class Reset(NamedTuple):
+    """What was corrected: instants from `since_s` on went back by `shift_s` (0: there were none)."""
+
+    last_time_s: float
+    since_s: float
+    shift_s: float
+    journal_rows: int
+
+
+class _Shift(NamedTuple):
+    since_s: float
+    by_s: float
+    slot_s: float
+
+    def value(self, key: str, item: Any, *, chosen: bool) -> Any:
+        """One item of a body, with every instant below it that lies in the future taken back."""
+        if isinstance(item, dict):
+            return {name: self.value(name, each, chosen=chosen) for name, each in item.items()}
+        if isinstance(item, list):
+            return [self.value(key, each, chosen=chosen) for each in item]
+        if isinstance(item, bool) or not isinstance(item, int | float):
+            return item
+        if key == _SLOTS:
+            return (
+                item - round(self.by_s / self.slot_s)
+                if item * self.slot_s >= self.since_s
+                else item
+            )
+        instant = (
+            key.endswith("_s") and not key.endswith("gpu_s") and (chosen or key not in _CHOSEN)
+        )
+        return item - self.by_s if instant and item >= self.since_s else item
+
+
+def reset_clock(path: Path, wall_s: float, apart_s: float, slot_s: float, actor: str) -> Reset:
+    """Take back what is later than `wall_s + apart_s`, and note in the journal that the clock was reset.
+
+    The shift is a multiple of `slot_s`, so that the grid of terms stays. Raises DatabaseInUse while a master
+    runs, DatabaseDamaged. One transaction: all or nothing.
+    """
+    held = claim(path)
+    db = open_database(path)
+    try:
+        with write(db):
+            return _corrected(db, wall_s, wall_s + apart_s, slot_s, actor)
+    finally:
+        db.close()
+        os.close(held)
+
+
+def _corrected(db: Database, wall_s: float, limit_s: float, slot_s: float, actor: str) -> Reset:
+    newest = db.execute("SELECT sequence, time_s FROM journal ORDER BY sequence DESC LIMIT 1")
+    sequence, last_s = newest.fetchone() or (0, 0.0)
+    (since_s,) = db.execute(
+        "SELECT min(time_s) FROM journal WHERE time_s > ?", [limit_s]
+    ).fetchone()
+    rows, by_s = 0, 0.0
+    if since_s is not None:
+        by_s = slot_s * math.ceil((last_s - wall_s) / slot_s)
+        (rows,) = db.execute("SELECT count(*) FROM journal WHERE time_s >= ?", [since_s]).fetchone()
+        _shift_rows(db, _Shift(since_s, by_s, slot_s))
+    told = json.dumps({"last_time_s": last_s, "shift_s": by_s})
+    db.execute(
+        "INSERT INTO journal (sequence, time_s, kind, cause, actor, data) VALUES (?, ?, 'clock_reset', '', ?, ?)",
+        [sequence + 1, wall_s, actor, told],
+    )
+    db.execute("DELETE FROM meta WHERE key = 'clock'")
+    return Reset(last_s, since_s or 0.0, by_s, rows)
+
+
+def _shift_rows(db: Database, shift: _Shift) -> None:
+    """Bodies first: which jobs were submitted before is read from a column."""
+    submitted = dict(db.execute("SELECT job_id, submit_time_s FROM jobs"))
+    for table in _BODIES:
+        keys = db[table].pks
+        where = " AND ".join(f"{name} = ?" for name in keys)
+        for *ids, body in db.execute(f"SELECT {', '.join(keys)}, body FROM {table}").fetchall():
+            chosen = table != "jobs" or submitted[ids[0]] >= shift.since_s
+            found = json.loads(body)
+            moved = shift.value("", found, chosen=chosen)
+            if moved != found:
+                text = json.dumps(moved, separators=(",", ":"), ensure_ascii=False)
+                db.execute(f"UPDATE {table} SET body = ? WHERE {where}", [text, *ids])
+    for table, column in _COLUMNS:
+        db.execute(
+            f"UPDATE {table} SET {column} = {column} - ? WHERE {column} >= ?",
+            [shift.by_s, shift.since_s],
+        )
