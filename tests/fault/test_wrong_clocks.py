@@ -38,7 +38,8 @@ def daemons(tmp_path: Path) -> Iterator[Daemons]:
 
 
 def reset_clock(daemons: Daemons) -> str:
-    command = [BIN / "dlq-master", "reset-clock", "-y", "--config", daemons.root / "master.toml"]
+    config = str(daemons.root / "master.toml")
+    command = [str(BIN / "dlq-master"), "reset-clock", "-y", "--config", config]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 

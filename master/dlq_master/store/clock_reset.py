@@ -123,7 +123,7 @@ def _shift_rows(db: Database, shift: _Shift) -> None:
     """Bodies first: which jobs were submitted before is read from a column."""
     submitted = dict(db.execute("SELECT job_id, submit_time_s FROM jobs"))
     for table in _BODIES:
-        keys = db[table].pks
+        keys = db.table(table).pks
         where = " AND ".join(f"{name} = ?" for name in keys)
         for *ids, body in db.execute(f"SELECT {', '.join(keys)}, body FROM {table}").fetchall():
             chosen = table != "jobs" or submitted[ids[0]] >= shift.since_s
