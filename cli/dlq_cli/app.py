@@ -95,8 +95,9 @@ class App:
     def say(self, text: str) -> None:
         """A message to people, on stderr; hostile characters in it are made harmless."""
         from dlq_cli.render import clean_line
+        from dlq_cli.zone import in_viewers_zone
 
-        click.echo(f"dlq: {clean_line(text)}", err=True)
+        click.echo(f"dlq: {in_viewers_zone(clean_line(text))}", err=True)
 
     def confirm(self, impact: str, *, yes: bool, declined: str = "nothing was done") -> None:
         """Ask before something that cannot be undone; without a terminal only `-y` will do."""

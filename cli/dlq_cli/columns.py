@@ -38,12 +38,20 @@ class Column(NamedTuple):
 
 
 def where(job: job_pb2.Job, look: Look) -> str:
-    """The nodes of a job that lives on some, else in brackets why it does not."""
+    """The nodes of a job that lives on some, else in brackets why it does not; empty where that is not told."""
+    if job.redacted:
+        return ""
     if job.node_ids:
         label = " [virtual]" if job.virtual_devices else ""
         cause = f" ({job.stop_cause})" if job.stop_cause else ""
         return compress_hostlist(job.node_ids) + label + cause
     return f"({reason(job)})"
+
+
+def where_beside_state(job: job_pb2.Job, look: Look) -> str:
+    """The same beside the state, which is not said twice."""
+    text = where(job, look)
+    return "" if text == f"({shown_state(job)})" else text
 
 
 def reason(job: job_pb2.Job, _look: Look | None = None) -> str:
@@ -142,9 +150,9 @@ def _slack_key(job: job_pb2.Job) -> float:
 
 COLUMNS: Mapping[str, Column] = {
     "id": Column(Cell("JOB_ID", right=True), lambda j, _: shown_id(j), id_key),
-    "name": Column(Cell("NAME", most=32), lambda j, _: j.name),
-    "user": Column(Cell("USER"), lambda j, _: j.user),
-    "queue": Column(Cell("QUEUE"), lambda j, _: j.queue),
+    "name": Column(Cell("NAME", most=32, least=8), lambda j, _: j.name),
+    "user": Column(Cell("USER", least=6, drop=4), lambda j, _: j.user),
+    "queue": Column(Cell("QUEUE", least=6, drop=8), lambda j, _: j.queue),
     "team": Column(Cell("TEAM"), lambda j, _: j.team),
     "state": Column(Cell("STATE", state=True), lambda j, _: shown_state(j)),
     "code": Column(Cell("ST"), lambda j, _: SLURM_CODES.get(shown_state(j), "NF")),
@@ -153,7 +161,9 @@ COLUMNS: Mapping[str, Column] = {
         lambda j, _: str(gpus_now(j)),
         gpus_now,
     ),
-    "sizes": Column(Cell("SIZES"), lambda j, _: format_sizes(j.elastic.gpu_counts)),
+    "sizes": Column(
+        Cell("SIZES", least=5, drop=6), lambda j, _: format_sizes(j.elastic.gpu_counts)
+    ),
     "gpu_type": Column(
         Cell("GPU_TYPE"), lambda j, _: j.gpu_type or ",".join(named_types(j.resources))
     ),
@@ -175,21 +185,21 @@ COLUMNS: Mapping[str, Column] = {
     ),
     "time_left": Column(Cell("TIME_LEFT", right=True), _time_left),
     "submit": Column(Cell("SUBMIT"), _instant("submit_time"), _instant_key("submit_time")),
-    "start": Column(Cell("START"), _start, _start_key),
+    "start": Column(Cell("START", least=9, drop=5), _start, _start_key),
     "end": Column(Cell("END"), _instant("end_time"), _instant_key("end_time")),
     "level": Column(Cell("LEVEL", right=True), lambda j, _: str(j.level), lambda j: j.level),
     "attempts": Column(
         Cell("ATTEMPTS", right=True), lambda j, _: str(j.attempt_count), lambda j: j.attempt_count
     ),
     "preemptions": Column(
-        Cell("PREEMPTIONS", right=True),
+        Cell("PREEMPTIONS", right=True, drop=7),
         lambda j, _: str(j.preemption_count),
         lambda j: j.preemption_count,
     ),
-    "progress": Column(Cell("PROGRESS"), progress),
+    "progress": Column(Cell("PROGRESS", least=8, drop=7), progress),
     "deadline": Column(Cell("DEADLINE"), _deadline, _deadline_key),
-    "slack": Column(Cell("SLACK", right=True), lambda j, _: slack(j.promise), _slack_key),
-    "promise": Column(Cell("PROMISE"), lambda j, _: standing(j.promise)),
+    "slack": Column(Cell("SLACK", right=True, drop=6), lambda j, _: slack(j.promise), _slack_key),
+    "promise": Column(Cell("PROMISE", least=8, drop=5), lambda j, _: standing(j.promise)),
     "reason": Column(Cell("REASON"), reason),
     "exit": Column(
         Cell("EXIT"),
@@ -198,7 +208,7 @@ COLUMNS: Mapping[str, Column] = {
             f"{j.exit_code}:{j.exit_signal}" if j.HasField("exit_code") or j.exit_signal else ""
         ),
     ),
-    "where": Column(Cell("NODES(REASON)"), where),
+    "where": Column(Cell("NODES(REASON)", least=20, drop=3), where_beside_state),
 }
 
 
@@ -227,6 +237,7 @@ _NAMES = {
 }  # fmt: skip
 LETTERS: Mapping[str, Column] = {
     **{letter: COLUMNS[name] for letter, name in _NAMES.items()},
+    "R": Column(Cell("NODES(REASON)"), where),
     # In Slurm's words: who writes %T parses PENDING and RUNNING.
     "T": Column(Cell("STATE"), lambda j, _: queue_state(j)),
 }

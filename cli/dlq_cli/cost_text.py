@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
-from dlq_cli.past import local
-from dlq_cli.render import Look
+from dlq_cli.render import Look, absolute
 from dlq_cli.rows import rows_csv, rows_text
 from dlq_common.wire import from_timestamp
 
 
 def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: Look) -> str:
     """Both tables, and from when to when."""
-    begin, end = (local(from_timestamp(at)) for at in (answer.from_time, answer.until_time))
+    begin, end = (
+        absolute(from_timestamp(at), look) for at in (answer.from_time, answer.until_time)
+    )
     text = f"{begin} to {end}, in the currency of prices\n"
     text += rows_text([cost_facts(one, by) for one in answer.costs], (*GROUPS, "name"), look)
     if answer.pools:

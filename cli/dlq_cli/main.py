@@ -11,6 +11,7 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
+from dlq_cli.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
 
 COMMANDS = {
@@ -92,6 +93,12 @@ def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) ->
     help="How long to go on trying while the master does not answer.  [default: 15]",
 )
 @click.option(
+    "--utc",
+    is_flag=True,
+    envvar="DLQ_UTC",
+    help="Show times in UTC, not in your zone (TZ).",
+)
+@click.option(
     "--version",
     is_flag=True,
     is_eager=True,
@@ -100,7 +107,9 @@ def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) ->
     help="Print the version of this program.",
 )
 @click.pass_context
-def dlq(ctx: click.Context, home: Path | None, color: str | None, patience_s: float | None) -> None:
+def dlq(
+    ctx: click.Context, home: Path | None, color: str | None, patience_s: float | None, utc: bool
+) -> None:
     """Run deep-learning training jobs on a cluster of GPU servers.
 
     \b
@@ -111,6 +120,7 @@ def dlq(ctx: click.Context, home: Path | None, color: str | None, patience_s: fl
     dlq why 17                                      why does it wait?
     dlq logs -f 17                                  follow its output
     """
+    show_utc(yes=utc)
     given = {"color": color, "patience_s": patience_s}
     flags = {name: str(value) for name, value in given.items() if value is not None}
     ctx.obj = App(home=home, flags=flags)
@@ -158,9 +168,9 @@ def _tell(what: str, more: Iterable[str], code: int) -> int:
     """What is wrong in one line, and what helps below it."""
     from dlq_cli.render import clean_line
 
-    click.echo(f"dlq: {clean_line(what)}", err=True)
+    click.echo(f"dlq: {in_viewers_zone(clean_line(what))}", err=True)
     for line in filter(None, more):
-        click.echo(f"  {clean_line(line)}", err=True)
+        click.echo(f"  {in_viewers_zone(clean_line(line))}", err=True)
     return code
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
 from dlq_cli.columns import COLUMNS, Column, Text, run_s
 from dlq_cli.facts.common import Facts
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import Cell, Look, clean_line, table, when
+from dlq_cli.render import Cell, Look, absolute, clean_line, table
 from dlq_common.errors import InvalidRequest
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import HOUR
@@ -39,14 +38,9 @@ def _instant(field: str) -> Text:
         if not job.HasField(field):  # type: ignore[arg-type]  # the names are checked by a test
             return ""
         then_s = from_timestamp(getattr(job, field))
-        return local(then_s) if look.tty else when(then_s, look)
+        return absolute(then_s, look)
 
     return text
-
-
-def local(then_s: float) -> str:
-    """An instant in the reader's zone, to the second."""
-    return datetime.fromtimestamp(then_s).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 _AS_IN_STATUS = (
@@ -55,13 +49,15 @@ _AS_IN_STATUS = (
 )  # fmt: skip
 PAST: Mapping[str, Column] = {
     **{name: COLUMNS[name] for name in _AS_IN_STATUS},
-    "exit": Column(Cell("EXIT"), lambda job, _: exit_code(job)),
-    "submit": Column(Cell("SUBMIT"), _instant("submit_time")),
-    "start": Column(Cell("START"), _instant("start_time")),
-    "end": Column(Cell("END"), _instant("end_time")),
+    "exit": Column(Cell("EXIT", drop=5), lambda job, _: exit_code(job)),
+    "submit": Column(Cell("SUBMIT", drop=9), _instant("submit_time")),
+    "start": Column(Cell("START", drop=7), _instant("start_time")),
+    "end": Column(Cell("END", drop=3), _instant("end_time")),
     "elapsed": Column(Cell("ELAPSED", right=True), COLUMNS["time"].text, run_s),
-    "gpu_hours": Column(Cell("GPU_HOURS", right=True), _hours("gpu_seconds")),
-    "lost_gpu_hours": Column(Cell("LOST_GPU_HOURS", right=True), _hours("lost_gpu_seconds")),
+    "gpu_hours": Column(Cell("GPU_HOURS", right=True, drop=2), _hours("gpu_seconds")),
+    "lost_gpu_hours": Column(
+        Cell("LOST_GPU_HOURS", right=True, drop=6), _hours("lost_gpu_seconds")
+    ),
 }
 DEFAULT = (
     "id", "name", "user", "queue", "gpus", "state", "exit", "start", "end", "elapsed",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.render import Look, clean_line, when
+from dlq_cli.render import Look, clean_line, moment, sentence
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
 from dlq_common.wire import from_duration, from_timestamp
@@ -18,7 +18,7 @@ def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str]
     """For `dlq show`; `promise` of a job with deadlines."""
     return (
         ("deadline", ", ".join(_deadline(promise, step, look) for step in promise.deadlines)),
-        ("promise", answer(promise)),
+        ("promise", sentence(answer(promise), look)),
         ("saving", SAVING_UNKNOWN if promise.saving_unknown else ""),
         ("instead", instead(promise)),
         ("slack", slack(promise)),
@@ -78,7 +78,7 @@ def _narrower(promise: job_pb2.Promise) -> str:
 
 
 def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: Look) -> str:
-    at = when(from_timestamp(step.due_time), look)
+    at = moment(from_timestamp(step.due_time), look)
     strict = len(promise.deadlines) == 1 and step.reward == 100.0
     return at if strict else f"{at} (worth {step.reward:g})"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dlq_cli.zone import in_viewers_zone, local_text
 from dlq_common.instants import format_instant
 from dlq_common.names import printable
 from dlq_common.units import DAY, HOUR, MINUTE
@@ -39,20 +40,86 @@ class Cell:
     heading: str
     right: bool = False
     most: int = 0  # characters on a terminal, 0: all; elsewhere nothing is ever cut
+    least: int = (
+        0  # characters that a narrow terminal leaves of it, 0: all as long as others can give way
+    )
+    drop: int = 0  # the highest goes first where there is no room; 0: it stays
     state: bool = False  # coloured by its word
 
 
 def table(
     cells: Sequence[Cell], rows: Iterable[Sequence[str]], look: Look, *, headings: bool = True
 ) -> str:
-    """Aligned columns, two blanks apart, ended by a newline; empty without rows and headings."""
+    """Aligned columns, two blanks apart, ended by a newline; empty without rows and headings.
+
+    A terminal never wraps a line: columns are cut, then left out, then cut further. A pipe gets all of it.
+    """
     body = [[_cut(clean_line(text), cell, look) for cell, text in zip(cells, row, strict=True)]
             for row in rows]  # fmt: skip
     head = [[cell.heading for cell in cells]] if headings else []
     widths = [max((len(row[i]) for row in head + body), default=0) for i in range(len(cells))]
-    lines = [_line(row, cells, widths, look, color=False) for row in head]
-    lines += [_line(row, cells, widths, look, color=look.color) for row in body]
+    empty = {i for i in range(len(cells)) if not any(row[i] for row in body)}
+    kept = fitted(cells, widths, look.width(), empty) if look.tty else dict(enumerate(widths))
+    shown = [cells[i] for i in kept]
+    lines = [
+        _line([row[i] for i in kept], shown, list(kept.values()), look, color=False) for row in head
+    ]
+    lines += [
+        _line([row[i] for i in kept], shown, list(kept.values()), look, color=look.color)
+        for row in body
+    ]
     return "".join(f"{line}\n" for line in lines)
+
+
+_GAP = 2  # blanks between columns
+_SHORTEST = 4  # of a column that is cut although it should stay whole
+
+
+def fitted(
+    cells: Sequence[Cell], widths: Sequence[int], room: int, empty: Container[int] = ()
+) -> dict[int, int]:
+    """Which columns are shown in so much room, and how wide: their places with their widths.
+
+    Those with a `least` are cut down to it, the widest first; then columns go, `empty` ones first, by their `drop`; where
+    none is left to go, all are cut, and at last the right ones go.
+    """
+    kept = dict(enumerate(widths))
+    while True:
+        least = {i: min(kept[i], cells[i].least or kept[i]) for i in kept}
+        if _total(least) <= room:
+            return _shrunk(kept, least, room)
+        droppable = [i for i in kept if cells[i].drop]
+        if not droppable:
+            return _forced(kept, room)
+        del kept[max(droppable, key=lambda i: (i in empty, cells[i].drop))]
+
+
+def _forced(kept: dict[int, int], room: int) -> dict[int, int]:
+    """Cut as far as anything can still be read; one column is as wide as the terminal."""
+    while True:
+        shrunk = _shrunk(kept, {i: min(width, _SHORTEST) for i, width in kept.items()}, room)
+        if _total(shrunk) <= room:
+            return shrunk
+        if len(kept) == 1:
+            return dict.fromkeys(kept, max(1, room))
+        del kept[max(kept)]
+
+
+def _total(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _shrunk(widths: dict[int, int], least: Mapping[int, int], room: int) -> dict[int, int]:
+    """Narrower by what is too much, as far as that goes; the widest gives first."""
+    shrunk = dict(widths)
+    while (over := _total(shrunk) - room) > 0:
+        giving = [i for i in shrunk if shrunk[i] > least[i]]
+        if not giving:
+            break
+        widest = max(giving, key=lambda i: shrunk[i])
+        rest = max((shrunk[i] for i in giving if i != widest), default=0)
+        shrunk[widest] -= max(1, min(over, shrunk[widest] - max(rest, least[widest])))
+    return shrunk
 
 
 def facts(pairs: Iterable[tuple[str, str]]) -> str:
@@ -75,10 +142,29 @@ def paint(word: str, look: Look, shown: str = "") -> str:
 
 
 def when(epoch_s: float | None, look: Look) -> str:
-    """An instant: how long ago on a terminal, absolute in UTC elsewhere; empty for None."""
+    """An instant for a table: how long ago or ahead on a terminal, RFC 3339 in UTC elsewhere; empty for None."""
     if epoch_s is None:
         return ""
-    return f"{age(look.now_s - epoch_s)} ago" if look.tty else format_instant(epoch_s)
+    if not look.tty:
+        return format_instant(epoch_s)
+    ahead_s = epoch_s - look.now_s
+    return f"in {age(ahead_s)}" if ahead_s >= 1.0 else f"{age(-ahead_s)} ago"
+
+
+def absolute(epoch_s: float, look: Look) -> str:
+    """An instant: in the viewer's zone on a terminal, RFC 3339 in UTC elsewhere."""
+    return local_text(epoch_s) if look.tty else format_instant(epoch_s)
+
+
+def moment(epoch_s: float, look: Look) -> str:
+    """The same where there is room: on a terminal also how long ago or ahead."""
+    return f"{local_text(epoch_s)} ({when(epoch_s, look)})" if look.tty else format_instant(epoch_s)
+
+
+def sentence(text: str, look: Look) -> str:
+    """A sentence of the master's on one line, its instants as people see them on a terminal."""
+    line = clean_line(text)
+    return in_viewers_zone(line) if look.tty else line
 
 
 def age(seconds: float) -> str:
@@ -108,7 +194,8 @@ def _line(
     row: Sequence[str], cells: Sequence[Cell], widths: Sequence[int], look: Look, *, color: bool
 ) -> str:
     padded = []
-    for text, cell, width in zip(row, cells, widths, strict=True):
+    for whole, cell, width in zip(row, cells, widths, strict=True):
+        text = whole if len(whole) <= width else whole[: width - 1] + "…"
         shown = f"{text:>{width}}" if cell.right else f"{text:<{width}}"
-        padded.append(paint(text, look, shown) if color and cell.state else shown)
+        padded.append(paint(whole, look, shown) if color and cell.state else shown)
     return "  ".join(padded).rstrip()

@@ -13,7 +13,18 @@ from dlq_cli.estimate_text import estimate_text
 from dlq_cli.facts.job import array_text, dependency_text, named_types
 from dlq_cli.foreseen import long_range
 from dlq_cli.promise_text import promise_pairs
-from dlq_cli.render import Cell, Look, clean_line, facts, number, paint, table, when
+from dlq_cli.render import (
+    Cell,
+    Look,
+    clean_line,
+    facts,
+    moment,
+    number,
+    paint,
+    sentence,
+    table,
+    when,
+)
 from dlq_cli.spec.elastic import told_to
 from dlq_cli.tasks import shown_id
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
@@ -105,7 +116,7 @@ def _preempted(job: job_pb2.Job, look: Look) -> str:
     if not job.HasField("last_preemption"):
         return ""
     last = job.last_preemption
-    return f"{when(from_timestamp(last.decide_time), look)}: {clean_line(last.detail)}"
+    return f"{moment(from_timestamp(last.decide_time), look)}: {sentence(last.detail, look)}"
 
 
 def _stop_cost(job: job_pb2.Job) -> str:
@@ -155,9 +166,10 @@ def request_text(job: job_pb2.Job) -> str:
     return ", ".join(parts)
 
 
-def reason_text(reason: job_pb2.WaitReason) -> str:
-    """A reason as the master's sentence, on one line."""
-    return clean_line(reason.detail or reason.code)
+def reason_text(reason: job_pb2.WaitReason, look: Look | None = None) -> str:
+    """A reason as the master's sentence, on one line; with `look` its instants as stdout shows them."""
+    text = reason.detail or reason.code
+    return clean_line(text) if look is None else sentence(text, look)
 
 
 def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
@@ -312,7 +324,7 @@ def _when(job: job_pb2.Job, field: str, look: Look) -> str:
         "warning_time": job.warning_time,
     }
     seconds = from_timestamp(times[field])
-    return when(seconds, look) if seconds else ""
+    return moment(seconds, look) if seconds else ""
 
 
 def _run_time(job: job_pb2.Job) -> str:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
+
+# An instant of the master's in one of its sentences. One behind `--deadline` is to be typed again as it is.
+_INSTANT = re.compile(
+    r"(?<![-\w:.=])(?<!--deadline )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z(?![\w-])", re.ASCII
+)
+_shown_in: list[tzinfo | None] = [None]  # None: the viewer's own
 
 
 class LocalZone(tzinfo):
@@ -23,3 +30,27 @@ class LocalZone(tzinfo):
     def fromutc(self, moment: datetime) -> datetime:
         """See tzinfo."""
         return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+
+def show_utc(*, yes: bool) -> None:
+    """Whether people are shown UTC from now on, rather than their own zone (`--utc`)."""
+    _shown_in[0] = UTC if yes else None
+
+
+def local_text(epoch_s: float) -> str:
+    """An instant for people, in the viewer's zone and with it: `2026-11-23 23:30 CET`; seconds only where there are any."""
+    at = datetime.fromtimestamp(round(epoch_s), UTC).astimezone(_shown_in[0])
+    clock = "%H:%M:%S" if at.second else "%H:%M"
+    return f"{at.strftime(f'%Y-%m-%d {clock}')} {at.tzname()}"
+
+
+def in_viewers_zone(sentence: str) -> str:
+    """A sentence of the master's with its instants as `local_text` has them."""
+    return _INSTANT.sub(_as_local, sentence)
+
+
+def _as_local(found: re.Match[str]) -> str:
+    try:
+        return local_text(datetime.fromisoformat(found[0]).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return found[0]

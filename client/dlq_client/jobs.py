@@ -48,6 +48,16 @@ class Jobs:
         self._connection = connection
         self.stub = JobServiceStub(connection.channel)
 
+    @property
+    def caller(self) -> str:
+        """Who asks."""
+        return self._connection.identity.user
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the master shows everybody's jobs whole to whoever asks."""
+        return self._connection.identity.role in SEE_ALL
+
     def submit(
         self, spec: job_pb2.JobSpec, *, request_id: str = "", validate_only: bool = False
     ) -> wire.SubmitJobResponse:

@@ -19,7 +19,7 @@ from dlq_common.errors import ConfigError, DlqError
 from dlq_common.instants import format_instant
 from dlq_common.logs import LEVELS, configure_logging, get_logger
 from dlq_common.units import approximate_span
-from dlq_master.control.config import MasterConfig
+from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.load_sources import check_source
 from dlq_master.control.policies import policy_of
@@ -296,6 +296,7 @@ def _checked(config: MasterConfig) -> None:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
     _check_limits(config)
     _check_profiler(config)
+    _check_visibility(config)
     _check_loans(config)
     _check_pools(config)
     Failpoints(config.debug.failpoint)
@@ -348,6 +349,13 @@ def _check_pools(config: MasterConfig) -> None:
             build(config.renting.policy, config.renting.settings)
         except PolicyError as error:
             raise ConfigError(f"renting.policy: {error}", key="renting.policy") from None
+
+
+def _check_visibility(config: MasterConfig) -> None:
+    if config.visibility.others not in OTHERS:
+        raise ConfigError(
+            f"visibility.others is one of {', '.join(OTHERS)}", key="visibility.others"
+        )
 
 
 def _check_profiler(config: MasterConfig) -> None:

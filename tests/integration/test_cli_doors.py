@@ -77,6 +77,16 @@ async def test_another_users_job_is_not_there_and_operators_see_all(
     job_id = (await alice.types("submit", "--parsable", "--", "true")).out.strip()
     for command in ("show", "why", "cancel", "hold", "wait", "status"):
         assert (await bob.types(command, job_id)).code == 3, command
+    seen = await bob.types("status", "-a", "-o", "id,name,user,state,gpus,queue,where")
+    assert (seen.code, seen.out.splitlines()[1].split()) == (0, [job_id, "alice", "queued", "1"])
+    (told,) = json.loads((await bob.types("status", "-a", "--json")).out)["jobs"]
+    known = {key for key, value in told.items() if value is not None}
+    assert known == {
+        "job_id", "user", "state", "stored_state", "resources", "submit_time", "run_time_s", "redacted",
+    }  # fmt: skip
+    assert {key for key, value in told["resources"].items() if value is not None} == {"gpu_count"}
+    assert (await bob.types("status", "-a", "-w")).code == 2
+    house.control.published.others_shown = "hidden"
     assert (await bob.types("status", "-a")).code == 4
     assert (await bob.types("hold", "--admin", job_id)).code in (3, 4)
     assert (await olga.types("status", "-a", "-q")).out == f"{job_id}\n"

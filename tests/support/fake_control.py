@@ -85,6 +85,7 @@ class FakeRead:
     start_ranges: dict[JobId, Range] = field(default_factory=dict)
     journal_horizon: int = 0
     promising: bool = True  # whether the policy promises deadlines
+    others_shown: str = "named"  # of other people's jobs
 
     @property
     def policy(self) -> str:

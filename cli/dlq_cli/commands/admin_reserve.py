@@ -8,7 +8,7 @@ from dlq.v1 import reservation_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import Facts, document, instant
-from dlq_cli.render import Cell, clean_line, table, when
+from dlq_cli.render import Cell, absolute, clean_line, table, when
 from dlq_cli.spec.ordering import begin_s
 from dlq_cli.zone import LocalZone
 from dlq_client.reservations import Reservations
@@ -72,7 +72,7 @@ def reserve(
     begins, ends = (from_timestamp(it) for it in (made.begin_time, made.end_time))
     names = compress_hostlist(made.node_ids)
     click.echo(
-        f"reserved {made.reservation_id}: {names}, {when(begins, look)} to {when(ends, look)}"
+        f"reserved {made.reservation_id}: {names}, {absolute(begins, look)} to {absolute(ends, look)}"
     )
     if made.job_ids:
         app.say(f"jobs there now: {', '.join(made.job_ids)}")

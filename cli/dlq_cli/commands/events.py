@@ -12,7 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
-from dlq_cli.render import Look, clean_line, when
+from dlq_cli.render import Look, sentence, when
 from dlq_cli.select import several_jobs
 from dlq_cli.since import past_instant
 from dlq_cli.words import has_ended
@@ -171,6 +171,5 @@ def _line(event: event_pb2.Event, look: Look, jsonl: bool) -> str:
     data = " ".join(f"{name}={text}" for name, text in sorted(event.data.items()))
     about = " ".join(filter(None, (event.node_id, event.cause, data)))
     time = when(from_timestamp(event.event_time), look)
-    return clean_line(
-        f"{time:<10}  {event.kind:<22}  {subject:<12}  {event.actor:<16}  {about}".rstrip()
-    )
+    line = f"{time:<10}  {event.kind:<22}  {subject:<12}  {event.actor:<16}  {about}"
+    return sentence(line.rstrip(), look)

@@ -13,12 +13,13 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.listing import not_found
-from dlq_cli.past import PAST, Chosen, local, parse_format, past_facts, past_table
+from dlq_cli.past import PAST, Chosen, parse_format, past_facts, past_table
 from dlq_cli.render import Look
 from dlq_cli.select import several_jobs
 from dlq_cli.since import midnight, past_instant
 from dlq_cli.states import parse_states
 from dlq_cli.words import ENDED
+from dlq_cli.zone import local_text
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.wire import to_timestamp
@@ -178,4 +179,4 @@ def _nothing(request: job_service_pb2.ListJobsRequest) -> str:
         return "none of these has ended; dlq status shows how they stand"
     if not from_s:
         return "no such job has ended"
-    return f"no such job has ended since {local(from_s)}; -S 7d or -S all looks further back"
+    return f"no such job has ended since {local_text(from_s)}; -S 7d or -S all looks further back"

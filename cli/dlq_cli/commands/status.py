@@ -39,7 +39,13 @@ RECENT_S = 3600
     + ", ".join(COLUMNS)
     + "."
 )
-@click.option("-a", "--all", "everybody", is_flag=True, help="Everybody's jobs (operators).")
+@click.option(
+    "-a",
+    "--all",
+    "everybody",
+    is_flag=True,
+    help="Everybody's jobs; of others who has how many GPUs for how long.",
+)
 @click.option("-u", "--user", metavar="USER", help="This user's jobs.")
 @click.option("-t", "--state", metavar="STATE", help="Only these states: running,queued or R,PD.")
 @click.option("--since", metavar="TIME", help="Jobs that ended since: 2d, 2026-12-01, all.  [1h]")
@@ -91,6 +97,10 @@ def status(
         sort=sort,
         one_line_each=one_line_each,
     )
+    if watch and query.user not in ("", jobs.caller) and not jobs.sees_all:
+        raise InvalidRequest(
+            "other people's jobs are listed, and not watched", hint="watch -n 5 dlq status -a"
+        )
     if watch:
         watch_status(app, jobs, query, layout, jsonl=jsonl)
         return
@@ -128,7 +138,7 @@ def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
     if has_ended(job) or job.HasField("attempt_state"):
         return
     for reason in jobs.explain(job.job_id).reasons:
-        click.echo(f"{reason.code}: {reason_text(reason)}")
+        click.echo(f"{reason.code}: {reason_text(reason, look)}")
 
 
 def _nothing(query: Query) -> str:

@@ -9,7 +9,7 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.columns import where
+from dlq_cli.columns import where_beside_state
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
@@ -74,7 +74,9 @@ def wait(
     else:
         look = app.look()
         for value in there.values():
-            click.echo(f"{shown_id(value)} {shown_state(value)} {where(value, look)}")
+            click.echo(
+                f"{shown_id(value)} {shown_state(value)} {where_beside_state(value, look)}".rstrip()
+            )
     if len(there) < (1 if any_ else len(job_ids)):
         app.say(f"waited {timeout}; not there yet: {', '.join(k for k in found if k not in there)}")
         raise exit_codes.Ended(exit_codes.TIMED_OUT)

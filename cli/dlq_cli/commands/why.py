@@ -6,7 +6,7 @@ import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
-from dlq_cli.columns import where
+from dlq_cli.columns import where, where_beside_state
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, wait_facts
@@ -65,9 +65,23 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
     if answer.HasField("jobs_ahead_count"):
         ahead = answer.jobs_ahead_count
         head += f", {ahead} job{'s' if ahead != 1 else ''} ahead"
-    lines = [f"  {reason.code}: {reason_text(reason)}{_for(reason)}" for reason in answer.reasons]
+    lines = [
+        f"  {reason.code}: {reason_text(reason, look)}{_owners(reason, job.user)}{_for(reason)}"
+        for reason in answer.reasons
+    ]
     lines += [*_waited(answer), *believed]
     return "\n".join([head, *lines]) + "\n"
+
+
+def _owners(reason: job_pb2.WaitReason, asker: str) -> str:
+    """Whose the jobs in the way are; nothing where all are the asker's own, or that is not told."""
+    users: dict[str, list[str]] = {}
+    for job_id, user in zip(reason.blocking_job_ids, reason.blocking_users, strict=False):
+        users.setdefault(clean_line(user), []).append(job_id)
+    if not users.keys() - {asker}:
+        return ""
+    told = "; ".join(f"{user}: {', '.join(ids)}" for user, ids in users.items())
+    return f" ({told})"
 
 
 def _for(reason: job_pb2.WaitReason) -> str:
@@ -94,5 +108,5 @@ def _named(one: job_pb2.WaitShare) -> str:
 def _no_reason(job: job_pb2.Job, look: Look) -> str:
     state = shown_state(job)
     if state in ENDED:
-        return f"has ended: {state} {where(job, look)}"
+        return f"has ended: {state} {where_beside_state(job, look)}".rstrip()
     return f"is {state} on {where(job, look)}" if job.node_ids else f"is {state}"

@@ -13,9 +13,26 @@ from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, s
 from dlq_common.arrays import IndexRange, expand, format_indexes
 from dlq_common.live_resize import LIVE
 
+# What is told of other people's jobs; all else is null.
+_OF_OTHERS = frozenset(
+    {
+        "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",
+        "attempt_state", "held_gpu_count", "submit_time", "start_time", "run_time_s", "redacted",
+    }
+)  # fmt: skip
+
 
 def job_facts(job: job_pb2.Job) -> Facts:
-    """One job; the same keys in the same order for every job."""
+    """One job; the same keys in the same order for every job, null for what is not known or not told."""
+    facts = _job_facts(job)
+    if not job.redacted:
+        return facts
+    told = {key: value if key in _OF_OTHERS else None for key, value in facts.items()}
+    gpus = {**dict.fromkeys(facts["resources"]), "gpu_count": job.resources.gpu_count}
+    return told | {"user": job.user or None, "resources": gpus}
+
+
+def _job_facts(job: job_pb2.Job) -> Facts:
     has = job.HasField
     return {
         "job_id": job.job_id,
@@ -78,6 +95,7 @@ def job_facts(job: job_pb2.Job) -> Facts:
         "observed_save_count": job.observed_save_count,
         "observed_resume_count": job.observed_resume_count,
         "version": job.version,
+        "redacted": job.redacted,
     }
 
 
@@ -286,6 +304,7 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
             "need": reason.need if reason.HasField("need") else None,
             "have": reason.have if reason.HasField("have") else None,
             "blocking_job_ids": list(reason.blocking_job_ids),
+            "blocking_users": list(reason.blocking_users),
             "detail": reason.detail or None,
             "subject": reason.subject or None,
             "spent_s": seconds(reason.spent_duration)

@@ -225,6 +225,17 @@ class TwinConfig:
     cpu_share: float = 0.1  # of a core, on average, for looks
 
 
+OTHERS = ("named", "nameless", "hidden")
+
+
+@dataclass(frozen=True, slots=True)
+class VisibilityConfig:
+    """What users see of other people's jobs that live: number, user, GPUs, state and times; the same without the user; or
+    nothing. Operators and admins see all."""
+
+    others: str = OTHERS[0]
+
+
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """Lines below the level are not written."""
@@ -260,5 +271,6 @@ class MasterConfig:
     store: StoreConfig = StoreConfig()
     retention: RetentionConfig = RetentionConfig()
     twin: TwinConfig = TwinConfig()
+    visibility: VisibilityConfig = VisibilityConfig()
     log: LogConfig = LogConfig()
     debug: DebugConfig = DebugConfig()

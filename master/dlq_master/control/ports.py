@@ -52,6 +52,8 @@ class Readable(Protocol):
     def profile_s(self) -> float | None: ...  # T_profile, if that policy measures run times
     @property
     def filed(self) -> Chosen: ...  # what master.toml says
+    @property
+    def others_shown(self) -> str: ...  # of other people's jobs: "named", "nameless" or "hidden"
     def planning(self) -> Planning: ...
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
     def owner(self, job_id: JobId) -> str | None: ...  # None for an unknown job

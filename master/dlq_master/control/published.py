@@ -169,6 +169,11 @@ class Published:
         scheduler = self._state.config.scheduler
         return Chosen(scheduler.policy, scheduler.settings, "", self._state.started_s)
 
+    @property
+    def others_shown(self) -> str:
+        """What users see of other people's jobs."""
+        return self._state.config.visibility.others
+
     def planning(self) -> Planning:
         """How the planning process does."""
         return self._state.away.told()

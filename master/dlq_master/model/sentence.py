@@ -219,13 +219,14 @@ def _protected(reason: Reason, _job: Job, _reader: str) -> str:
 
 def preempted(taken: Taken, reader: str = "") -> str:
     """For whom a job left its GPUs, by which rule, and what that cost it."""
-    whose = "yours" if taken.user == reader else taken.user
+    named = "yours" if taken.user == reader else taken.user
+    whose = f" ({named})" if taken.user else ""
     rule = f" by rule: {taken.rule}" if taken.rule else ""
     if taken.lost_s is None:
-        return f"it is leaving its GPUs for job {taken.by} ({whose}){rule}"
+        return f"it is leaving its GPUs for job {taken.by}{whose}{rule}"
     lost_s = round(taken.lost_s)
     lost = f"lost {lost_s} s of work" if lost_s else "no work was lost"
-    return f"preempted by job {taken.by} ({whose}){rule}; {lost}"
+    return f"preempted by job {taken.by}{whose}{rule}; {lost}"
 
 
 def _resized(reason: Reason, _job: Job, _reader: str) -> str:

@@ -334,8 +334,8 @@ def reason_message(reason: Reason, job: Job, reader: str) -> job_pb2.WaitReason:
     )
 
 
-def event_message(event: JournalEvent) -> event_pb2.Event:
-    """One entry of the journal."""
+def event_message(event: JournalEvent, *, names: bool = True) -> event_pb2.Event:
+    """One entry of the journal; without `names` not for whose job one left its GPUs."""
     return event_pb2.Event(
         sequence=event.seq,
         event_time=to_timestamp(event.time_s),
@@ -345,7 +345,11 @@ def event_message(event: JournalEvent) -> event_pb2.Event:
         node_id=event.node_id or "",
         cause=event.cause,
         actor=event.actor,
-        data={key: _fact_text(value) for key, value in event.data.items()},
+        data={
+            key: _fact_text(value)
+            for key, value in event.data.items()
+            if names or key != "user" or "for_job" not in event.data
+        },
     )
 
 

@@ -47,8 +47,8 @@ from dlq_master.rpc.listing import listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of
 from dlq_master.rpc.traffic_view import profile_of, traffic_message
-from dlq_master.rpc.visible import visible_job
-from dlq_master.rpc.wait_view import wait_shares, with_times
+from dlq_master.rpc.visible import may_see, shown_to_others, visible_job
+from dlq_master.rpc.wait_view import wait_shares, with_owners, with_times
 from dlq_master.rpc.watch import Watch
 
 
@@ -106,11 +106,15 @@ class JobService(JobServiceServicer):
         most = page_size_of(request.page_size)
         # Before the list: an event that comes while it is made is told twice rather than never.
         response = wire.ListJobsResponse(cursor=read.last_sequence)
-        async for job in listed(request, caller_of(context), read, self._clock.now_s()):
+        caller = caller_of(context)
+        async for job in listed(request, caller, read, self._clock.now_s()):
             if len(response.jobs) == most:
                 response.next_page_token = response.jobs[-1].job_id
                 break
-            response.jobs.append(self._message(job))
+            own = may_see(caller, job)
+            response.jobs.append(
+                self._message(job) if own else shown_to_others(job, read, self._clock.now_s())
+            )
         return response
 
     async def CancelJob(
@@ -200,15 +204,17 @@ class JobService(JobServiceServicer):
     async def ExplainJob(
         self, request: wire.ExplainJobRequest, context: Context
     ) -> wire.ExplainJobResponse:
-        caller = caller_of(context)
-        job = visible_job(self._control.published, caller, request.job_id)
+        caller, read = caller_of(context), self._control.published
+        job = visible_job(read, caller, request.job_id)
         explained = await self._control.ask(ExplainJob(job_id=job.job_id))
         assert isinstance(explained, Explained)
         return wire.ExplainJobResponse(
             job=self._message(explained.job),
             reasons=with_times(
                 explained.reasons,
-                reason_messages(explained.reasons, explained.job, caller.name),
+                with_owners(
+                    reason_messages(explained.reasons, explained.job, caller.name), read, caller
+                ),
                 explained.waited,
             ),
             waits=wait_shares(explained.waited),

@@ -21,7 +21,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.rpc.convert import event_message
 from dlq_master.rpc.listing import BREATH
 from dlq_master.rpc.paging import page_size_of, position_of
-from dlq_master.rpc.visible import may_see_event, visible_job
+from dlq_master.rpc.visible import may_see_event, names_others, visible_job
 
 # A page that finds nothing to show ends after so many.
 MOST_READ = 20_000
@@ -96,7 +96,7 @@ async def listed_events(
             return response
         last = event.seq
         if filtered.has(event) and may_see_event(read, caller, event):
-            response.events.append(event_message(event))
+            response.events.append(event_message(event, names=names_others(read, caller)))
     if seen == MOST_READ:
         response.next_page_token = str(last)
     response.cursor = last if response.next_page_token else max(last, end)

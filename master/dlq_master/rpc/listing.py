@@ -20,7 +20,7 @@ from dlq_master.model.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.paging import position_of
-from dlq_master.rpc.visible import jobs_named, may_see
+from dlq_master.rpc.visible import HIDDEN, NAMED, jobs_named, may_list, may_see
 
 # A long answer must not keep heartbeats waiting: after this many, others get their turn.
 BREATH: Final = 256
@@ -36,12 +36,14 @@ async def listed(
 
     PermissionDenied when the list is not the caller's.
     """
-    asked = _asked(request, caller, now_s)
+    asked = _asked(request, caller, read, now_s)
     states = frozenset(_known_state(word) for word in request.states)
     wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
     count = 0
-    async for job in _candidates(request, asked, states, read, after):
+    # What has ended of other people's is not shown, and not looked for.
+    past = asked if caller.sees_all else asked._replace(user=caller.name)
+    async for job in _candidates(request, past, states, read, after):
         count += 1
         if count % BREATH == 0:
             await asyncio.sleep(0)
@@ -49,7 +51,7 @@ async def listed(
             yield job
 
 
-def _asked(request: wire.ListJobsRequest, caller: Caller, now_s: float) -> PastJobs:
+def _asked(request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float) -> PastJobs:
     """What is asked for but the states; a job that lives may lack the end that it names."""
     from_s, before_s = None, None
     if request.HasField("ended_within_seconds"):
@@ -59,7 +61,7 @@ def _asked(request: wire.ListJobsRequest, caller: Caller, now_s: float) -> PastJ
     if request.HasField("ended_before_time"):
         before_s = _instant_s(request.ended_before_time, "ended_before_time")
     return PastJobs(
-        user=_listed_user(request, caller),
+        user=_listed_user(request, caller, read),
         queue=request.queue,
         name=request.name,
         ended_from_s=from_s,
@@ -80,10 +82,14 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 def _filter(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable, *, living: bool
 ) -> Callable[[Job], bool]:
-    """Whether a job belongs into the list."""
+    """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a name or a queue, and
+    their numbers are for lists of everybody."""
+    others_left_out = bool(asked.queue or asked.name or asked.user == caller.name)
 
     def wanted(job: Job) -> bool:
-        if asked.user not in (None, job.user) or not may_see(caller, job):
+        if asked.user not in (None, job.user) or not may_list(read, caller, job):
+            return False
+        if others_left_out and not may_see(caller, job):
             return False
         if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
             return False
@@ -101,15 +107,30 @@ def _known_state(word: str) -> str:
     return word
 
 
-def _listed_user(request: wire.ListJobsRequest, caller: Caller) -> str | None:
+def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> str | None:
     """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
-    if caller.sees_all and (request.user == "*" or (request.job_ids and not request.user)):
+    if caller.sees_all and request.job_ids and not request.user:
         return None
-    if request.user not in ("", caller.name) and not caller.sees_all:
+    if request.user in ("", caller.name):
+        return caller.name
+    if not caller.sees_all:
+        _check_others(request, caller, read)
+    return None if request.user == "*" else request.user
+
+
+def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> None:
+    """PermissionDenied for what a user may not list of others."""
+    known = read.others_shown
+    if known == HIDDEN or (request.user != "*" and known != NAMED):
         raise PermissionDenied(
             "other people's jobs are for operators", user=caller.name, needs="operator"
         )
-    return request.user or caller.name
+    if _only_ended(request) or request.job_ids:
+        raise PermissionDenied(
+            "of other people's jobs users see those that wait or run, in lists",
+            user=caller.name,
+            needs="operator",
+        )
 
 
 async def _candidates(

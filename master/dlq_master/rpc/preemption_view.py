@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.config import OTHERS
 from dlq_master.control.ports import Readable
 from dlq_master.model.job import Job, Taken
 from dlq_master.model.sentence import preempted
+
+NAMED = OTHERS[0]
 
 
 def add_preemptions(message: job_pb2.Job, job: Job, read: Readable) -> None:
     """Enter them."""
     message.displaced_count = job.displaced
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):
-        message.last_preemption.CopyFrom(_taken(job.taken))
+        taken = job.taken if read.others_shown == NAMED else job.taken._replace(user="")
+        message.last_preemption.CopyFrom(_taken(taken))
     if not job.ended:
         message.stop_cost_duration.CopyFrom(to_duration(read.stop_cost_s(job)))
         message.observed_resume_count = len(job.resumes)

@@ -1,24 +1,69 @@
-"""Whose job it is: users see and touch their own, operators and admins all of them."""
+"""Whose job it is: users see and touch their own, operators and admins all of them.
+
+Of other people's jobs that live a user sees in a list that they are there, as far as [visibility] shows that, and nothing
+else: `shown_to_others` is all of it. No other call takes a job of somebody else's.
+"""
 
 from __future__ import annotations
 
+from dlq.v1 import job_pb2
 from dlq_common.arrays import TasksText, parse_tasks
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.names import shown
+from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control import arrays
+from dlq_master.control.config import OTHERS
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.job import Job
+from dlq_master.rpc.convert import ATTEMPT_STATES, JOB_STATES, array_task_message
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.intake import job_id_of
 
+NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
 
 
 def may_see(caller: Caller, job: Job) -> bool:
     """Whether this job is any business of the caller's."""
     return caller.sees_all or job.user == caller.name
+
+
+def may_list(read: Readable, caller: Caller, job: Job) -> bool:
+    """Whether the caller's lists hold it: whole, or only that it is there."""
+    return may_see(caller, job) or (read.others_shown != HIDDEN and not job.ended)
+
+
+def names_others(read: Readable, caller: Caller) -> bool:
+    """Whether the caller may know whose a job of somebody else's is."""
+    return caller.sees_all or read.others_shown == NAMED
+
+
+def shown_to_others(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
+    """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
+    message = job_pb2.Job(
+        redacted=True,
+        job_id=str(job.job_id),
+        user=job.user if read.others_shown == NAMED else "",
+        state=JOB_STATES[job.state],
+        submit_time=to_timestamp(job.submit_time_s),
+    )
+    message.resources.gpu_count = job.request.gpus
+    if job.first_start_time_s is not None:
+        message.start_time.CopyFrom(to_timestamp(job.first_start_time_s))
+    if job.array is not None:
+        message.array_task.CopyFrom(array_task_message(job, job.array))
+    executed_s = job.total_executed_s
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    if attempt is not None:
+        executed_s += attempt.executed_s(now_s)
+        message.attempt_state = ATTEMPT_STATES[attempt.state]
+        message.profiling = attempt.profiling
+        message.held_gpu_count = attempt.lease.allocation.width
+    message.run_duration.CopyFrom(to_duration(executed_s))
+    return message
 
 
 def visible_job(read: Readable, caller: Caller, text: str) -> Job:

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
+from dlq_master.control.ports import Readable
+from dlq_master.control.stimuli import Caller
 from dlq_master.control.waits import RUNS
+from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason
+from dlq_master.rpc.visible import names_others
 from dlq_master.store.tenants import Spent, Waited
 
 
@@ -41,4 +45,16 @@ def with_times(
         held_s = spent.get(reason.kind.word)
         if held_s is not None:
             message.spent_duration.CopyFrom(to_duration(held_s))
+        yield message
+
+
+def with_owners(
+    messages: Iterable[job_pb2.WaitReason], read: Readable, caller: Caller
+) -> Iterator[job_pb2.WaitReason]:
+    """The same, with whose the jobs in the way are, if the caller may know that."""
+    names = names_others(read, caller)
+    for message in messages:
+        if names:
+            owners = (read.owner(JobId(int(job_id))) for job_id in message.blocking_job_ids)
+            message.blocking_users.extend(owner or "" for owner in owners)
         yield message

@@ -18,7 +18,7 @@ from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import event_message, job_message
 from dlq_master.rpc.journal import MOST_STORIES, Wanted, journal, wanted_of
-from dlq_master.rpc.visible import may_see_event, visible_job
+from dlq_master.rpc.visible import may_see_event, names_others, visible_job
 
 KEEP_ALIVE_S = 15.0
 FROM_NOW_ON = -1
@@ -49,7 +49,7 @@ class Watch:
                 if event.seq > last:
                     break
                 self._door.check_member(identity)
-                if message := self._named_message(event, filtered):
+                if message := self._named_message(event, filtered, caller):
                     yield message
             cursor = max(cursor, last)
         source = aiter(self._control.watch(cursor))
@@ -65,10 +65,10 @@ class Watch:
                 coming = asyncio.ensure_future(anext(source))
                 cursor = event.seq
                 if event.job_id in wanted:
-                    if message := self._named_message(event, filtered):
+                    if message := self._named_message(event, filtered, caller):
                         yield message
                 elif not wanted and filtered.has(event) and self._may_see(event, caller):
-                    yield self._message(event)
+                    yield self._message(event, caller)
         finally:
             coming.cancel()
             with suppress(asyncio.CancelledError, StopAsyncIteration):
@@ -100,10 +100,10 @@ class Watch:
         return may_see_event(self._control.published, caller, event)
 
     def _named_message(
-        self, event: JournalEvent, filtered: Wanted
+        self, event: JournalEvent, filtered: Wanted, caller: Caller
     ) -> wire.WatchEventsResponse | None:
         """Of a job that was named: whoever chooses among its events hears of its end all the same."""
-        message = self._message(event)
+        message = self._message(event, caller)
         if not filtered.has(event):
             job = self._control.published.job(event.job_id) if event.job_id is not None else None
             if job is None or not job.ended:
@@ -111,9 +111,10 @@ class Watch:
             message.ClearField("event")
         return message
 
-    def _message(self, event: JournalEvent) -> wire.WatchEventsResponse:
+    def _message(self, event: JournalEvent, caller: Caller) -> wire.WatchEventsResponse:
         read = self._control.published
-        message = wire.WatchEventsResponse(event=event_message(event), cursor=event.seq)
+        told = event_message(event, names=names_others(read, caller))
+        message = wire.WatchEventsResponse(event=told, cursor=event.seq)
         job = read.job(event.job_id) if event.job_id is not None else None
         if job is not None:
             message.job.CopyFrom(job_message(job, read, self._clock.now_s()))

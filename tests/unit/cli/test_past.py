@@ -74,7 +74,7 @@ def test_a_terminal_gets_times_in_the_readers_zone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("TZ", "Asia/Tokyo")
     time.tzset()
     try:
-        assert cells("end", TERMINAL) == ["2026-11-20 17:20:00"]
+        assert cells("end", TERMINAL) == ["2026-11-20 17:20 JST"]
         assert cells("end", PIPE) == ["2026-11-20T08:20:00.000Z"]
         noon = datetime(2026, 11, 20, 3, 0, tzinfo=UTC).timestamp()
         assert midnight(noon) == datetime(2026, 11, 19, 15, 0, tzinfo=UTC).timestamp()

@@ -1232,6 +1232,7 @@ class Job(_message.Message):
     PROFILING_FIELD_NUMBER: _builtins.int
     HELD_GPU_COUNT_FIELD_NUMBER: _builtins.int
     NEVER_SAVED_FIELD_NUMBER: _builtins.int
+    REDACTED_FIELD_NUMBER: _builtins.int
     STOP_LOSS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
@@ -1299,6 +1300,11 @@ class Job(_message.Message):
     """GPUs that its living attempt holds: those of a trial, say, rather than those that it asks for. 0: none lives."""
     never_saved: _builtins.bool
     """It runs, and none of its attempts has ever committed a checkpoint that the master knows of."""
+    redacted: _builtins.bool
+    """Another user's, of whom the caller may only see that it is there: job_id, array_task, user (empty where the cluster
+    hides it), state, attempt_state, profiling, submit_time, start_time, run_duration, held_gpu_count and
+    resources.gpu_count are told, and nothing else.
+    """
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """What it asks for."""
@@ -1445,11 +1451,12 @@ class Job(_message.Message):
         profiling: _builtins.bool = ...,
         held_gpu_count: _builtins.int = ...,
         never_saved: _builtins.bool = ...,
+        redacted: _builtins.bool = ...,
         stop_loss: Global___WorkLoss | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015
@@ -1796,6 +1803,7 @@ class WaitReason(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     SPENT_DURATION_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_NUMBER: _builtins.int
+    BLOCKING_USERS_FIELD_NUMBER: _builtins.int
     code: _builtins.str
     """Fixed word, such as "resources" or "held_user"."""
     resource: _builtins.str
@@ -1816,6 +1824,10 @@ class WaitReason(_message.Message):
     def spent_duration(self) -> _duration_pb2.Duration:
         """How long this has kept the job waiting, over all its waits; reasons overlap. Unset: not known."""
 
+    @_builtins.property
+    def blocking_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Whose the jobs in the way are, in the order of blocking_job_ids; none where the cluster hides it ([visibility])."""
+
     def __init__(
         self,
         *,
@@ -1827,10 +1839,11 @@ class WaitReason(_message.Message):
         detail: _builtins.str = ...,
         spent_duration: _duration_pb2.Duration | None = ...,
         subject: _builtins.str = ...,
+        blocking_users: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "have", b"have", "need", b"need", "spent_duration", b"spent_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource", "spent_duration", b"spent_duration", "subject", b"subject"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_have", b"_have", "_need", b"_need", "blocking_job_ids", b"blocking_job_ids", "blocking_users", b"blocking_users", "code", b"code", "detail", b"detail", "have", b"have", "need", b"need", "resource", b"resource", "spent_duration", b"spent_duration", "subject", b"subject"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__have: _TypeAlias = _typing.Literal["have"]  # noqa: Y015
     _WhichOneofArgType__have: _TypeAlias = _typing.Literal["_have", b"_have"]  # noqa: Y015

@@ -228,7 +228,9 @@ class ListJobsRequest(_message.Message):
     page_token: _builtins.str
     """From the last answer; empty for the first page."""
     user: _builtins.str
-    """Only this user's; empty: the caller's own; "*": everybody's (operators and admins only)."""
+    """Only this user's; empty: the caller's own; "*": everybody's. Of other people's jobs a user sees those that live, and of
+    these what Job.redacted says, as far as the cluster shows them ([visibility]); else PERMISSION_DENIED.
+    """
     ended_within_seconds: _builtins.int
     """Leave out jobs that ended longer ago than this many seconds; unset: keep all."""
     queue: _builtins.str
