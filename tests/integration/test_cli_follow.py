@@ -265,7 +265,7 @@ def test_wait_for_any_ends_with_the_first(master: FakeMaster, dlq: Dlq) -> None:
     until_asked(master, "WatchEvents")
     end_job(master, 2)
     said = running.join()
-    assert (said.code, said.out) == (0, "17 completed (completed)\n")
+    assert (said.code, said.out) == (0, "17 completed\n")
 
 
 def test_wait_for_running_and_its_timeout(master: FakeMaster, dlq: Dlq) -> None:
