@@ -46,9 +46,10 @@ from dlq_nodeagent.runtimes.podman_prepare import secrets_of
 from dlq_nodeagent.runtimes.port import Runtime
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 from dlq_nodeagent.session import GrpcTransport
-from dlq_nodeagent.shim.binary import ensure_shim
+from dlq_nodeagent.shim.binary import TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.slurm_launch import install_stand_ins
+from dlq_nodeagent.tasks import install_tasks
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
 
@@ -97,6 +98,7 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
         install_stand_ins(state_dir)
+        install_tasks(state_dir, shim_path().with_name(TASKS_NAME))
         copy_parts(_profiler_copies(state_dir), built())
     except OSError as error:
         raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None

@@ -211,7 +211,9 @@ class Launching:
             return None
         script = self._script_path(launch.key) if launch.script else None
         plan = self.containers.plan(launch, rights, self.devices_of(launch), script)
-        more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(launch)
+        more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(
+            launch, self.rules.stand_ins
+        )
         return replace(plan, own_mounts=plan.own_mounts + more)
 
     def _profiled(
@@ -244,8 +246,9 @@ class Launching:
         words = self._words(launch, rights)
         words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
         return with_tasks(
-            launch, words, self.devices_of(launch), words_at=self.job_files(launch.key).job_dir
-        )
+            launch, words, self.devices_of(launch), words_at=self.job_files(launch.key).job_dir,
+            state_dir=self.rules.stand_ins,
+        )  # fmt: skip
 
     def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:

@@ -1,8 +1,11 @@
 """What runs on this node for one rank: one process, one for each GPU, or workers and servers."""
 
 import json
+import os
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import Device
@@ -49,7 +52,12 @@ def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
 
 
 def with_tasks(
-    launch: Launch, words: tuple[str, ...], devices: Sequence[Device], *, words_at: str
+    launch: Launch,
+    words: tuple[str, ...],
+    devices: Sequence[Device],
+    *,
+    words_at: str,
+    state_dir: Path | None = None,
 ) -> tuple[str, ...]:
     """The words that start a rank: those of `dlq-tasks`, if it has several processes. It tells of them
     in the job's own directory `words_at`.
@@ -60,7 +68,7 @@ def with_tasks(
     if not tasks:
         return words
     told: list[str] = [
-        _program(),
+        _program(state_dir),
         "--words",
         words_at,
         "--grace",
@@ -74,17 +82,47 @@ def with_tasks(
     return (*told, "--", *words)
 
 
-def tasks_mount(launch: Launch) -> tuple[Mount, ...]:
+def tasks_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """What a container with several tasks must see of the node."""
-    several = launch.worker_count or launch.launch_mode == PER_GPU
-    return (Mount(_program(), _program(), read_only=True),) if several else ()
+    if not launch.worker_count and launch.launch_mode != PER_GPU:
+        return ()
+    program = _program(state_dir)
+    return (Mount(program, program, read_only=True),)
 
 
-def _program() -> str:
+def install_tasks(state_dir: Path, program: Path) -> None:
+    """Copy `dlq-tasks` to where every user can start it, if dlq itself lies in a directory that is closed to
+    them. OSError when that cannot be written. Ranks that run keep the file that they were started from.
+    """
+    if not program.is_file() or _is_open_to_all(program):
+        return
+    copy = _copy_at(state_dir, program)
+    copy.parent.mkdir(exist_ok=True)
+    copy.parent.chmod(0o755)
+    draft = copy.with_name(f".{copy.name}.{os.getpid()}")
+    draft.write_bytes(program.read_bytes())
+    draft.chmod(0o755)
+    draft.replace(copy)
+
+
+def _program(state_dir: Path | None) -> str:
     try:
-        return str(ensure_tasks())
+        program = ensure_tasks()
     except ShimMissing as missing:
         raise LaunchRefused(str(missing), StartCause.INSTALL) from None
+    if state_dir is None or _is_open_to_all(program):
+        return str(program)
+    copy = _copy_at(state_dir, program)
+    return str(copy if copy.is_file() else program)
+
+
+def _copy_at(state_dir: Path, program: Path) -> Path:
+    return state_dir / "programs" / program.name
+
+
+def _is_open_to_all(program: Path) -> bool:
+    modes = [path.stat().st_mode for path in (program, *program.resolve().parents)]
+    return all(mode & stat.S_IXOTH for mode in modes)
 
 
 # ---- a process for each GPU

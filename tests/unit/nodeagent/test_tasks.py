@@ -1,16 +1,29 @@
 """Which processes a node has for a rank, what each is told, and which ports they get."""
 
 import json
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dlq_nodeagent import tasks
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.ports import ports_for
 from dlq_nodeagent.runtimes.port import LaunchRefused
-from dlq_nodeagent.tasks import port_count, tasks_of, with_own_ports, with_tasks
+from dlq_nodeagent.tasks import (
+    PER_GPU,
+    install_tasks,
+    port_count,
+    tasks_of,
+    with_own_ports,
+    with_tasks,
+)
 from support.agent_bench import a_launch
 
 GPUS = tuple(
@@ -101,3 +114,46 @@ def test_a_rank_alone_takes_the_port_that_was_found_here() -> None:
     alone = replace(gang(0), node_ids=("a",), node_addresses=("10.0.0.1",))
     assert with_own_ports(alone, (20_005,)).master_port == 20_005
     assert with_own_ports(gang(0), (20_005,)).master_port == 20_000
+
+
+# ---- where dlq-tasks lies
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where dlq is installed; every user can pass the directories above it."""
+    with tempfile.TemporaryDirectory(prefix="dlq-installed-") as name:
+        os.chmod(name, 0o755)
+        program = Path(name) / "dlq-tasks"
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(tasks, "ensure_tasks", lambda: program)
+        yield program
+
+
+def started(state_dir: Path) -> str:
+    launch = replace(gang(0), launch_mode=PER_GPU)
+    return with_tasks(launch, ("x",), GPUS, words_at="/w", state_dir=state_dir)[0]
+
+
+def test_a_program_that_every_user_can_start_is_started_from_where_it_is(
+    installed: Path, tmp_path: Path
+) -> None:
+    install_tasks(tmp_path, installed)
+    assert started(tmp_path) == str(installed)
+    assert os.listdir(tmp_path) == []
+
+
+def test_users_start_a_copy_where_dlq_lies_in_a_directory_that_is_closed_to_them(
+    installed: Path, tmp_path: Path
+) -> None:
+    installed.parent.chmod(0o700)
+    install_tasks(tmp_path, installed)
+    copy = Path(started(tmp_path))
+    assert copy.is_relative_to(tmp_path)
+    assert copy.read_bytes() == installed.read_bytes()
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in (copy, copy.parent)]
+    assert modes == [0o755, 0o755]
+    before = copy.stat().st_ino
+    install_tasks(tmp_path, installed)
+    assert copy.stat().st_ino != before, "what runs keeps its file"
