@@ -6,6 +6,7 @@ from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import urlopen
 
@@ -39,6 +40,8 @@ def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0)
     try:
         told = _told(source, timeout_s, max_age_s)
     except (OSError, HTTPException, ValueError, RecursionError) as error:
+        if isinstance(error, HTTPError):
+            error.close()  # it is the answer, and holds the connection
         raise LoadUnknown(f"{source[:80]}: {error}") from error
     if not 0.0 <= told <= 1.0:
         raise LoadUnknown(f"{source[:80]}: {told} is no share from 0 to 1")

@@ -106,7 +106,7 @@ def test_a_query_is_asked_as_people_write_it(query: str) -> None:
         ('{"busy": null}', "'None' is no number"),
         ('{"busy": true}', "'True' is no number"),
         ('{"busy": ', "Expecting value"),
-        ('{"a":' * 10_000, "recursion"),
+        ('{"a":' * 10_000, "recursion|Expecting value"),  # Python 3.14 reads as deep as it goes
     ],
 )
 def test_what_is_no_load_is_told(text: str, why: str, tmp_path: Path) -> None:
