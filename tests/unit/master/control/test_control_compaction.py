@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -184,8 +186,9 @@ def follow(master: Master, cursor: int, count: int) -> list[int]:
     """The sequences of the next events after a cursor."""
 
     async def read() -> list[int]:
-        source = aiter(master.loop.watch(cursor))
-        return [(await anext(source)).seq for _ in range(count)]
+        source: Any = aiter(master.loop.watch(cursor))
+        async with aclosing(source):
+            return [(await anext(source)).seq for _ in range(count)]
 
     return master._tasks.run_until_complete(read())
 
