@@ -12,7 +12,9 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.contact import Contact
 from dlq_nodeagent.errands import Errands, Look, Preparation, Purpose
+from dlq_nodeagent.instance import Instance
 from dlq_nodeagent.journal import Journal, Sequences
+from dlq_nodeagent.leftovers import Leftovers
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -73,8 +75,13 @@ class AgentCore:
         rng: random.Random,
         boot_id: str,
         settings: CoreSettings,
+        instance: Instance | None = None,
+        leftovers: Leftovers | None = None,
     ) -> None:
+        """`leftovers` None: nothing can run here that the runtime does not know."""
         self._clock = clock
+        self._instance = instance or Instance()
+        self._leftovers = leftovers or Leftovers(clock, lambda known: {})
         self._settings = settings
         node, self._records = journal.load()
         self._sequences = Sequences(journal, node)
@@ -113,11 +120,14 @@ class AgentCore:
         """Take over what an earlier agent left. Call once, before anything else."""
         self.supervisor.recover(self._records)
         self._records = ()
+        self._leftovers.look(self.supervisor.keys())
 
     def tick(self) -> None:
         """Do what is due. Cheap when nothing is."""
         self.uplink.tick()
         self.supervisor.tick()
+        if self._leftovers.tick(self.supervisor.keys()):
+            self.uplink.drop()  # the next hello says what is left
         self._send_reports()
 
     def pause_s(self) -> float:
@@ -198,6 +208,9 @@ class AgentCore:
 
     def _take_wanted(self, launch: Launch) -> None:
         """No command asks for it, so none answers: what cannot be taken is reported as a rank is."""
+        if self._leftovers.has(launch.key):
+            log.error("wanted_runs_unexplained", key=str(launch.key))
+            return
         refusal = self.supervisor.launch(launch)
         if not refusal:
             return
@@ -216,6 +229,8 @@ class AgentCore:
 
     def _obey(self, order: Launch | Stop | Signal | Save | OpenLog | OpenExec | LookAtGpus) -> str:
         match order:
+            case Launch() if self._leftovers.has(order.key):
+                return "unexplained"
             case Launch():
                 # A stop that overtook its launch has been answered with "absent".
                 return "stopped" if order.key in self._absent else self.supervisor.launch(order)
@@ -242,6 +257,9 @@ class AgentCore:
 
     def _stop(self, stop: Stop) -> str:
         refusal = self.supervisor.stop(stop)
+        if refusal == "unknown_rank" and self._leftovers.has(stop.key):
+            self._leftovers.end(stop.key)
+            return ""
         if refusal == "unknown_rank":
             # Nothing of it runs here: that is what a stop asks for, and the master may count on it.
             self._absent[stop.key] = stop.fence
@@ -263,7 +281,14 @@ class AgentCore:
         for key in self.supervisor.unconfirmed():
             self._pending.sequence_of(key)
         ranks = (self._report(key) for key in self.supervisor.unconfirmed())
-        return Hello(highest_epoch=self.highest_epoch, ranks=tuple(ranks))
+        return Hello(
+            highest_epoch=self.highest_epoch,
+            ranks=tuple(ranks),
+            instance=self._instance,
+            unexplained=tuple(
+                (each.key, Fence(each.epoch, each.key.attempt)) for each in self._leftovers.all()
+            ),
+        )
 
     def _tell(self, key: AttemptKey) -> None:
         self._pending.add(key)

@@ -4,7 +4,7 @@ import asyncio
 import fcntl
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,8 +34,10 @@ from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.disk_watch import DiskWatch
 from dlq_nodeagent.execs.serving import Execs
 from dlq_nodeagent.identity import keep_renewed, stored_address
+from dlq_nodeagent.instance import open_instance, read_machine_id
 from dlq_nodeagent.journal import FileJournal
 from dlq_nodeagent.launching import Launching
+from dlq_nodeagent.leftovers import Leftovers, finder
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
@@ -84,9 +86,9 @@ async def run_agent(config: AgentConfig, *, clock: Clock, ids: Ids, version: str
     prepare_state_dir(state_dir)
     wake = asyncio.Event()
     service = Service.of(os.environ, clock)
-    with _sole_agent(state_dir):
+    with _sole_agent(state_dir) as lock:
         parts = _build(config, clock=clock, ids=ids, version=version, wake=wake)
-        return await _serve(parts, clock, wake, service)
+        return await _serve(parts, clock, wake, service, partial(_holds, lock, state_dir))
 
 
 def prepare_state_dir(state_dir: Path) -> None:
@@ -127,6 +129,7 @@ def _build(
     node_id = who.name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)
+    instance = open_instance(state_dir, ids, read_machine_id(), host.boot_id)
     cgroups = _cgroups(config, node_id)
     runtime, contact, podman = _runtime(config, node_id, cgroups, clock)
     facts = wire.node_facts(
@@ -179,6 +182,8 @@ def _build(
         rng=ids.rng(),
         boot_id=host.boot_id,
         settings=config.core(),
+        instance=instance,
+        leftovers=Leftovers(clock, finder(state_dir, cgroups)),
     )
     transport.listener = core
     workshop.answers = core
@@ -259,7 +264,13 @@ def _journal(state_dir: Path) -> FileJournal:
     return journal
 
 
-async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Service) -> int:
+async def _serve(
+    parts: _Parts,
+    clock: Clock,
+    wake: asyncio.Event,
+    service: Service,
+    holds: Callable[[], bool],
+) -> int:
     stopped = asyncio.Event()
     failures: list[BaseException] = []
     _watch_loop(wake, stopped, failures)
@@ -267,7 +278,9 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
     service.ready(f"node {parts.node_id}")
     try:
         with woken_by_ends(parts.runtime, wake):
-            await _turn(parts.core, wake, stopped, service)
+            await _turn(parts.core, wake, stopped, service, holds)
+        if not holds():
+            failures.append(RuntimeError("the state directory was removed or replaced"))
     finally:
         service.stopping()
         renewal.cancel()
@@ -286,9 +299,14 @@ async def _serve(parts: _Parts, clock: Clock, wake: asyncio.Event, service: Serv
 
 
 async def _turn(
-    core: AgentCore, wake: asyncio.Event, stopped: asyncio.Event, service: Service
+    core: AgentCore,
+    wake: asyncio.Event,
+    stopped: asyncio.Event,
+    service: Service,
+    holds: Callable[[], bool],
 ) -> None:
-    while not stopped.is_set():
+    """Until it is told to stop, or its state is not its own any more: nothing it takes would be kept."""
+    while not stopped.is_set() and holds():
         core.tick()
         service.alive()
         with suppress(TimeoutError):
@@ -330,14 +348,22 @@ def _watch_loop(wake: asyncio.Event, stopped: asyncio.Event, failures: list[Base
 
 
 @contextmanager
-def _sole_agent(state_dir: Path) -> Iterator[None]:
+def _sole_agent(state_dir: Path) -> Iterator[int]:
     """Two agents over one state directory would start everything twice."""
     descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take_lock(descriptor, state_dir)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _holds(lock: int, state_dir: Path) -> bool:
+    """Whether the lock that we hold is the one that another agent would find there."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(state_dir / "lock"))
+    except OSError:
+        return False
 
 
 def _take_lock(descriptor: int, state_dir: Path) -> None:

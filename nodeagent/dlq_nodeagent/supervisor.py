@@ -295,6 +295,10 @@ class Supervisor:
         """Every rank that a Hello must name: all but those whose end is confirmed."""
         return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
 
+    def keys(self) -> frozenset[AttemptKey]:
+        """Every rank of which there is a record."""
+        return frozenset(self._watched)
+
     def rank(self, key: AttemptKey) -> Rank | None:
         """The rank as the master is told of it; None when it is unknown."""
         watched = self._watched.get(key)

@@ -99,6 +99,10 @@ def node_facts(
 # ---- from the agent
 
 
+def _unexplained(key: AttemptKey, fence: Fence) -> wire.UnexplainedRank:
+    return wire.UnexplainedRank(job_id=key.job_id, node_rank=key.node_rank, fence=_fence(fence))
+
+
 def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
     """One message of the stream; `facts` go into a Hello."""
     match message:
@@ -107,6 +111,13 @@ def encode(message: FromAgent, facts: wire.NodeFacts) -> wire.SessionRequest:
                 facts=facts,
                 highest_epoch=message.highest_epoch,
                 ranks=[_report(report) for report in message.ranks],
+                instance=wire.AgentInstance(
+                    process_id=message.instance.process_id,
+                    place=message.instance.place,
+                    memory_id=message.instance.memory_id,
+                    machine_id=message.instance.machine_id,
+                ),
+                unexplained=[_unexplained(key, fence) for key, fence in message.unexplained],
             )
             return wire.SessionRequest(hello=hello)
         case Heartbeat():

@@ -92,6 +92,8 @@ def _type_of(node: Node | None, slot: Slot | None) -> str:
 
 def _shall_run(state: State, launch: Intention) -> bool:
     fence = (launch.key, launch.epoch, launch.node_rank)
+    if (launch.key, launch.node_rank) in state.unaccounted.get(launch.node_id, {}):
+        return False
     return standing_of(state.cluster, launch.node_id, *fence) is Standing.RUNS
 
 

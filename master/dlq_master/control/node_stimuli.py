@@ -11,6 +11,15 @@ from dlq_master.model.node_steps import Registered
 from dlq_master.model.recording import Evidence
 
 
+class AgentInstance(NamedTuple):
+    """One agent process, its memory and its machine; see the proto."""
+
+    process_id: str
+    place: str
+    memory_id: str
+    machine_id: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenSession:
     """A node said hello. Answered with `Opened`; an older session of the node is dead from here."""
@@ -21,6 +30,10 @@ class OpenSession:
     reports: tuple["ReportedRank", ...]
     pool_name: str = ""  # of a rented machine
     instance_id: str = ""  # what its provider calls it
+    agent: AgentInstance | None = None  # None: an agent of before, which does not say
+    unexplained: tuple[
+        tuple[AttemptKey, int, int], ...
+    ] = ()  # key, epoch, rank: runs without a record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

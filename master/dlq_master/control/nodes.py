@@ -11,6 +11,7 @@ from dlq_master.control import (
     disk_space,
     gpu_health,
     gpu_types,
+    instances,
     losses,
     maintenance,
     paces,
@@ -19,6 +20,7 @@ from dlq_master.control import (
     reports,
     resumes,
     speeds,
+    unaccounted,
     unclean,
     wanted,
 )
@@ -53,6 +55,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
     state = turn.state
     pool_hellos.check(state, ask)
+    instances.check(turn, ask)
     if ask.highest_epoch > state.epoch:
         _outrank(turn, ask)
     session_id = state.next_session
@@ -66,9 +69,11 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.clinging[ask.node_id] = {}
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
+    unbroken = instances.remembers(turn, ask)
     _register(turn, ask)
+    instances.note(turn, ask)
+    unaccounted.take(turn, ask, unbroken=unbroken)
     unclean.close_while_unclean(turn, ask.node_id)
-    reports.take_absent(turn, ask.node_id, {(r.key, r.epoch, r.node_rank) for r in ask.reports})
     _return_attempts(turn, ask.node_id)
     return Opened(
         session_id=session_id,
@@ -112,8 +117,11 @@ def rank_reports(turn: Turn, ask: RankReports) -> int:
     """Reports of a living session; those of an older one come again with the next hello."""
     _must_be_current(turn, ask.node_id, ask.session_id)
     turn.state.contacts[ask.node_id] = turn.now_s
+    doubted = bool(turn.state.unaccounted.get(ask.node_id))
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unclean.close_while_unclean(turn, ask.node_id)
+    if doubted and not turn.state.unaccounted.get(ask.node_id):
+        _return_attempts(turn, ask.node_id)
     return acknowledged
 
 
@@ -156,6 +164,7 @@ def watch_silence(turn: Turn) -> None:
     maintenance.end_due(turn)
     gpu_health.watch_cleaning(turn)
     _notice_freeze(turn)
+    instances.tell_refused(turn)
     for node in list(state.cluster.nodes.values()):
         if node.state is NodeState.DOWN:
             continue
@@ -169,6 +178,8 @@ def watch_silence(turn: Turn) -> None:
                 _silence_attempts(turn, node.node_id)
         if heard.state is NodeState.UNREACHABLE:
             _reclaim(turn, node.node_id, contact_s)
+        elif heard.state is NodeState.UP:
+            unaccounted.watch(turn, node.node_id)
 
 
 def fence(turn: Turn, ask: FenceNode) -> Fenced:
@@ -176,6 +187,11 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced:
     node = turn.node(ask.node_id)
     if turn.replay(ask) is not None or node.state is NodeState.DOWN:
         return Fenced(node, ())
+    if node.state is NodeState.UP and turn.state.unaccounted.get(ask.node_id):
+        turn.remember(ask, ask.node_id)
+        cause = f"fenced: {ask.reason}"
+        keys = unaccounted.fence(turn, ask.node_id, actor=ask.caller.actor, cause=cause)
+        return Fenced(node, tuple(key.job_id for key in keys))
     if node.state is NodeState.UP:
         raise IllegalTransition(
             f"node {ask.node_id} answers: it is not off",
@@ -268,9 +284,10 @@ def _register(turn: Turn, ask: OpenSession) -> None:
     cluster = turn.state.cluster
     before = cluster.nodes.get(ask.node_id)
     actor = f"node:{ask.node_id}"
+    same = instances.is_same_machine(turn, ask)  # another machine says nothing about the first
     if before is None:
         cluster.put_node(Node(ask.node_id, ask.facts.gpus, registered_time_s=turn.now_s))
-    elif before.boot_id and before.boot_id != ask.facts.boot_id:
+    elif before.boot_id and before.boot_id != ask.facts.boot_id and same:
         _lose_attempts(turn, ask.node_id, actor=actor, cause="the host has booted")
     elif before.state is NodeState.DOWN:
         _lose_attempts(turn, ask.node_id, actor=actor, cause="back after it was given up")
@@ -337,7 +354,7 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
     cluster = turn.state.cluster
     for key in turn.state.cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
-        if attempt.state is not AttemptState.UNKNOWN:
+        if attempt.state is not AttemptState.UNKNOWN or instances.is_unaccounted(turn, key):
             continue
         nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
         if all(node.state in (NodeState.UP, NodeState.SUSPECT) for node in nodes):
@@ -394,6 +411,9 @@ def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     turn.state.cluster.remove_node(node_id)
     turn.state.contacts.pop(node_id, None)
     turn.state.returned.discard(node_id)
+    instances.forget(turn, node_id)
+    turn.state.unaccounted.pop(node_id, None)
+    turn.state.unexplained.pop(node_id, None)
     for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
         told.pop(node_id, None)
     turn.state.figures.pop(node_id, None)

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
 from dlq_master.control import late_words, live_resizes, quarantine, unclean
+from dlq_master.control.instances import is_unaccounted
 from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
-from dlq_master.control.standing import Standing, ranks_on, standing_of
+from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn
 from dlq_master.control.wanted import standing
@@ -32,21 +33,14 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
         highest = max(highest, report.sequence)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
         unclean.note_clinging(turn, node_id, report, found)
+        if found.ours and _disowned(turn, node_id, report):
+            continue
         if found.ours:
             _take_one(turn, node_id, turn.state.cluster.attempts[report.key], report)
         else:
             _turn_away(turn, node_id, report, found)
         _note_preparing(turn, node_id, report)
     return highest
-
-
-def take_absent(turn: Turn, node_id: NodeId, told: set[tuple[AttemptKey, int, int]]) -> None:
-    """After a hello: ranks that ran here and of which the agent knows nothing are lost. What it has
-    told are keys, epochs and ranks."""
-    for attempt, rank, _ in list(ranks_on(turn.state.cluster, node_id)):
-        began = attempt.ranks[rank].phase is not RankPhase.ASSIGNED
-        if began and (attempt.key, attempt.epoch, rank) not in told:
-            lose(turn, attempt.key, actor="master", cause="its agent lost it", node_id=node_id)
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
@@ -105,6 +99,14 @@ def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
         start_cause=StartCause.BARRIER,
     )
     _gather(turn, key, rank, gone, "master")
+
+
+def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
+    """An agent without its records cannot know that nothing of a rank runs. Any other word on it ends the doubt."""
+    waiting, it = turn.state.unaccounted.get(node_id, {}), (report.key, report.node_rank)
+    if it in waiting and report.phase is not ReportedPhase.ABSENT:
+        del waiting[it]
+    return it in waiting
 
 
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
@@ -215,6 +217,8 @@ def _come_back(turn: Turn, key: AttemptKey) -> None:
     """Who was UNKNOWN for a node that it has no GPUs on any more is so no longer."""
     attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
     states = {nodes[name].state for name in attempt.lease.allocation.node_ids}
+    if is_unaccounted(turn, key):
+        return
     if attempt.state is AttemptState.UNKNOWN and states <= {NodeState.UP, NodeState.SUSPECT}:
         settle_return(turn, key)
 

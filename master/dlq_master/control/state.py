@@ -13,6 +13,8 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.instance_state import Instances
+from dlq_master.control.instance_state import restore as restore_instances
 from dlq_master.control.loan_state import SWITCH, Loans, read_switch
 from dlq_master.control.outbox import Outbox
 from dlq_master.control.pool_state import Pools
@@ -128,6 +130,10 @@ class State:
     strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
         default_factory=dict
     )
+    # Ranks that may run and of which their agent has no record, and since when; what it has found of them.
+    unaccounted: dict[NodeId, dict[tuple[AttemptKey, int], float]] = field(default_factory=dict)
+    unexplained: dict[NodeId, frozenset[tuple[AttemptKey, int]]] = field(default_factory=dict)
+    instances: Instances = field(default_factory=Instances)
     # Ranks whose GPUs cannot be given back although they should be gone; told anew likewise.
     clinging: dict[NodeId, dict[tuple[AttemptKey, int], Clinging]] = field(default_factory=dict)
     # What was last told of ranks that are being prepared.
@@ -252,6 +258,7 @@ def restore(state: State, loaded: Loaded) -> None:
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)
     state.loans.off = read_switch(loaded.meta.get(SWITCH))
+    restore_instances(state.instances, loaded.meta)
     state.cluster.take_touched()  # all of it is on disk
     list(state.stays.take(loaded.attempts, state.cluster.nodes, state.pools, state.started_s))
     state.pools.note_unforetold(loaded.jobs)

@@ -51,6 +51,7 @@ from dlq_master.control.loan_stimuli import LookAtGpus as LookAtGpus
 from dlq_master.control.loan_stimuli import ReclaimServers as ReclaimServers
 from dlq_master.control.loan_stimuli import SwitchLoans as SwitchLoans
 from dlq_master.control.loan_stimuli import TakeLook as TakeLook
+from dlq_master.control.node_stimuli import AgentInstance as AgentInstance
 from dlq_master.control.node_stimuli import AnnounceMaintenance as AnnounceMaintenance
 from dlq_master.control.node_stimuli import CloseSession as CloseSession
 from dlq_master.control.node_stimuli import CommandDone as CommandDone

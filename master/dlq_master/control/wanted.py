@@ -21,6 +21,7 @@ def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
         launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
         if found is Standing.RUNS
+        and (attempt.key, rank) not in turn.state.unaccounted.get(node_id, {})
     )
 
 

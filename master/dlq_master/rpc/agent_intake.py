@@ -11,6 +11,7 @@ from dlq_common.live_resize import FEATURE
 from dlq_common.names import check_word, printable, shown
 from dlq_common.wire import from_duration
 from dlq_master.control.stimuli import (
+    AgentInstance,
     ReportedCheckpoint,
     ReportedPhase,
     ReportedProgress,
@@ -193,6 +194,36 @@ def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
         age_s=_positive(from_duration(found.age_duration)),
         after_notice=found.after_notice,
     )
+
+
+def agent_of(hello: agent.Hello) -> AgentInstance | None:
+    """Which agent speaks; None: one of before, which does not say."""
+    said = hello.instance
+    if not said.process_id:
+        return None
+    return AgentInstance(
+        process_id=words_of(said.process_id, "instance.process_id"),
+        place=words_of(said.place, "instance.place"),
+        memory_id=words_of(said.memory_id, "instance.memory_id"),
+        machine_id=words_of(said.machine_id, "instance.machine_id"),
+    )
+
+
+def unexplained_of(
+    ranks: Iterable[agent.UnexplainedRank],
+) -> tuple[tuple[AttemptKey, int, int], ...]:
+    """Ranks that run without a record, as key, epoch and rank."""
+    read = tuple(
+        (
+            AttemptKey(job_id_of(each.job_id), _attempt(each.fence.attempt)),
+            each.fence.epoch,
+            _rank(each.node_rank),
+        )
+        for each in ranks
+    )
+    if len(read) > MOST_RANKS:
+        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="unexplained")
+    return read
 
 
 def progress_of(progress: agent.RankProgress) -> ReportedProgress:

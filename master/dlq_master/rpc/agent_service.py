@@ -33,11 +33,13 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agent_intake import (
+    agent_of,
     facts_of,
     progress_of,
     rented_as,
     report_of,
     reports_of,
+    unexplained_of,
 )
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
@@ -165,6 +167,8 @@ class AgentService(AgentServiceServicer):
             facts=facts_of(hello.facts),
             highest_epoch=hello.highest_epoch,
             reports=reports,
+            agent=agent_of(hello),
+            unexplained=unexplained_of(hello.unexplained),
         )
 
 

@@ -58,6 +58,10 @@ class CgroupTree(Protocol):
         """
         ...
 
+    def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
+        """The groups of attempts that are there, by name, whoever made them."""
+        ...
+
     def remove(self) -> None:
         """Remove what this tree made for itself; what still holds attempts stays."""
         ...

@@ -74,6 +74,9 @@ class V2Tree:
             raise
         return dirs
 
+    def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
+        return _groups({"unified": self._parent})
+
     def remove(self) -> None:
         """The leaf with the agent itself has to stay as long as the agent lives."""
         _remove_parents((self._parent,))
@@ -118,6 +121,9 @@ class V1Tree:
             raise
         return dirs
 
+    def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
+        return _groups(self._parents)
+
     def remove(self) -> None:
         _remove_parents(self._parents.values())
 
@@ -146,8 +152,21 @@ class NoTree:
         """Nothing to make. The limits are not kept: whoever shows them must say so."""
         return ()
 
+    def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
+        """There are none."""
+        return {}
+
     def remove(self) -> None:
         """Nothing was made."""
+
+
+def _groups(parents: Mapping[str, Path]) -> dict[str, tuple[CgroupDir, ...]]:
+    found: dict[str, tuple[CgroupDir, ...]] = {}
+    for kind, parent in parents.items():
+        with suppress(OSError):
+            for path in sorted(path for path in parent.iterdir() if path.is_dir()):
+                found[path.name] = (*found.get(path.name, ()), CgroupDir(kind, str(path)))
+    return found
 
 
 def _refuse_unless_writable(parent: Path) -> None:

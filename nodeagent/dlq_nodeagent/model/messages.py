@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from dlq_nodeagent.instance import Instance
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.runtimes.launch import AttemptKey
 
@@ -308,6 +309,9 @@ class Hello:
 
     highest_epoch: int
     ranks: tuple[RankReport, ...]
+    instance: Instance = field(default_factory=Instance)
+    unexplained: tuple[tuple[AttemptKey, Fence], ...] = ()
+    """Ranks that run here and of which there is no record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -269,6 +269,8 @@ class Hello(_message.Message):
     FACTS_FIELD_NUMBER: _builtins.int
     HIGHEST_EPOCH_FIELD_NUMBER: _builtins.int
     RANKS_FIELD_NUMBER: _builtins.int
+    INSTANCE_FIELD_NUMBER: _builtins.int
+    UNEXPLAINED_FIELD_NUMBER: _builtins.int
     highest_epoch: _builtins.int
     """Highest epoch the agent has ever obeyed."""
     @_builtins.property
@@ -279,20 +281,100 @@ class Hello(_message.Message):
     def ranks(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankReport]:
         """Every rank the agent knows of: running, or ended and not yet acknowledged."""
 
+    @_builtins.property
+    def instance(self) -> Global___AgentInstance:
+        """Which agent this is; unset by agents of before: they may take a node's session at any time, and
+        their memory is taken for unbroken.
+        """
+
+    @_builtins.property
+    def unexplained(self) -> _containers.RepeatedCompositeFieldContainer[Global___UnexplainedRank]:
+        """Ranks whose processes were found on the host and of which the agent has no record. They may run."""
+
     def __init__(
         self,
         *,
         facts: Global___NodeFacts | None = ...,
         highest_epoch: _builtins.int = ...,
         ranks: _abc.Iterable[Global___RankReport] | None = ...,
+        instance: Global___AgentInstance | None = ...,
+        unexplained: _abc.Iterable[Global___UnexplainedRank] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "instance", b"instance"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "highest_epoch", b"highest_epoch", "ranks", b"ranks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "highest_epoch", b"highest_epoch", "instance", b"instance", "ranks", b"ranks", "unexplained", b"unexplained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Hello: _TypeAlias = Hello  # noqa: Y015
+
+@_typing.final
+class AgentInstance(_message.Message):
+    """Tells one agent process, its memory and its machine from another that has the same certificate."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    MEMORY_ID_FIELD_NUMBER: _builtins.int
+    MACHINE_ID_FIELD_NUMBER: _builtins.int
+    process_id: _builtins.str
+    """Drawn at every start of the agent."""
+    place: _builtins.str
+    """Where its state lies: differs for a copy of the directory, also on the same host. The agent holds
+    a lock there, so a second process of the same place means that the first is gone.
+    """
+    memory_id: _builtins.str
+    """Drawn when the state directory was made; another one means that records may have been lost."""
+    machine_id: _builtins.str
+    """The machine, over boots; empty when it cannot be told."""
+    def __init__(
+        self,
+        *,
+        process_id: _builtins.str = ...,
+        place: _builtins.str = ...,
+        memory_id: _builtins.str = ...,
+        machine_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_id", b"machine_id", "memory_id", b"memory_id", "place", b"place", "process_id", b"process_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgentInstance: _TypeAlias = AgentInstance  # noqa: Y015
+
+@_typing.final
+class UnexplainedRank(_message.Message):
+    """A rank that was found by its processes alone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    NODE_RANK_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """Its job."""
+    node_rank: _builtins.int
+    """Its rank."""
+    @_builtins.property
+    def fence(self) -> _lease_pb2.Fence:
+        """Fence of its launch."""
+
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        fence: _lease_pb2.Fence | None = ...,
+        node_rank: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "job_id", b"job_id", "node_rank", b"node_rank"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnexplainedRank: _TypeAlias = UnexplainedRank  # noqa: Y015
 
 @_typing.final
 class Welcome(_message.Message):

@@ -343,13 +343,26 @@ def test_an_exit_recorded_before_a_reboot_still_counts(master: Master, agent: Si
     assert master.job(key.job_id).state is JobState.COMPLETED
 
 
-def test_a_rank_that_ran_and_of_which_its_agent_knows_nothing_is_lost(
+def test_a_rank_that_ran_and_of_which_its_agent_knows_nothing_is_lost_after_its_hold(
     master: Master, agent: SimAgent
 ) -> None:
     key = running(master, agent)
     agent.cut()
     agent.ranks.clear()
     agent.hello()
+    assert master.attempt(key.job_id).state == "unknown"
+
+    for _ in range(359):
+        agent.heartbeat()
+        master.tick(10.0)
+    agent.cut()
+    agent.hello()  # not the beginning of another hold
+    agent.obey()
+    assert master.attempt(key.job_id).state == "unknown"
+    assert not agent.ranks
+    for _ in range(3):
+        agent.heartbeat()
+        master.tick(10.0)
 
     assert master.ended(key.job_id, 1).state == "node_lost"
     agent.obey()

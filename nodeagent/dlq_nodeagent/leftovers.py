@@ -1,0 +1,149 @@
+"""Ranks that run on this host although the agent has no record of them: found before its hello.
+
+Their shims are known by the directory on their command line, and their fence by the plan that they keep
+open, whether or not its name is still there; the processes without a shim by their control group. They
+are left alone until the master orders their end, then killed whole.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import structlog
+
+from dlq_common.clock import Clock
+from dlq_nodeagent.cgroups import directories
+from dlq_nodeagent.cgroups.port import CgroupTree
+from dlq_nodeagent.runtimes import layout, planfile
+from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
+
+_PROC = Path("/proc")
+_LONGEST_PLAN = 4 * 1024 * 1024
+_LOOK_S = 1.0
+
+log = structlog.get_logger("nodeagent.leftovers")
+
+
+class Leftover(NamedTuple):
+    """One rank by its processes; epoch 0: its plan cannot be read."""
+
+    key: AttemptKey
+    epoch: int
+    pids: frozenset[int]
+
+
+Find = Callable[[Collection[AttemptKey]], dict[AttemptKey, Leftover]]
+
+
+class Leftovers:
+    """What was found, and what shall end. `find` leaves out the keys that it is given."""
+
+    def __init__(self, clock: Clock, find: Find) -> None:
+        self._clock = clock
+        self._find = find
+        self._found: dict[AttemptKey, Leftover] = {}
+        self._doomed: set[AttemptKey] = set()
+        self._looked_s = 0.0
+
+    def look(self, known: Collection[AttemptKey]) -> None:
+        """Find all that runs and is not known. Call before the first hello."""
+        self._looked_s = self._clock.boottime_s()
+        self._found = self._find(known)
+        for found in self._found.values():
+            log.error("rank_unexplained", key=str(found.key), pids=sorted(found.pids))
+
+    def all(self) -> tuple[Leftover, ...]:
+        """Those that are still there, for a hello."""
+        return tuple(self._found.values())
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether processes of this rank were found and are still there."""
+        return key in self._found
+
+    def end(self, key: AttemptKey) -> None:
+        """The master has ordered its end: kill it with the next ticks, until nothing is left."""
+        log.warning("rank_unexplained_ends", key=str(key))
+        self._doomed.add(key)
+
+    def tick(self, known: Collection[AttemptKey]) -> bool:
+        """Kill what is doomed and look again; True when one is gone, so that the master must hear it."""
+        now_s = self._clock.boottime_s()
+        if not self._found or now_s - self._looked_s < _LOOK_S:
+            return False
+        self._looked_s = now_s
+        self._kill_doomed()
+        before = set(self._found)
+        self._found = self._find(known)
+        self._doomed &= set(self._found)
+        return set(self._found) != before
+
+    def _kill_doomed(self) -> None:
+        for key in self._doomed:
+            for pid in self._found[key].pids:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def finder(state_dir: Path, cgroups: CgroupTree, proc: Path = _PROC) -> Find:
+    """Finds the ranks of this state directory on the host."""
+    attempts = state_dir.absolute() / layout.ATTEMPTS
+
+    def find(known: Collection[AttemptKey]) -> dict[AttemptKey, Leftover]:
+        found: dict[AttemptKey, Leftover] = {}
+        for pid, key in _shims(attempts, proc):
+            if key not in known:
+                pids = frozenset({pid, *_below(pid)})
+                found[key] = Leftover(key, _epoch_of(pid, proc), pids)
+        for name, dirs in cgroups.groups().items():
+            key_of_group = _key(name)
+            pids = frozenset(directories.pids(dirs))
+            if key_of_group is not None and key_of_group not in known and pids:
+                before = found.get(key_of_group, Leftover(key_of_group, 0, frozenset()))
+                found[key_of_group] = before._replace(pids=before.pids | pids)
+        return found
+
+    return find
+
+
+def _shims(attempts: Path, proc: Path) -> Iterator[tuple[int, AttemptKey]]:
+    for name in os.listdir(proc):
+        if not name.isdecimal():
+            continue
+        try:
+            words = (proc / name / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if len(words) < 2 or os.path.basename(words[0]) != b"dlq-shim":
+            continue
+        at = Path(os.fsdecode(words[1]))
+        key = _key(at.name)
+        if at.parent == attempts and key is not None:
+            yield int(name), key
+
+
+def _key(name: str) -> AttemptKey | None:
+    try:
+        return AttemptKey.parse(name)
+    except LaunchRefused:
+        return None
+
+
+def _below(pid: int) -> set[int]:
+    with suppress(psutil.Error):
+        return {child.pid for child in psutil.Process(pid).children(recursive=True)}
+    return set()
+
+
+def _epoch_of(pid: int, proc: Path) -> int:
+    """From the plan that the shim keeps open and locked as long as it lives; 0: it cannot be read."""
+    with suppress(OSError, ValueError):
+        for entry in (proc / str(pid) / "fd").iterdir():
+            name = os.readlink(entry).removesuffix(" (deleted)")
+            if os.path.basename(name) == layout.PLAN:
+                with entry.open("rb") as plan:
+                    return planfile.decode(plan.read(_LONGEST_PLAN)).epoch
+    return 0
