@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 # One command per claim; each tells ratio, bound or percentile with its conditions.
 NAMES = (
     *("tick", "submits", "starts", "launches", "pauses", "resizes", "resizes_live", "agent_load"),
-    *("submit_full", "busy_master", "slo_cycle", "admission_live", "reclaim_live"),
+    *("submit_full", "crowded_reads", "busy_master", "slo_cycle", "admission_live", "reclaim_live"),
     *(
         "status",
         "restart",

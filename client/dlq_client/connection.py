@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 import grpc
 
 from dlq_client.apart import apart
-from dlq_client.errors import from_rpc_error, is_lost
+from dlq_client.errors import from_rpc_error, is_crowded, is_lost
 from dlq_client.identity import Identity, default_home, load_identity
 from dlq_client.retry import Patience
 from dlq_common.clock import Clock, SteadyClock
@@ -58,7 +58,8 @@ class Connection:
         *,
         deadline_s: float | None = None,
     ) -> Response:
-        """The answer to one request, repeated as it is while answers are lost. `deadline_s`: of one
+        """The answer to one request, repeated as it is while answers are lost or too many of the same user's are on
+        their way. `deadline_s`: of one
         try, where the master may take its time.
 
         Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
@@ -70,9 +71,10 @@ class Connection:
             try:
                 return apart(partial(method, request, timeout=timeout_s))
             except grpc.RpcError as error:
-                if is_lost(error) and patience.wait():
+                failure = from_rpc_error(error, self.identity.address)
+                if (is_lost(error) or is_crowded(failure)) and patience.wait():
                     continue
-                raise from_rpc_error(error, self.identity.address) from None
+                raise failure from None
 
     def patience(self, limit_s: float) -> Patience:
         """A fresh count of retries that gives up after `limit_s` of silence."""

@@ -33,6 +33,9 @@ _DETAILS_KEY = "grpc-status-details-bin"
 # The line broke, or the answer got lost: the same request may be repeated.
 LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
 
+# Limits on what one user may have on its way at a time (the master's rpc/limits.py).
+CROWDED = frozenset({"reads", "forecasts", "changes"})
+
 _BY_CODE: Mapping[grpc.StatusCode, type[DlqError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidRequest,
     grpc.StatusCode.NOT_FOUND: NotFound,
@@ -61,6 +64,11 @@ def is_lost(error: grpc.RpcError) -> bool:
     """Whether the master may not have seen the request, or its answer did not arrive."""
     call = _call(error)
     return call is not None and call.code() in LOST
+
+
+def is_crowded(error: DlqError) -> bool:
+    """Whether it was refused, and nothing done, only because others of the same user were on their way."""
+    return isinstance(error, TryAgain) and error.metadata.get("limit") in CROWDED
 
 
 def is_deadline(error: grpc.RpcError) -> bool:

@@ -77,6 +77,7 @@ class FakeRead:
     past: dict[JobId, Job] = field(default_factory=dict)  # ended jobs that have left memory
     complete_from_s: float = -math.inf
     past_reads: int = 0
+    past_gate: asyncio.Event | None = None  # until it is set, nobody gets past jobs
     risks: dict[JobId, Risk] = field(default_factory=dict)
     uses: dict[Account, Used] = field(default_factory=dict)
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
@@ -115,6 +116,8 @@ class FakeRead:
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         self.past_reads += 1
+        if self.past_gate is not None:
+            await self.past_gate.wait()
         ended = {**self.past, **self.all_jobs}
         found = (ended[job_id] for job_id in sorted(ended) if job_id > after)
         return [job for job in found if wanted.admits(job)][:limit]

@@ -46,6 +46,7 @@ from dlq_master.rpc.journal import listed_events
 from dlq_master.rpc.listing import listed
 from dlq_master.rpc.logs import Logs
 from dlq_master.rpc.paging import page_size_of
+from dlq_master.rpc.reads import ENCODED, Slices
 from dlq_master.rpc.traffic_view import profile_of, traffic_message
 from dlq_master.rpc.visible import may_see, shown_to_others, visible_job
 from dlq_master.rpc.wait_view import wait_shares, with_owners, with_times
@@ -64,13 +65,20 @@ class JobService(JobServiceServicer):
     """dlq.v1.JobService."""
 
     def __init__(
-        self, control: Control, clock: Clock, watch: Watch, logs: Logs, execs: Execs
+        self,
+        control: Control,
+        clock: Clock,
+        watch: Watch,
+        logs: Logs,
+        execs: Execs,
+        slices: Slices,
     ) -> None:
         self._control = control
         self._clock = clock
         self._watch = watch
         self._logs = logs
         self._execs = execs
+        self._slices = slices
 
     async def SubmitJob(
         self, request: wire.SubmitJobRequest, context: Context
@@ -107,7 +115,8 @@ class JobService(JobServiceServicer):
         # Before the list: an event that comes while it is made is told twice rather than never.
         response = wire.ListJobsResponse(cursor=read.last_sequence)
         caller = caller_of(context)
-        async for job in listed(request, caller, read, self._clock.now_s()):
+        breathe = self._slices.of(caller.name)
+        async for job in listed(request, caller, read, self._clock.now_s(), breathe):
             if len(response.jobs) == most:
                 response.next_page_token = response.jobs[-1].job_id
                 break
@@ -115,6 +124,7 @@ class JobService(JobServiceServicer):
             response.jobs.append(
                 self._message(job) if own else shown_to_others(job, read, self._clock.now_s())
             )
+            await breathe(ENCODED)
         return response
 
     async def CancelJob(
@@ -225,7 +235,9 @@ class JobService(JobServiceServicer):
     async def ListEvents(
         self, request: wire.ListEventsRequest, context: Context
     ) -> wire.ListEventsResponse:
-        return await listed_events(self._control.published, caller_of(context), request)
+        caller = caller_of(context)
+        breathe = self._slices.of(caller.name)
+        return await listed_events(self._control.published, caller, request, breathe)
 
     async def WatchEvents(
         self, request: wire.WatchEventsRequest, context: Context

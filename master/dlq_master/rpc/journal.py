@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import re
 from collections.abc import Collection, Iterator
@@ -19,13 +18,13 @@ from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.convert import event_message
-from dlq_master.rpc.listing import BREATH
 from dlq_master.rpc.paging import page_size_of, position_of
+from dlq_master.rpc.reads import ENCODED, LOOKED_AT, Breathe
 from dlq_master.rpc.visible import may_see_event, names_others, visible_job
 
 # A page that finds nothing to show ends after so many.
 MOST_READ = 20_000
-CHUNK = 1_000
+CHUNK = 256
 CHUNK_OF_SEVERAL = 200
 MOST_STORIES = 64  # jobs whose past is read one by one
 MOST_JOBS = 1_000
@@ -74,7 +73,7 @@ def wanted_of(asked: EventFilter) -> Wanted:
 
 
 async def listed_events(
-    read: Readable, caller: Caller, request: wire.ListEventsRequest
+    read: Readable, caller: Caller, request: wire.ListEventsRequest, breathe: Breathe
 ) -> wire.ListEventsResponse:
     """A page of what the caller may see. Raises NotFound for a job that is not the caller's to see."""
     filtered, jobs = wanted_of(request.filter), _jobs(read, caller, request)
@@ -88,8 +87,7 @@ async def listed_events(
     response.cursor, seen = last, 0
     for event in islice(journal(read, last, jobs), MOST_READ):
         seen += 1
-        if last % BREATH == 0:
-            await asyncio.sleep(0)
+        await breathe(LOOKED_AT)
         if len(response.events) == most:
             response.next_page_token = str(last)
             response.cursor = last
@@ -97,6 +95,7 @@ async def listed_events(
         last = event.seq
         if filtered.has(event) and may_see_event(read, caller, event):
             response.events.append(event_message(event, names=names_others(read, caller)))
+            await breathe(ENCODED)
     if seen == MOST_READ:
         response.next_page_token = str(last)
     response.cursor = last if response.next_page_token else max(last, end)

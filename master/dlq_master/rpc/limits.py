@@ -1,4 +1,4 @@
-"""What one caller may use of the master: a deadline on each call, and few streams at a time."""
+"""What one caller may use of the master: a deadline on each call, and few streams, reads and changes at a time."""
 
 from __future__ import annotations
 
@@ -9,26 +9,42 @@ from contextlib import asynccontextmanager
 from dlq_common.errors import InvalidRequest, TryAgain
 from dlq_common.pki import Role
 from dlq_master.rpc.call import Call
+from dlq_master.rpc.reads import Lines
+from dlq_master.rpc.roles import RULES
 
 STREAMS_OF_A_PERSON = 16
 # Its session, the one it replaces, and the logs that people read.
 STREAMS_OF_A_NODE = 64
+# Forecasts wait for the twin, not for the loop. Changes are cheap one by one, and share turns.
+FORECASTS_AT_ONCE = 8
+CHANGES_AT_ONCE = 256
+_FORECASTS = frozenset(
+    f"/dlq.v1.ForecastService/{name}" for name in ("EstimateJob", "CompareForecasts")
+)
 
 
 class Limits:
-    """Counts the open streams of each identity; lives in the event loop's thread."""
+    """Counts what each identity has open; lives in the event loop's thread."""
 
     def __init__(self) -> None:
+        self._reads = Lines("reads")
+        self._forecasts = Lines("forecasts", at_once=FORECASTS_AT_ONCE)
+        self._changes = Lines("changes", at_once=CHANGES_AT_ONCE, in_line=CHANGES_AT_ONCE)
         self._streams: Counter[tuple[Role, str]] = Counter()
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are open."""
+        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are open. A person's
+        read or change waits until few enough of the same person are on their way."""
+        assert call.identity is not None
         if not call.streaming:
             check_deadline(call)
-            yield
+            if call.identity.role is Role.NODE:
+                yield
+                return
+            async with self._lines(call.method).place(call.identity.name):
+                yield
             return
-        assert call.identity is not None
         key = (call.identity.role, call.identity.name)
         most = STREAMS_OF_A_NODE if key[0] is Role.NODE else STREAMS_OF_A_PERSON
         if self._streams[key] >= most:
@@ -45,6 +61,12 @@ class Limits:
             self._streams[key] -= 1
             if not self._streams[key]:
                 del self._streams[key]
+
+    def _lines(self, method: str) -> Lines:
+        if method in _FORECASTS:
+            return self._forecasts
+        rule = RULES.get(method)
+        return self._changes if rule is not None and rule.changes else self._reads
 
 
 def check_deadline(call: Call) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
@@ -20,19 +19,20 @@ from dlq_master.model.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.paging import position_of
+from dlq_master.rpc.reads import LOOKED_AT, Breathe
 from dlq_master.rpc.visible import HIDDEN, NAMED, jobs_named, may_list, may_see
 
-# A long answer must not keep heartbeats waiting: after this many, others get their turn.
-BREATH: Final = 256
+PAST_AT_ONCE: Final = 256  # rows of the disk
 MOST_NAMED: Final = 100_000
 SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIVE)]})
 ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
 async def listed(
-    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float
+    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float, breathe: Breathe
 ) -> AsyncIterator[Job]:
-    """The jobs asked for after the page token, in the order of their ids, without end of page.
+    """The jobs asked for after the page token, in the order of their ids, without end of page. `breathe`: others get
+    their turn meanwhile.
 
     PermissionDenied when the list is not the caller's.
     """
@@ -40,13 +40,10 @@ async def listed(
     states = frozenset(_known_state(word) for word in request.states)
     wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
-    count = 0
     # What has ended of other people's is not shown, and not looked for.
     past = asked if caller.sees_all else asked._replace(user=caller.name)
     async for job in _candidates(request, past, states, read, after):
-        count += 1
-        if count % BREATH == 0:
-            await asyncio.sleep(0)
+        await breathe(LOOKED_AT)
         if job.job_id > after and wanted(job):
             yield job
 
@@ -182,14 +179,14 @@ async def _with_past(
     """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
     place = 0
     while True:
-        chunk = await read.past_jobs(past, after, BREATH)
+        chunk = await read.past_jobs(past, after, PAST_AT_ONCE)
         for job in chunk:
             while place < len(here) and here[place].job_id < job.job_id:
                 yield here[place]
                 place += 1
             if place == len(here) or here[place].job_id != job.job_id:
                 yield job
-        if len(chunk) < BREATH:
+        if len(chunk) < PAST_AT_ONCE:
             break
         after = chunk[-1].job_id
     for job in here[place:]:

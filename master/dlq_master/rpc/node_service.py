@@ -8,17 +8,20 @@ from dlq.v1 import node_service_pb2 as wire
 from dlq.v1.node_service_pb2_grpc import NodeServiceServicer
 from dlq_common.errors import NotFound
 from dlq_master.control.ports import Control
+from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import node_message
 from dlq_master.rpc.intake import node_id_of
 from dlq_master.rpc.paging import page_size_of
+from dlq_master.rpc.reads import ENCODED, Slices
 
 
 class NodeService(NodeServiceServicer):
     """dlq.v1.NodeService."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: Control, slices: Slices) -> None:
         self._control = control
+        self._slices = slices
 
     async def ListNodes(
         self, request: wire.ListNodesRequest, context: Context
@@ -29,10 +32,14 @@ class NodeService(NodeServiceServicer):
         # A page token is the last id shown: nodes that come and go between pages shift nothing.
         start = bisect_right(nodes, request.page_token, key=lambda node: str(node.node_id))
         page = nodes[start : start + most]
-        return wire.ListNodesResponse(
-            nodes=[node_message(node, read) for node in page],
-            next_page_token=page[-1].node_id if start + most < len(nodes) else "",
+        response = wire.ListNodesResponse(
+            next_page_token=page[-1].node_id if start + most < len(nodes) else ""
         )
+        breathe = self._slices.of(caller_of(context).name)
+        for node in page:
+            response.nodes.append(node_message(node, read))
+            await breathe(ENCODED * (1 + len(node.gpus)))
+        return response
 
     async def GetNode(self, request: wire.GetNodeRequest, context: Context) -> wire.GetNodeResponse:
         read = self._control.published

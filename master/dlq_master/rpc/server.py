@@ -51,6 +51,7 @@ from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.node_service import NodeService
 from dlq_master.rpc.pool_service import PoolService
 from dlq_master.rpc.queue_service import QueueService
+from dlq_master.rpc.reads import Slices
 from dlq_master.rpc.reservation_service import ReservationService
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.rpc.team_service import TeamService
@@ -119,8 +120,11 @@ class MasterServer:
         watch, logs = Watch(control, clock, door), Logs(control, door, relay)
         exec_relay = ExecRelay(sessions, ids)
         execs = Execs(control, door, exec_relay, audit.record)
-        add_JobServiceServicer_to_server(JobService(control, clock, watch, logs, execs), api)
-        add_NodeServiceServicer_to_server(NodeService(control), api)
+        slices = Slices()
+        add_JobServiceServicer_to_server(
+            JobService(control, clock, watch, logs, execs, slices), api
+        )
+        add_NodeServiceServicer_to_server(NodeService(control, slices), api)
         add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
         add_ForecastServiceServicer_to_server(ForecastService(control, foresight, clock), api)
         add_AdminServiceServicer_to_server(

@@ -1,0 +1,123 @@
+"""Lines of one identity's calls, and slices of long answers: who goes on when."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from dlq_common.errors import TryAgain
+from dlq_master.rpc.reads import ENCODED, LOOKED_AT, SLICE, Lines, Slices
+
+ROUNDS = 20  # of the loop: more than any step here needs
+
+
+async def rounds(count: int = ROUNDS) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_only_so_many_of_one_identity_are_served_and_others_are_not_touched() -> None:
+    lines, served, go_on = Lines("reads", at_once=2, in_line=3), list[str](), asyncio.Event()
+
+    async def read(name: str) -> None:
+        async with lines.place(name):
+            served.append(name)
+            await go_on.wait()
+
+    calls = [asyncio.create_task(read("alice")) for _ in range(5)]
+    await rounds()
+    assert served == ["alice"] * 2
+    with pytest.raises(TryAgain) as refused:
+        await read("alice")
+    facts = refused.value.metadata
+    assert (facts["limit"], facts["used"], facts["retry_after_s"]) == ("reads", "5", "1")
+    calls.append(asyncio.create_task(read("bob")))
+    await rounds()
+    assert served[2:] == ["bob"]
+    go_on.set()
+    await asyncio.gather(*calls)
+    assert served.count("alice") == 5
+
+
+async def test_who_gives_up_in_the_line_leaves_no_place_taken() -> None:
+    lines = Lines("reads", at_once=1, in_line=5)
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(lines.place("alice"))
+        waiting = [
+            asyncio.create_task(held.enter_async_context(lines.place("alice"))) for _ in "ab"
+        ]
+        await rounds()
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    async with asyncio.timeout(60.0), lines.place("alice"):
+        assert True
+
+
+async def test_who_is_cancelled_as_its_place_comes_hands_it_on() -> None:
+    lines = Lines("reads", at_once=1, in_line=5)
+    entered = asyncio.Event()
+
+    async def read() -> None:
+        async with lines.place("alice"):
+            entered.set()
+
+    async with AsyncExitStack() as held:
+        await held.enter_async_context(lines.place("alice"))
+        first, second = (asyncio.create_task(read()) for _ in range(2))
+        await rounds()
+        await held.aclose()  # the place is given to the first, which has not run since
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        async with asyncio.timeout(60.0):
+            await second
+    assert entered.is_set()
+
+
+async def test_the_loop_does_one_slice_a_round_however_many_answers_are_made() -> None:
+    slices, made, most = Slices(), list[str](), 0
+
+    async def answer(name: str, count: int) -> None:
+        breathe = slices.of(name)
+        for _ in range(count):
+            made.append(name)
+            await breathe(SLICE)
+
+    answers = [asyncio.create_task(answer("alice", 10)) for _ in range(20)]
+    await asyncio.sleep(0)  # each has begun: its first slice
+    seen = len(made)
+    while not all(one.done() for one in answers):
+        await asyncio.sleep(0)
+        most, seen = max(most, len(made) - seen), len(made)
+    assert most == 1
+    assert len(made) == 200
+
+
+async def test_identities_take_turns() -> None:
+    slices, made = Slices(), list[str]()
+
+    async def answer(name: str, count: int) -> None:
+        breathe = slices.of(name)
+        for _ in range(count):
+            await breathe(SLICE)
+            made.append(name)
+
+    many = [asyncio.create_task(answer("alice", 10)) for _ in range(20)]
+    few = asyncio.create_task(answer("bob", 5))
+    async with asyncio.timeout(60.0):
+        await few
+    assert made.count("alice") <= 6, "one for each of bob's, and perhaps the first"
+    await asyncio.gather(*many)
+
+
+async def test_a_slice_holds_few_rows_that_are_told_or_many_that_are_looked_at() -> None:
+    for cost in (LOOKED_AT, ENCODED):
+        slices, rows, waits = Slices(), 0, 0
+        breathe = slices.of("alice")
+        while not waits:
+            rows += 1
+            step = asyncio.ensure_future(breathe(cost))
+            await asyncio.sleep(0)
+            waits += not step.done()
+            await step
+        assert rows == SLICE // cost
