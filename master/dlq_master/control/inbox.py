@@ -8,10 +8,11 @@ from dlq_master.control.stimuli import Stimulus
 
 
 class Letter(NamedTuple):
-    """A stimulus, and who waits for its answer (None: nobody)."""
+    """A stimulus, who waits for its answer (None: nobody), and when it arrived (None: in this turn)."""
 
     stimulus: Stimulus
     answer: "asyncio.Future[Any] | None"
+    arrived_s: float | None = None
 
 
 class Inbox:
@@ -21,9 +22,14 @@ class Inbox:
         self._letters: deque[Letter] = deque()
         self._arrived = asyncio.Event()
 
-    def put(self, stimulus: Stimulus, answer: "asyncio.Future[Any] | None" = None) -> None:
+    def put(
+        self,
+        stimulus: Stimulus,
+        answer: "asyncio.Future[Any] | None" = None,
+        arrived_s: float | None = None,
+    ) -> None:
         """Leave a stimulus for the next turn."""
-        self._letters.append(Letter(stimulus, answer))
+        self._letters.append(Letter(stimulus, answer, arrived_s))
         self._arrived.set()
 
     def wake(self) -> None:

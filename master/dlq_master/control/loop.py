@@ -35,7 +35,14 @@ from dlq_master.control.ports import Transport
 from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.recent import AT_ONCE
 from dlq_master.control.state import State, forget
-from dlq_master.control.stimuli import LookAtGpus, OpenSession, Stimulus, Tick
+from dlq_master.control.stimuli import (
+    Heartbeat,
+    LookAtGpus,
+    OpenSession,
+    RankReports,
+    Stimulus,
+    Tick,
+)
 from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.control.turn import Archive, Turn
 from dlq_master.control.watch import Subscription, Watchers
@@ -45,6 +52,8 @@ from dlq_master.store.batch import Batch
 _log = get_logger("master.loop")
 # A turn that comes later than this was kept from coming: the others were not silent meanwhile.
 LAG_NOTED_S = 1.0
+# While a batch is being written, the sockets are read: so often it is noted that they are.
+LISTEN_S = 0.25
 
 
 class Store(Protocol):
@@ -96,6 +105,8 @@ class Loop:
         self._compacting: asyncio.Task[None] | None = None
         self._wake_at_s: float | None = None
         self._turned_s = clock.now_s()
+        self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
+        self._moment = _moment
         self.published = Published(state, records, foreseen)
         self._watchers.horizon, self._watchers.last = state.journal_horizon, state.next_event - 1
 
@@ -106,12 +117,12 @@ class Loop:
         if self._stopping:
             raise Unavailable("the master is stopping")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._inbox.put(stimulus, answer)
+        self._inbox.put(stimulus, answer, self._clock.now_s())
         return await answer
 
     def tell(self, stimulus: Stimulus) -> None:
         """Leave a stimulus and do not wait."""
-        self._inbox.put(stimulus)
+        self._inbox.put(stimulus, arrived_s=self._clock.now_s())
 
     def plan_with(self, planner: Planner) -> None:
         """From now on plans that may take long are asked of this one."""
@@ -149,6 +160,8 @@ class Loop:
         """One turn, as the module's contract says."""
         began_s = self._clock.boottime_s()
         now_s = self._turned_s = self._clock.now_s()
+        self._listened_s = 0.0
+        self._stamp(letters, now_s)
         turn = Turn(self._state, self._records, now_s)
         replies = [self._handle(turn, letter) for letter in letters]
         eligible.settle(turn)
@@ -190,7 +203,7 @@ class Loop:
 
     async def _commit(self, batch: Batch, now_s: float) -> None:
         self._failpoints.passed("before_commit", batch.events)
-        await self._store.commit(batch)
+        await self._written(batch)
         self._failpoints.passed("after_commit", batch.events)
         self.published.publish(batch)
         self._foreseen.committed(batch)
@@ -207,6 +220,18 @@ class Loop:
                 actor=event.actor,
                 facts=dict(event.data),
             )
+
+    async def _written(self, batch: Batch) -> None:
+        """Wait for the disk, and count for how long the sockets were read meanwhile."""
+        writing = asyncio.ensure_future(self._store.commit(batch))
+        try:
+            while not writing.done():
+                since_s = self._clock.now_s()
+                await self._moment(writing)
+                self._listened_s += min(LISTEN_S, max(0.0, self._clock.now_s() - since_s))
+            writing.result()
+        finally:
+            writing.cancel()
 
     def _let_go(self, batch: Batch, now_s: float) -> None:
         """Ended jobs whose time in memory is over leave it: they are on disk."""
@@ -272,18 +297,36 @@ class Loop:
     def _plan_time(self, now_s: float) -> bool:
         return self._wake_at_s is not None and now_s >= self._wake_at_s
 
+    def _stamp(self, letters: Sequence[Letter], now_s: float) -> None:
+        """Every node was heard when its message arrived, however late the turn takes it up.
+
+        All are stamped before the first tick of the turn judges who is silent.
+        """
+        state = self._state
+        for letter in letters:
+            told = letter.stimulus
+            if not isinstance(told, Heartbeat | RankReports):
+                continue
+            if state.sessions.get(told.node_id) == told.session_id:
+                arrived_s = now_s if letter.arrived_s is None else letter.arrived_s
+                before_s = state.contacts.get(told.node_id, arrived_s)
+                state.contacts[told.node_id] = max(before_s, arrived_s)
+
     def _own_lag(self, patience_s: float) -> None:
         """How much later than it had to this turn comes: we slept, were stopped, or the disk was slow.
 
-        While we did not listen nobody was silent: every contact is moved by as much.
+        While the sockets were not read nobody was silent: every contact is moved by as much. A slow
+        disk is no such time: what arrives meanwhile is stamped when it arrives.
         """
         lag_s = max(0.0, self._clock.now_s() - self._turned_s - patience_s)
         self._state.loop_lag_s = lag_s
-        if lag_s >= LAG_NOTED_S:
+        unread_s = max(0.0, lag_s - self._listened_s)
+        if unread_s >= LAG_NOTED_S:
             contacts = self._state.contacts
             for node_id, contact_s in contacts.items():
-                contacts[node_id] = contact_s + lag_s
-            _log.warning("master_lagged", lag_s=round(lag_s, 3))
+                contacts[node_id] = contact_s + unread_s
+        if lag_s >= LAG_NOTED_S:
+            _log.warning("master_lagged", lag_s=round(lag_s, 3), unread_s=round(unread_s, 3))
 
     def _patience_s(self) -> float:
         """How long nothing needs to happen, by the monotonic clock."""
@@ -297,6 +340,10 @@ class Loop:
         for name in late:
             _log.warning("metronome_late", tick=name)
         return late
+
+
+async def _moment(writing: asyncio.Future[None]) -> None:
+    await asyncio.wait({writing}, timeout=LISTEN_S)
 
 
 def _evaluate(answer: Callable[[], Any]) -> Any:

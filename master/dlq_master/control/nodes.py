@@ -100,7 +100,6 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
     state = turn.state
     if state.sessions.get(ask.node_id) != ask.session_id:
         return
-    state.contacts[ask.node_id] = turn.now_s
     for word in ask.progress:
         _hear(turn, ask.node_id, word)
     if state.cluster.nodes[ask.node_id].state in (NodeState.SUSPECT, NodeState.UNREACHABLE):
@@ -116,7 +115,6 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
 def rank_reports(turn: Turn, ask: RankReports) -> int:
     """Reports of a living session; those of an older one come again with the next hello."""
     _must_be_current(turn, ask.node_id, ask.session_id)
-    turn.state.contacts[ask.node_id] = turn.now_s
     doubted = bool(turn.state.unaccounted.get(ask.node_id))
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unclean.close_while_unclean(turn, ask.node_id)

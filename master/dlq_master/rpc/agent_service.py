@@ -240,6 +240,10 @@ class _Conversation:
                 await self._reports.put(report)
             case "profile_evidence":
                 told = request.profile_evidence
+                if told.node_rank < 0:
+                    raise InvalidRequest(
+                        "ranks are counted from 0", field="profile_evidence.node_rank"
+                    )
                 key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
                 check_placed(self._control, self._line.node_id, key, told.node_rank)
                 await self._evidence.put(told)
@@ -323,7 +327,7 @@ def _nodes_of(attempt: Attempt) -> tuple[NodeId, ...]:
 def _must_be_placed(
     node_id: NodeId, key: AttemptKey, node_rank: int, placed: tuple[NodeId, ...]
 ) -> None:
-    if node_rank >= len(placed) or placed[node_rank] != node_id:
+    if not 0 <= node_rank < len(placed) or placed[node_rank] != node_id:
         raise PermissionDenied(
             f"rank {node_rank} of attempt {key} is not placed on node {node_id}", user=node_id
         )

@@ -45,16 +45,17 @@ from dlq_master.rpc.spec import (
 )
 
 LARGEST_INTEGER = 2**63 - 1
+LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
 LONGEST_WORDS = 500
 FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
 
 
 def job_id_of(text: str, field: str = "job_id") -> JobId:
-    """A job's id: the decimal text of a positive 63-bit integer."""
+    """A job's id: the decimal text of a positive integer, at most LARGEST_JOB_ID."""
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and text[0] != "0"):
         raise InvalidRequest(f"{shown(text)} is not a job id: write a number", field=field)
-    if int(text) > LARGEST_INTEGER:
+    if int(text) > LARGEST_JOB_ID:
         raise InvalidRequest(f"{shown(text)} is not a job id", field=field)
     return JobId(int(text))
 

@@ -7,6 +7,7 @@ from dlq_common.names import shown
 
 DEFAULT_PAGE = 1_000
 LARGEST_PAGE = 10_000
+LARGEST_POSITION = 2**63 - 2  # the one after it is still an integer of the database
 
 
 def page_size_of(asked: int) -> int:
@@ -20,6 +21,8 @@ def position_of(token: str) -> int:
     """What a page token of a list ordered by number stands for: the last number shown, or 0."""
     if not token:
         return 0
-    if not (token.isascii() and token.isdecimal() and len(token) <= 19):
+    if not (token.isascii() and token.isdecimal() and len(token) <= 19) or (
+        int(token) > LARGEST_POSITION
+    ):
         raise InvalidRequest(f"{shown(token)} is not a page token", field="page_token")
     return int(token)

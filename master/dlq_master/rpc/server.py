@@ -64,6 +64,9 @@ LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 STREAMS_PER_CONNECTION = 256
 MOST_JOINS_AT_ONCE = 16
 
+# A connection that has not finished its TLS hello by then is closed.
+HANDSHAKE_TIMEOUT_MS = 10_000
+
 # A peer that died without a word is noticed after 5 + 3 s; peers may ask as often about us.
 KEEPALIVE: tuple[tuple[str, Any], ...] = (
     ("grpc.keepalive_time_ms", 5_000),
@@ -74,6 +77,7 @@ KEEPALIVE: tuple[tuple[str, Any], ...] = (
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
     ("grpc.http2.max_ping_strikes", 10),
+    ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     # Two masters must never share a port.
     ("grpc.so_reuseport", 0),
 )
