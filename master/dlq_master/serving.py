@@ -26,6 +26,7 @@ from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loop import Loop
 from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Foresight
+from dlq_master.control.preload import preload
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import PlanMade
@@ -64,6 +65,7 @@ async def serve(config: MasterConfig) -> None:
 
 
 async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
+    preload()
     passed = passed_sockets(os.environ)
     state_dir = config.cluster.state_dir
     authority = read_authority(state_dir, config.cluster.name)

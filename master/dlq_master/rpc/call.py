@@ -12,11 +12,15 @@ import grpc
 from google.protobuf.message import Message
 from grpc import aio
 
+from dlq_common.errors import InvalidRequest
 from dlq_common.pki import Identity
 
 # Requests and responses differ from method to method; here they are only passed on.
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+UNREADABLE = object()  # in place of a request whose bytes are no message
 
 
 @dataclass(slots=True)
@@ -59,7 +63,7 @@ class Surround(aio.ServerInterceptor):
         )
         wrapped: Handler = make(
             behave,
-            request_deserializer=handler.request_deserializer,
+            request_deserializer=_readable(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
         return wrapped
@@ -69,9 +73,12 @@ class Surround(aio.ServerInterceptor):
     ) -> Callable[[Any, Context], Awaitable[Any]]:
         async def behave(request: Any, context: Context) -> Any:
             call = Call(method, context, request_streams or writes)
-            call.request = None if request_streams else request
+            if request_streams:
+                request = _all_read(request)
+            elif request is not UNREADABLE:
+                call.request = request
             async with self._step(call):
-                call.response = await inner(request, context)
+                call.response = await inner(_read(request), context)
             return call.response
 
         return behave
@@ -80,14 +87,42 @@ class Surround(aio.ServerInterceptor):
         self, inner: Callable[..., Any], method: str, request_streams: bool
     ) -> Callable[[Any, Context], AsyncIterator[Any]]:
         async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
-            call = Call(method, context, True, None if request_streams else request)
+            call = Call(method, context, True)
             if request_streams:
-                request = _noting_first(request, call)
+                request = _noting_first(_all_read(request), call)
+            elif request is not UNREADABLE:
+                call.request = request
             async with self._step(call):
-                async for response in inner(request, context):
+                async for response in inner(_read(request), context):
                     yield response
 
         return behave
+
+
+def _readable(read: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
+    """The same reader; it never raises. gRPC answers UNKNOWN to what a reader raises, and logs its trace,
+    before anybody has been asked who they are."""
+    if read is None:
+        return None
+
+    def attempt(raw: bytes) -> Any:
+        try:
+            return read(raw)
+        except Exception:  # noqa: BLE001 - DecodeError, or whatever protobuf raises of bytes like these
+            return UNREADABLE
+
+    return attempt
+
+
+def _read(request: Any) -> Any:
+    if request is UNREADABLE:
+        raise InvalidRequest("the request is no message of this method")
+    return request
+
+
+async def _all_read(requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    async for request in requests:
+        yield _read(request)
 
 
 async def _noting_first(requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:

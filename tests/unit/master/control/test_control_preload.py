@@ -1,0 +1,41 @@
+"""A turn imports nothing: the package may be another version by then."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import dlq_master
+
+ROOT = Path(dlq_master.__file__).parent
+ROOMS = ("control", "model", "policy", "rpc", "store")
+LOADED = """
+import json, sys
+import dlq_master.serving
+from dlq_master.control.preload import preload
+preload()
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def _late_imports(path: Path) -> Iterator[str]:
+    """What functions of this file import when they are called."""
+    for function in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for node in ast.walk(function):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+            elif isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+
+
+def test_whatever_a_turn_or_a_call_imports_late_is_there_when_the_master_serves() -> None:
+    said = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, check=True)
+    loaded = set(json.loads(said.stdout))
+    files = [file for room in ROOMS for file in sorted((ROOT / room).rglob("*.py"))]
+    late = {(file.name, name) for file in files for name in _late_imports(file)}
+    assert late, "the test looks in the wrong place"
+    assert {(file, name) for file, name in late if name not in loaded} == set()
