@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlq_common.errors import (
+    AuditUnavailable,
     ConfigError,
     Conflict,
     CursorExpired,
@@ -45,6 +46,7 @@ _BY_ERROR: Mapping[type[DlqError], int] = {
     QuotaExceeded: TRY_AGAIN,
     Unavailable: UNREACHABLE,
     NotLeader: TRY_AGAIN,
+    AuditUnavailable: TRY_AGAIN,
     TryAgain: TRY_AGAIN,
     Conflict: TRY_AGAIN,
     CursorExpired: TRY_AGAIN,

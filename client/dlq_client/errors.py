@@ -15,6 +15,7 @@ from dlq_common.clock import clock_doubt
 from dlq_common.errors import (
     DOMAIN,
     AlreadyExists,
+    AuditUnavailable,
     Conflict,
     DlqError,
     IllegalTransition,
@@ -63,7 +64,9 @@ class _Details:
 def is_lost(error: grpc.RpcError) -> bool:
     """Whether the master may not have seen the request, or its answer did not arrive."""
     call = _call(error)
-    return call is not None and call.code() in LOST
+    if call is None or call.code() not in LOST:
+        return False
+    return _details(call).reason != AuditUnavailable.reason  # its word: a repeat finds the same
 
 
 def is_crowded(error: DlqError) -> bool:

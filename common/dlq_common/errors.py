@@ -16,7 +16,8 @@
     ├── CursorExpired         the history you ask for is gone: read the state anew
     ├── TryAgain              too much at once; retry after a pause
     ├── Unavailable           no answer, or not able to serve now
-    │   └── NotLeader         another master serves
+    │   ├── NotLeader         another master serves
+    │   └── AuditUnavailable  no change is accepted: the audit log cannot be written
     └── InternalError         our fault; `incident` finds it in the log
 
 An error carries facts (`metadata`, all text); `what` is one line for people and is never parsed.
@@ -150,6 +151,12 @@ class NotLeader(Unavailable):
     """Another master serves. Facts: leader."""
 
     reason = "NOT_LEADER"
+
+
+class AuditUnavailable(Unavailable):
+    """The audit log cannot be written, so changes are refused. Reads, jobs and agents go on."""
+
+    reason = "AUDIT_UNAVAILABLE"
 
 
 class InternalError(DlqError):

@@ -116,6 +116,27 @@ class Authority:
             raise ValueError("the CA's key is not an elliptic curve key")
         return cls(private, x509.load_pem_x509_certificate(certificate))
 
+    @property
+    def not_after_s(self) -> float:
+        """When the CA's certificate ends."""
+        return self._certificate.not_valid_after_utc.timestamp()
+
+    @staticmethod
+    def unseal(sealed: bytes, passphrase: bytes) -> bytes:
+        """The key as `key_pem` gives it. ValueError for another passphrase."""
+        private = serialization.load_pem_private_key(sealed, password=passphrase)
+        if not isinstance(private, ec.EllipticCurvePrivateKey):
+            raise ValueError("the CA's key is not an elliptic curve key")
+        return _key_pem(private)
+
+    def sealed_key_pem(self, passphrase: bytes) -> bytes:
+        """The private key, encrypted: it may leave the host."""
+        return self._key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.BestAvailableEncryption(passphrase),
+        )
+
     def key_pem(self) -> bytes:
         """The private key; belongs in a file of its own that only the master reads."""
         return _key_pem(self._key)

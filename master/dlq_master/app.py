@@ -18,6 +18,7 @@ from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.instants import format_instant
 from dlq_common.logs import LEVELS, configure_logging, get_logger
+from dlq_common.private_files import read_private
 from dlq_common.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.failpoints import Failpoints
@@ -27,7 +28,9 @@ from dlq_master.control.pool_config import check_pools
 from dlq_master.founding import Charter, found
 from dlq_master.model.gpu_health import actions_of
 from dlq_master.policy.settings import PolicyError
-from dlq_master.safekeeping import Copies, copy_master
+from dlq_master.safekeeping import Copies, copy_master, run_hook
+from dlq_master.safekeeping import check as check_backup
+from dlq_master.store.open import read_meta
 from dlq_master.store.writer import CommitFailed
 
 DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
@@ -182,7 +185,8 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
 def back_up(config_path: Path, target: Path, keep: int) -> None:
     """Copy the whole master (database, CA, configuration) into a new directory below --to.
 
-    The copy is as secret as the CA's key. The master may serve meanwhile.
+    The master may serve meanwhile. A copy is as secret as the CA's key, unless [backup] ca_key says
+    otherwise. Afterwards the program of [backup] hook is given the copy, to take it to another host.
 
     \b
     Example:
@@ -191,12 +195,79 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     try:
         config = load_config(MasterConfig, config_path)
         copies = Copies(
-            state_dir=config.cluster.state_dir, config_path=config_path, target=target, keep=keep
+            state_dir=config.cluster.state_dir,
+            config_path=config_path,
+            target=target,
+            keep=keep,
+            settings=config.backup,
         )
+        check_backup(config.backup)
         made = copy_master(copies, SteadyClock().now_s())
+        click.echo(f"backup made: {made}")
+        run_hook(copies, made)
     except DlqError as error:
         _fail(error)
-    click.echo(f"backup made: {made}")
+
+
+@main.command("restore")
+@click.argument("copy", metavar="DIR", type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="master.toml",
+)
+@click.option("--replace", is_flag=True, help="set aside the database that is there")
+@click.option(
+    "--passphrase-file",
+    type=click.Path(path_type=Path, exists=True),
+    default=None,
+    help="of the CA's key, if the copy has it encrypted",
+)
+@click.option(
+    "--ca-key",
+    type=click.Path(path_type=Path, exists=True),
+    default=None,
+    help="the CA's key, if it is kept apart from copies",
+)
+def restore_copy(
+    copy: Path,
+    config_path: Path,
+    replace: bool,
+    passphrase_file: Path | None,
+    ca_key: Path | None,
+) -> None:
+    """Put a copy that `dlq-master backup` made into the state directory. The master must not run.
+
+    DIR is a copy, or the directory with all copies: then the newest is taken. The copy is checked before
+    anything is changed; what was there is set aside, not deleted. The audit goes on where it was.
+
+    \b
+    Example:
+      dlq-master restore /var/backups/dlq --replace
+    """
+    from dlq_master.restoring import Restore, check_config, restore
+
+    try:
+        check_config(config_path, copy)
+        config = load_config(MasterConfig, config_path)
+        wanted = Restore(
+            copy=copy,
+            state_dir=config.cluster.state_dir,
+            cluster=config.cluster.name,
+            replace=replace,
+            passphrase=read_private(passphrase_file).strip() if passphrase_file else None,
+            ca_key=ca_key,
+            by=pwd.getpwuid(os.getuid()).pw_name,
+        )
+        said = restore(wanted, SteadyClock().now_s())
+    except (DlqError, OSError) as error:
+        _fail(error)
+    for line in said:
+        click.echo(line)
+    click.echo("start the master; then compare `dlq status` with what users know of the time since")
 
 
 @main.command("reset-clock")
@@ -250,21 +321,30 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
     help="master.toml",
 )
 def verify_audit(config_path: Path) -> None:
-    """Say whether a line of the audit was changed or taken out; exits with 1 then.
+    """Say whether a line of the audit was changed, taken out or lost; exits with 1 then.
+
+    The database knows the number and the hash of the last line, so that a file that is shorter, or gone, is
+    an error. What a crash left of a last line is none: the next start of the master heals it.
 
     \b
     Example:
       dlq-master verify-audit --config /etc/dlq/master.toml
     """
-    from dlq_master.rpc.audit_chain import verify_all
+    from dlq_master.rpc.audit_chain import Head
+    from dlq_master.rpc.audit_verify import verify_all
+    from dlq_master.store.batch import AUDIT_HEAD
 
     try:
         config = load_config(MasterConfig, config_path)
-        verdict = verify_all(config.cluster.state_dir / "audit.jsonl")
+        known = Head.read(read_meta(config.cluster.state_dir / "dlq.db", AUDIT_HEAD))
+        verdict = verify_all(config.cluster.state_dir / "audit.jsonl", known)
     except (DlqError, OSError) as error:
         _fail(error)
     for broken in verdict.broken:
-        click.echo(f"{broken.file}:{broken.line}: {broken.what}", err=True)
+        where = f"{broken.file}:{broken.line}" if broken.line else broken.file
+        click.echo(f"{where}: {broken.what}", err=True)
+    if verdict.torn:
+        click.echo("the last line is not finished; a start of the master heals it", err=True)
     before = f", after {verdict.missing} that are elsewhere" if verdict.missing else ""
     click.echo(f"{verdict.lines} lines{before}; {len(verdict.broken)} broken")
     if verdict.broken:
@@ -299,6 +379,7 @@ def _checked(config: MasterConfig) -> None:
     _check_visibility(config)
     _check_loans(config)
     _check_pools(config)
+    check_backup(config.backup)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 

@@ -1,21 +1,34 @@
 """Copies of the whole master, one directory each: what `dlq-master backup` makes and a timer repeats.
 
-A copy holds all that a new host needs (database, CA, configuration), so it is as secret as the CA's
-key. It may be made while the master serves and while it does not: SQLite copies the last commit.
+A copy holds all that a new host needs: the database, the audit's files, the configuration, and the CA (its key in
+clear, encrypted, or not at all: [backup] ca_key). It may be made while the master serves and while it does not:
+SQLite copies the last commit. After each copy a program of the site may take it elsewhere.
 """
 
+import os
+import pwd
 import re
 import shutil
-from dataclasses import dataclass
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from dlq_common.errors import ConfigError
 from dlq_common.instants import format_instant
-from dlq_master.store.backup import BackupFailed, backup
+from dlq_common.pki import Authority
+from dlq_common.private_files import read_private
+from dlq_master.control.config import BackupConfig
+from dlq_master.rpc.audit_chain import segments
+from dlq_master.store.backup import FAILURE, STAMP, BackupFailed, backup
 from dlq_master.store.open import sync
 
-# Files besides the database; what the cluster never had is not missed.
-KEPT = ("ca.key", "ca.crt", "audit.jsonl")
+AUDIT: Final = "audit.jsonl"
+SEALED_KEY: Final = "ca.key.encrypted"
 _NAME = re.compile(r"dlq-\d{8}T\d{9}Z")
+LONGEST_WORDS: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,28 +39,151 @@ class Copies:
     config_path: Path
     target: Path
     keep: int
+    settings: BackupConfig = field(default_factory=BackupConfig)
+
+
+def check(settings: BackupConfig) -> None:
+    """ConfigError for settings that contradict each other, or would let the CA's key out in clear."""
+    if settings.ca_key not in ("clear", "encrypted", "apart"):
+        raise ConfigError("backup.ca_key is clear, encrypted or apart", key="backup.ca_key")
+    if (settings.ca_key == "encrypted") != bool(settings.passphrase_file):
+        raise ConfigError(
+            'backup.passphrase_file goes with backup.ca_key = "encrypted", and only with it',
+            key="backup.passphrase_file",
+        )
+    if settings.hook and settings.ca_key == "clear":
+        raise ConfigError(
+            'backup.hook takes copies elsewhere, and backup.ca_key is "clear"',
+            hint='set backup.ca_key to "encrypted" or "apart": the CA\'s key must not leave in clear',
+            key="backup.ca_key",
+        )
+    if settings.hook and not Path(settings.hook[0]).is_absolute():
+        raise ConfigError("backup.hook begins with an absolute path", key="backup.hook")
 
 
 def copy_master(copies: Copies, now_s: float) -> Path:
     """Make one copy, whole or not at all; then remove the oldest beyond `keep`. Its directory.
 
-    Raises BackupFailed; copies that were there stay then.
+    Raises BackupFailed; copies that were there stay then. The state directory keeps how it went.
     """
+    try:
+        made = _copy_master(copies, now_s)
+    except BackupFailed as error:
+        _note_failure(copies.state_dir, error.what)
+        raise
+    (copies.state_dir / FAILURE).unlink(missing_ok=True)
+    _note(copies.state_dir / STAMP, made.name)
+    return made
+
+
+def run_hook(copies: Copies, made: Path) -> None:
+    """Give a copy to the site's program. Raises BackupFailed when it fails or takes too long; the copy stays."""
+    settings = copies.settings
+    if not settings.hook:
+        return
+    account = settings.hook_user or pwd.getpwuid(copies.state_dir.stat().st_uid).pw_name
+    try:
+        what = _ended(settings, pwd.getpwnam(account), made)
+    except (OSError, KeyError) as error:
+        what = f"could not be started: {error}"
+    if what:
+        failure = f"backup.hook {settings.hook[0]} {what}"
+        _note_failure(copies.state_dir, failure)
+        raise BackupFailed(failure, hint=f"the copy itself is whole: {made}")
+
+
+def newest_copy(directory: Path) -> Path:
+    """The directory itself if it is a copy, else the newest copy in it."""
+    if (directory / "dlq.db").exists() or not directory.is_dir():
+        return directory
+    found = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    return found[-1] if found else directory
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _ended(settings: BackupConfig, account: pwd.struct_passwd, made: Path) -> str:
+    """Run the site's program to its end; "" or how it failed. What it started is killed with it."""
+    root = os.geteuid() == 0  # nobody else can become another account
+    with tempfile.TemporaryFile() as told:
+        program = subprocess.Popen(
+            [*settings.hook, str(made)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=told,
+            start_new_session=True,
+            user=account.pw_uid if root else None,
+            group=account.pw_gid if root else None,
+            extra_groups=[] if root else None,
+        )
+        try:
+            code = program.wait(float(settings.hook_timeout))
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            program.wait()
+            return f"took longer than {settings.hook_timeout:g} s and was killed"
+        told.seek(0)
+        return "" if code == 0 else f"ended with {code}: {_words(told.read())}"
+
+
+def _copy_master(copies: Copies, now_s: float) -> Path:
     name = "dlq-" + re.sub(r"[-:.]", "", format_instant(now_s))
     made, unfinished = copies.target / name, copies.target / f".{name}.incomplete"
     try:
         unfinished.mkdir(mode=0o700, parents=True)
+        # The database first: the audit may be ahead of it, and never behind.
         backup(copies.state_dir / "dlq.db", unfinished / "dlq.db")
-        for source in (*(copies.state_dir / one for one in KEPT), copies.config_path):
-            if source.exists():
-                _copy_file(source, unfinished / source.name)
+        _copy_audit(copies, unfinished)
+        _copy_authority(copies, unfinished)
+        if copies.config_path.exists():
+            _copy_file(copies.config_path, unfinished / copies.config_path.name)
         unfinished.rename(made)
+        sync(copies.target)
         _remove_oldest(copies)
-    except OSError as error:
-        raise BackupFailed(f"{error.filename or made}: {error.strerror}") from error
+    except (OSError, ValueError, ConfigError) as error:
+        where = getattr(error, "filename", None) or made
+        raise BackupFailed(f"{where}: {getattr(error, 'strerror', None) or error}") from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
     return made
+
+
+def _copy_audit(copies: Copies, target: Path) -> None:
+    """All files of the audit. Those that are closed never change: they are links to the last copy's, if it can be."""
+    newest = copies.state_dir / AUDIT
+    before = newest_copy(copies.target)
+    while True:
+        files = [file for file in segments(newest) if file.exists()]
+        for file in reversed(files):
+            there, earlier = target / file.name, before / file.name
+            if file != newest and earlier.exists() and _same_size(earlier, file):
+                there.unlink(missing_ok=True)
+                os.link(earlier, there)
+            else:
+                _copy_file(file, there)
+        if files == [file for file in segments(newest) if file.exists()]:
+            return  # no file was closed meanwhile
+
+
+def _same_size(one: Path, other: Path) -> bool:
+    return one.stat().st_size == other.stat().st_size
+
+
+def _copy_authority(copies: Copies, target: Path) -> None:
+    certificate, key = copies.state_dir / "ca.crt", copies.state_dir / "ca.key"
+    if certificate.exists():
+        _copy_file(certificate, target / certificate.name)
+    settings = copies.settings
+    if settings.ca_key == "clear" and key.exists():
+        _copy_file(key, target / key.name)
+    elif settings.ca_key == "encrypted":
+        passphrase = read_private(Path(settings.passphrase_file)).strip()
+        authority = Authority.load(read_private(key), certificate.read_bytes())
+        sealed = target / SEALED_KEY
+        sealed.touch(mode=0o600)
+        sealed.write_bytes(authority.sealed_key_pem(passphrase))
+        sync(sealed)
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -61,3 +197,20 @@ def _remove_oldest(copies: Copies) -> None:
     found = sorted(path for path in copies.target.iterdir() if _NAME.fullmatch(path.name))
     for path in found[: -copies.keep] if copies.keep else ():
         shutil.rmtree(path)
+
+
+def _words(told: bytes) -> str:
+    return told.decode("utf-8", "replace").strip()[-LONGEST_WORDS:]
+
+
+def _note_failure(state_dir: Path, what: str) -> None:
+    if state_dir.is_dir():
+        _note(state_dir / FAILURE, what)
+
+
+def _note(path: Path, text: str) -> None:
+    """A file that the master reads for its metrics, whoever makes the backup."""
+    path.write_text(f"{text}\n")
+    if os.geteuid() == 0:
+        owner = path.parent.stat()
+        os.chown(path, owner.st_uid, owner.st_gid)

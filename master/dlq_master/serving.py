@@ -28,6 +28,7 @@ from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Foresight
 from dlq_master.control.preload import preload
 from dlq_master.control.starting import start
+from dlq_master.control.startup_losses import Losses
 from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.ticks import PERIODS_S, start_metronome
@@ -35,12 +36,15 @@ from dlq_master.control.twin_process import TwinProcess
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.audit_chain import Head
+from dlq_master.rpc.audit_writer import Known
+from dlq_master.rpc.host_metrics import HostMetrics
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.metrics import MetricsServer
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.start_clock import anchor, start_clock
-from dlq_master.store.batch import PastJobs
+from dlq_master.store.batch import AUDIT_HEAD, PastJobs
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
 
@@ -77,9 +81,14 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
-    audit = Audit(state_dir / "audit.jsonl", clock)
+    known = Known(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
+    audit = Audit(state_dir / "audit.jsonl", clock, known=known)
     leaving.push_async_callback(asyncio.to_thread, audit.close)
-    state, first = start(config, loaded, clock.now_s())
+    writer.tell_of(audit.writer)
+    losses = Losses(writer.lost, audit.writer.loss)
+    for kind, facts, cause in losses.events():
+        get_logger("master").error(kind, cause=cause, **facts)
+    state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock)
     state.pools.seed = pool_seed(state_dir)
     del loaded
@@ -120,7 +129,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     leaving.push_async_callback(desk.close)
     listening = passed.get(LOGIN_SOCKET)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, listening)
-    metrics = _metrics(config, loop, meter)
+    host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
+    metrics = _metrics(config, loop, meter, host)
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -157,9 +167,11 @@ async def _end(task: asyncio.Task[None]) -> None:
     await asyncio.wait([task])
 
 
-def _metrics(config: MasterConfig, loop: Loop, meter: Meter) -> MetricsServer | None:
+def _metrics(
+    config: MasterConfig, loop: Loop, meter: Meter, host: HostMetrics
+) -> MetricsServer | None:
     address = config.listen.metrics
-    return MetricsServer(address, loop.published, meter) if address else None
+    return MetricsServer(address, loop.published, meter, host.lines) if address else None
 
 
 async def _tidy() -> None:

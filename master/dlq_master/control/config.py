@@ -203,6 +203,20 @@ class StoreConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class BackupConfig:
+    """What `dlq-master backup` does beside the copy (docs/runbook.md, Back up and restore)."""
+
+    # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there at all.
+    ca_key: str = "clear"
+    passphrase_file: str = ""
+    # A program and its arguments, run after each copy with the copy's directory as the last one. With it
+    # the CA's key may not be "clear": it would leave the host.
+    hook: tuple[str, ...] = ()
+    hook_user: str = ""  # when root makes the backup; "": who owns the state directory
+    hook_timeout: Seconds = Seconds(600.0)
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionConfig:
     """How long what is over stays where. Rows of jobs, and the audit, stay for good."""
 
@@ -269,6 +283,7 @@ class MasterConfig:
     jobs: JobsConfig = JobsConfig()
     identity: IdentityConfig = IdentityConfig()
     store: StoreConfig = StoreConfig()
+    backup: BackupConfig = BackupConfig()
     retention: RetentionConfig = RetentionConfig()
     twin: TwinConfig = TwinConfig()
     visibility: VisibilityConfig = VisibilityConfig()

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from typing import Any, NamedTuple
 
+from dlq_master.control.audit_note import AuditNote
 from dlq_master.control.stimuli import Stimulus
 
 
@@ -13,6 +14,7 @@ class Letter(NamedTuple):
     stimulus: Stimulus
     answer: "asyncio.Future[Any] | None"
     arrived_s: float | None = None
+    note: AuditNote | None = None  # the audit's line of the call that asked
 
 
 class Inbox:
@@ -27,9 +29,10 @@ class Inbox:
         stimulus: Stimulus,
         answer: "asyncio.Future[Any] | None" = None,
         arrived_s: float | None = None,
+        note: AuditNote | None = None,
     ) -> None:
         """Leave a stimulus for the next turn."""
-        self._letters.append(Letter(stimulus, answer, arrived_s))
+        self._letters.append(Letter(stimulus, answer, arrived_s, note))
         self._arrived.set()
 
     def wake(self) -> None:

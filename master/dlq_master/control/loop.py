@@ -25,7 +25,15 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import avoiding, compaction, eligible, handlers, moves, scheduling
+from dlq_master.control import (
+    audit_note,
+    avoiding,
+    compaction,
+    eligible,
+    handlers,
+    moves,
+    scheduling,
+)
 from dlq_master.control.away import Planner
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
@@ -117,7 +125,7 @@ class Loop:
         if self._stopping:
             raise Unavailable("the master is stopping")
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._inbox.put(stimulus, answer, self._clock.now_s())
+        self._inbox.put(stimulus, answer, self._clock.now_s(), audit_note.CURRENT.get())
         return await answer
 
     def tell(self, stimulus: Stimulus) -> None:
@@ -172,7 +180,11 @@ class Loop:
         settled = [reply() for reply in replies]
         batch = turn.take_batch()
         if batch:
+            notes = audit_note.owed([letter.note for letter in letters], settled)
+            batch.audit_owed += [(note.note_id, note.text) for note in notes]
             await self._commit(batch, now_s)
+            for note in notes:
+                note.committed = True
         self._let_go(batch, now_s)
         for letter, outcome in zip(letters, settled, strict=True):
             _answer(letter, outcome)

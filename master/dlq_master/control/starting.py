@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dlq_common.errors import ConfigError
 from dlq_master.control.chosen import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.policies import choose, live_policy, take_over
+from dlq_master.control.startup_losses import NO_LOSSES, Losses
 from dlq_master.control.state import State, first_meta, restore
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.policy.policy import Policy
+from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch, Loaded
 
 
-def start(config: MasterConfig, loaded: Loaded, now_s: float) -> tuple[State, Batch]:
+def start(
+    config: MasterConfig, loaded: Loaded, now_s: float, losses: Losses = NO_LOSSES
+) -> tuple[State, Batch]:
     """The state of a starting master, and what must be on disk before it says anything.
 
+    `losses`: what is missing of what earlier masters acknowledged. A database that lacks batches is a
+    copy of the past: numbers leap, and what agents run of later jobs is left alone.
     Raises ConfigError if the policy of the file is none that a master may run.
     """
+    if losses.batches:
+        loaded = replace(loaded, meta={**loaded.meta, COPY: "yes"})
     stored = loaded.meta.get(CHOSEN)
     policy, chosen = choose(config, stored, now_s, loaded.teams)
     terms = config.lease.terms()
@@ -36,6 +45,8 @@ def start(config: MasterConfig, loaded: Loaded, now_s: float) -> tuple[State, Ba
     restore(state, loaded)
     batch = Batch(meta={**first_meta(state), CHOSEN: written(chosen)})
     batch.events.append(_event(state, "master_started", {"epoch": state.epoch}))
+    for kind, facts, cause in losses.events():
+        batch.events.append(_event(state, kind, facts, cause))
     before = None if stored is None else read_chosen(stored)
     if before is not None and not before.same(chosen):
         _take_over(state, batch, before)

@@ -1,14 +1,20 @@
 """The audit: one line for every call that changes something or is denied, kept for ever.
 
 Its files are a chain of hashes (audit_chain.py), in which a line that was changed or taken out is
-found. A thread of its own writes; what was written is on disk at most a second later.
+found. A thread of its own writes (audit_writer.py).
+
+A change is not acknowledged unless its line is on disk. The line of a change that the loop commits is in
+the same transaction (control/audit_note.py), and the file has it half a second later; any other change
+waits for the file. While the file cannot be written no further change is accepted (AuditUnavailable):
+what is read, what runs, and what agents report goes on, and changes are accepted again once a line has
+been written.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
+import json
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,62 +23,137 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, Unavailable
+from dlq_common.errors import AuditUnavailable, DlqError
 from dlq_common.instants import format_instant
-from dlq_common.logs import get_logger
-from dlq_common.pki import Identity
-from dlq_master.rpc.audit_chain import Chain
+from dlq_common.pki import Identity, Role
+from dlq_master.control.audit_note import CURRENT, AuditNote
+from dlq_master.rpc.audit_file import DiskFile, OpenFile
+from dlq_master.rpc.audit_writer import NOTHING_KNOWN, AuditWriter, Known
 from dlq_master.rpc.call import Call
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.roles import JOIN, RULES
 
-SYNC_EVERY_S = 0.5
-MOST_WAITING = 10_000
 LONGEST_OBJECT = 200
 # What a call is about, by the name of the field that says so.
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
+COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
 
 
 class Audit:
-    """Appends to one file; `record` never blocks and never loses a line silently."""
+    """What services and steps see of it; `record` never blocks and never loses a line silently."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        known: Known = NOTHING_KNOWN,
+        open_file: OpenFile = DiskFile,
+    ) -> None:
+        """`known`: what the database knows of the audit. A file that cannot be opened refuses changes."""
         self._clock = clock
-        self._log = get_logger("master.audit")
-        self._waiting: queue.Queue[dict[str, str] | None] = queue.Queue(MOST_WAITING)
-        self._chain = Chain(path)
-        self._thread = threading.Thread(target=self._write_all, name="audit")
-        self._thread.start()
+        self.writer = AuditWriter(path, clock, known, open_file)
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
         """A step between errors and the door: sees every decision."""
+        note = self._note(call)
+        CURRENT.set(note)
         try:
             yield
         except aio.AbortError:
-            self._decided(call, "ABORTED")
+            self._decided(call, note, "ABORTED")
             raise
+        except AuditUnavailable:
+            raise  # the log tells why no line can be written
         except HiddenFromCaller:
-            self._decided(call, "HIDDEN", denied=True)
+            self._decided(call, note, "HIDDEN", denied=True)
             raise
         except DlqError as error:
             denied = error.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
-            self._decided(call, error.reason, denied=denied)
+            self._decided(call, note, error.reason, denied=denied)
             raise
         except asyncio.CancelledError:
-            self._decided(call, "CANCELLED")  # the caller left; what it asked for may have happened
+            # The caller left; what it asked for may have happened.
+            self._decided(call, note, "CANCELLED")
             raise
         except Exception:
-            self._decided(call, "INTERNAL")
+            self._decided(call, note, "INTERNAL")
             raise
-        else:
-            self._decided(call, "OK")
+        await self._done(call, note)
+
+    @asynccontextmanager
+    async def accepting(self, call: Call) -> AsyncIterator[None]:
+        """A step behind the door: AuditUnavailable for a change while no line can be written.
+
+        What nodes announce is taken all the same: their lines are in the database.
+        """
+        self._describe(call)
+        of_a_node = call.identity is not None and call.identity.role is Role.NODE
+        if _changes(call) and not of_a_node:
+            self.writer.check()
+        yield
 
     def record(
         self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None:
-        """Put one line in. Unavailable when the disk has not taken lines for too long."""
-        line = {
+        """Put one line in. AuditUnavailable when the disk has not taken lines for too long."""
+        self.writer.put(self._line(who, method, about, decision, peer))
+
+    async def recorded(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> None:
+        """Put one line in and wait until it is on disk. AuditUnavailable when it is not."""
+        await self.writer.write(self._line(who, method, about, decision, peer))
+
+    def close(self) -> None:
+        """Write and sync what waits, then stop."""
+        self.writer.close()
+
+    # --- helpers, in order of use -------------------------------------------------------------
+
+    def _note(self, call: Call) -> AuditNote | None:
+        """Made for every change; who calls is put in once the door has read it."""
+        return AuditNote(secrets.token_hex(8), "") if _changes(call) else None
+
+    async def _done(self, call: Call, note: AuditNote | None) -> None:
+        if note is None:
+            return
+        line = self._line_of(call, "OK")
+        if note.committed:
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            await self.writer.write(line)
+
+    def _decided(
+        self, call: Call, note: AuditNote | None, decision: str, *, denied: bool = False
+    ) -> None:
+        if note is None and not denied:
+            return
+        line = self._line_of(call, decision)
+        if note is not None and (note.committed or decision == "CANCELLED"):
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            self.writer.put(line)
+
+    def _describe(self, call: Call) -> None:
+        """Put into the call's note what is known before its change is made."""
+        note = CURRENT.get()
+        if note is not None:
+            line = {"id": note.note_id, **self._line_of(call, COMMITTED)}
+            note.text = json.dumps(line, separators=(",", ":"))
+
+    def _line_of(self, call: Call, decision: str) -> dict[str, str]:
+        told = (call.request, call.response)
+        # What is made has its number from the answer; its name is anybody's.
+        first, second = reversed(told) if call.method.endswith("/SubmitJob") else told
+        about = object_of(first) or object_of(second)
+        return self._line(call.identity, call.method, about, decision, call.context.peer())
+
+    def _line(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str
+    ) -> dict[str, str]:
+        return {
             "time": format_instant(self._clock.now_s()),
             "who": who.name if who else "",
             "role": who.role.value if who else "",
@@ -82,50 +163,11 @@ class Audit:
             "object": about[:LONGEST_OBJECT],
             "decision": decision,
         }
-        try:
-            self._waiting.put_nowait(line)
-        except queue.Full:
-            raise Unavailable("the audit log cannot be written") from None
 
-    def close(self) -> None:
-        """Write and sync what waits, then stop."""
-        self._waiting.put(None)
-        self._thread.join()
-        self._chain.close()
 
-    def _decided(self, call: Call, decision: str, *, denied: bool = False) -> None:
-        rule = RULES.get(call.method)
-        if denied or call.method == JOIN or (rule is not None and rule.changes):
-            about = object_of(call.request) or object_of(call.response)
-            self.record(call.identity, call.method, about, decision, call.context.peer())
-
-    def _write_all(self) -> None:
-        open_ended = True
-        while open_ended:
-            open_ended = self._write(self._waiting.get())
-            sync_at_s = self._clock.boottime_s() + SYNC_EVERY_S
-            while open_ended and (left_s := sync_at_s - self._clock.boottime_s()) > 0:
-                try:
-                    open_ended = self._write(self._waiting.get(timeout=left_s))
-                except queue.Empty:
-                    break
-            self._sync()
-
-    def _write(self, line: dict[str, str] | None) -> bool:
-        """Append one line; False at the end of all."""
-        if line is None:
-            return False
-        try:
-            self._chain.append(line)
-        except OSError as error:
-            self._log.error("audit_not_written", error=str(error), **line)
-        return True
-
-    def _sync(self) -> None:
-        try:
-            self._chain.sync()
-        except OSError as error:
-            self._log.error("audit_not_synced", error=str(error))
+def _changes(call: Call) -> bool:
+    rule = RULES.get(call.method)
+    return call.method == JOIN or (rule is not None and rule.changes)
 
 
 def object_of(message: Message | None) -> str:

@@ -3,6 +3,9 @@
 The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on), and
 a new one begins with an anchor: the hash of the last line before it, and how many lines that were. So
 old files may be taken to an archive, or away: what is left is still verified, from its anchor on.
+
+A line is there whole or not at all. What a write left half done is cut off before the next line; what
+a crash left half done is cut off before the first line of the next start, which says so.
 """
 
 from __future__ import annotations
@@ -11,67 +14,112 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final, NamedTuple
 
 from dlq_common.logs import get_logger
+from dlq_master.rpc.audit_file import DiskFile, OpenFile
 from dlq_master.store.open import sync
 
-LONGEST_LINE: Final = 16 * 1024
 FIRST_HASH: Final = "0" * 64
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 ANCHOR: Final = "anchor"  # key of the first line of a file that follows another: its name
 
 
-@dataclass(frozen=True, slots=True)
-class Broken:
-    """A line that does not follow from the one before it."""
+class Head(NamedTuple):
+    """The last line of a chain: its number, counted from the first line ever, and its hash."""
 
-    file: str
-    line: int  # from 1
-    what: str
+    lines: int = 0
+    last_hash: str = FIRST_HASH
+
+    def text(self) -> str:
+        """As the database keeps it."""
+        return f"{self.lines} {self.last_hash}"
+
+    @classmethod
+    def read(cls, text: str | None) -> Head:
+        """From the database; of one that knows nothing of an audit: no line."""
+        lines, _, last_hash = (text or "").partition(" ")
+        return cls(int(lines), last_hash) if last_hash else cls()
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a look at the whole chain found."""
+class _Mark(NamedTuple):
+    """A place in the newest file up to which all is well."""
 
-    lines: int
-    missing: int  # lines before the first file that is here, by its anchor
-    broken: tuple[Broken, ...]
+    end: int  # bytes of the file
+    head: Head
 
 
 class Chain:
-    """Appends to the newest file, and begins another when it is long enough. One thread's."""
+    """Appends to the newest file, and begins another when it is long enough. One thread's.
 
-    def __init__(self, path: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+    After an OSError call `rewind`, and append everything anew that was not synced: what the disk has
+    of it is not known.
+    """
+
+    def __init__(
+        self, path: Path, segment_bytes: int = SEGMENT_BYTES, open_file: OpenFile = DiskFile
+    ) -> None:
+        """Raises OSError when the file cannot be opened or read."""
         self._path = path
         self._segment_bytes = segment_bytes
+        self._open_file = open_file
         self._log = get_logger("master.audit")
-        self._file, self._last_hash = _open(path)
+        self._file = open_file(path)
+        tail = _tail_of(path)
+        self._synced = self._now = _Mark(tail.end, tail.head)
+        self._torn = self._file.size() > tail.end  # bytes after the mark are to be cut off
+        self.torn = tail.torn  # what lay behind the last whole line when it was opened
+
+    @property
+    def head(self) -> Head:
+        """The last line that is known to be on disk."""
+        return self._synced.head
 
     def append(self, line: Mapping[str, object]) -> None:
         """Write one line. OSError when the disk does not take it."""
-        if self._file.tell() >= self._segment_bytes:
+        self._cut()
+        if self._now.end >= self._segment_bytes:
             self._turn_over()
-        if self._file.tell() == 0:
+        if self._now.end == 0:
             self._anchor()
         self._write(line)
 
-    def _write(self, line: Mapping[str, object]) -> None:
-        text = json.dumps({**line, "before": self._last_hash}, separators=(",", ":")).encode()
-        self._file.write(text + b"\n")
-        self._last_hash = _hash(text)
-
     def sync(self) -> None:
-        """Wait until what was appended is on disk."""
-        os.fsync(self._file.fileno())
+        """Wait until what was appended is on disk. OSError: none of it may be."""
+        self._file.sync()
+        self._synced = self._now
+
+    def rewind(self) -> None:
+        """Go back to the last line that was synced. The file is cut with the next line at the latest."""
+        self._now, self._torn = self._synced, True
+        try:
+            self._cut()
+        except OSError as error:
+            self._log.warning("audit_not_cut", error=str(error))
 
     def close(self) -> None:
         """Give the file back."""
         self._file.close()
+
+    def _cut(self) -> None:
+        if self._torn:
+            self._file.truncate(self._now.end)
+            self._torn = False
+
+    def _write(self, line: Mapping[str, object]) -> None:
+        head = self._now.head
+        text = json.dumps({**line, "before": head.last_hash}, separators=(",", ":")).encode()
+        self._torn = True  # until all of it is there
+        left = text + b"\n"
+        while left:
+            taken = self._file.append(left)
+            if taken <= 0:
+                raise OSError("the disk took nothing of a line")
+            left = left[taken:]
+        self._torn = False
+        self._now = _Mark(self._now.end + len(text) + 1, Head(head.lines + 1, hash_of(text)))
 
     def _turn_over(self) -> None:
         """The file at hand gets its number, and a new one begins where it ends.
@@ -83,18 +131,19 @@ class Chain:
             numbered = _numbered(self._path)
             os.rename(self._path, numbered)
             # Whoever keeps the log elsewhere can prove by this what the audit was.
-            self._log.info("audit_segment_closed", file=numbered.name, last_hash=self._last_hash)
+            last_hash = self._now.head.last_hash
+            self._log.info("audit_segment_closed", file=numbered.name, last_hash=last_hash)
         old = self._file
-        self._file, _ = _open(self._path)
+        self._file = self._open_file(self._path)
+        self._synced = self._now = _Mark(0, self._now.head)
         old.close()
         sync(self._path.parent)
 
     def _anchor(self) -> None:
         """The first line of a file that is not the first; also after a crash between two files."""
         older = segments(self._path)[:-1]
-        if older:
-            self._last_hash = _tail_hash(older[-1])
-            self._write({ANCHOR: older[-1].name, "lines": _lines_of(older[-1])})
+        if older:  # else it is the first
+            self._write({ANCHOR: older[-1].name, "lines": self._now.head.lines})
 
 
 def segments(path: Path) -> list[Path]:
@@ -103,42 +152,8 @@ def segments(path: Path) -> list[Path]:
     return [*sorted(older), path]
 
 
-def verify(path: Path) -> list[int]:
-    """Numbers (from 1) of the lines of one file that do not follow from the line before them."""
-    return [number for number, follows, _, _ in _read(path, None) if not follows]
-
-
-def verify_all(path: Path) -> Verdict:
-    """The whole chain, of which `path` is the newest file."""
-    lines, missing = 0, 0
-    broken: list[Broken] = []
-    before: str | None = None
-    for file in segments(path):
-        for number, follows, text_hash, line in _read(file, before):
-            lines += 1
-            if not follows:
-                what = "the line before it" if number > 1 else "the last line of the file before it"
-                broken.append(Broken(file.name, number, f"does not follow from {what}"))
-            if number == 1 and before is None:
-                missing = int(line.get("lines", 0)) if ANCHOR in line else 0
-            before = text_hash
-    return Verdict(lines, missing, tuple(broken))
-
-
-def _read(path: Path, before: str | None) -> Iterator[tuple[int, bool, str, dict[str, Any]]]:
-    """Each line's number, whether it follows, its hash, and itself; `before` None: trust an anchor."""
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            text = raw.rstrip(b"\n")
-            line = _parsed(text)
-            if before is None:
-                before = line.get("before", "") if ANCHOR in line else FIRST_HASH
-            follows = line.get("before") == before
-            before = _hash(text)
-            yield number, follows, before, line
-
-
-def _parsed(text: bytes) -> dict[str, Any]:
+def parsed(text: bytes) -> dict[str, Any]:
+    """A line; an empty one for what is none."""
     try:
         line = json.loads(text)
     except ValueError:
@@ -146,46 +161,47 @@ def _parsed(text: bytes) -> dict[str, Any]:
     return line if isinstance(line, dict) else {}
 
 
-def _open(path: Path) -> tuple[BinaryIO, str]:
-    """The file, ready for appending, and the hash of its last line."""
-    # Unbuffered: a line is with the kernel when `write` returns, and survives our own death.
-    file = path.open("a+b", buffering=0)
-    path.chmod(0o600)
-    if file.seek(0, os.SEEK_END) == 0:
-        return file, FIRST_HASH
-    if not _tail(file).endswith(b"\n"):  # the host died in the middle of a line
-        file.write(b"\n")
-    return file, _tail_hash(path)
+def hash_of(text: bytes) -> str:
+    """What the next line says of this one, which is given without its line end."""
+    return hashlib.sha256(text).hexdigest()
 
 
-def _tail(file: BinaryIO) -> bytes:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
-    return file.read(LONGEST_LINE)
+class _Tail(NamedTuple):
+    """Where the whole lines of the newest file end, and what lies behind them."""
+
+    end: int
+    head: Head
+    torn: bytes  # of a line that was not finished
 
 
-def _tail_hash(path: Path) -> str:
-    """The hash of the last line."""
+def _tail_of(path: Path) -> _Tail:
+    end, own, first, last, torn = 0, 0, b"", b"", b""
     with path.open("rb") as file:
-        return _hash(_tail(file).rstrip(b"\n").rpartition(b"\n")[2])
+        for raw in file:
+            if not raw.endswith(b"\n"):
+                torn = raw
+                break
+            first = first or raw
+            end, own, last = end + len(raw), own + 1, raw
+    if own:
+        head = Head(_lines_before(first) + own, hash_of(last.rstrip(b"\n")))
+    else:
+        older = segments(path)[:-1]
+        head = _tail_of(older[-1]).head if older and path not in older else Head()
+    return _Tail(end, head, torn)
 
 
-def _lines_of(path: Path) -> int:
-    """How many lines there are up to the end of this file: its own, and those its anchor tells of."""
-    with path.open("rb") as file:
-        first = _parsed(file.readline().rstrip(b"\n"))
-        own = 1 + sum(1 for _ in file)
-    return own + (int(first.get("lines", 0)) if ANCHOR in first else 0)
+def _lines_before(first: bytes) -> int:
+    """How many lines the files before one with this first line have."""
+    line = parsed(first.rstrip(b"\n"))
+    return int(line.get("lines", 0)) if ANCHOR in line else 0
 
 
 def _numbered(path: Path) -> Path:
     """The next number, also when older files have been taken away; names sort as they were given."""
     names = [file.name for file in segments(path)[:-1]]
     with path.open("rb") as file:
-        names.append(str(_parsed(file.readline().rstrip(b"\n")).get(ANCHOR, "")))
+        names.append(str(parsed(file.readline().rstrip(b"\n")).get(ANCHOR, "")))
     pattern = re.compile(rf"{re.escape(path.stem)}\.(\d+){re.escape(path.suffix)}")
     taken = [int(found[1]) for name in names if (found := pattern.fullmatch(name))]
     return path.with_name(f"{path.stem}.{max(taken, default=0) + 1:06d}{path.suffix}")
-
-
-def _hash(text: bytes) -> str:
-    return hashlib.sha256(text).hexdigest()

@@ -38,9 +38,9 @@ MEMBER_CHECK_S = 30.0
 
 
 class Record(Protocol):
-    """Puts a line into the audit (audit.py)."""
+    """Puts a line into the audit, and waits until it is on disk (audit.py)."""
 
-    def __call__(
+    async def __call__(
         self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None: ...
 
@@ -79,7 +79,7 @@ class Execs:
         _check_spec(opening.spec)
         # On record before it runs: whoever ends the master meanwhile does not end the trace.
         about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
-        self._record(identity, METHOD, about, "STARTED", peer)
+        await self._record(identity, METHOD, about, "STARTED", peer)
         command = agent.OpenExecCommand(
             job_id=str(job.job_id),
             fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),

@@ -18,7 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlq_common.clock import Clock
-from dlq_common.errors import DlqError, InternalError, InvalidRequest, PermissionDenied
+from dlq_common.errors import (
+    AuditUnavailable,
+    DlqError,
+    InternalError,
+    InvalidRequest,
+    PermissionDenied,
+)
 from dlq_common.logs import get_logger
 from dlq_common.names import check_user_name
 from dlq_common.pki import LIFETIME_S, Authority, Role, parse_identity
@@ -103,17 +109,21 @@ class LoginBroker:
     async def _answer(self, reader: asyncio.StreamReader, uid: int) -> dict[str, object]:
         try:
             request = _request(await _line(reader))
+            self._audit.writer.check()
             user = await self._user(uid)
             certificate = self._authority.sign_user(
                 request, user.name, Role(user.role), self._clock.now_s()
             )
+            # On record before anybody has it.
+            whose = parse_identity(certificate)
+            await self._audit.recorded(whose, LOGIN, f"uid {uid}", "OK", "unix")
         except DlqError as refusal:
-            self._audit.record(None, LOGIN, f"uid {uid}", refusal.reason, "unix")
+            if not isinstance(refusal, AuditUnavailable):
+                self._audit.record(None, LOGIN, f"uid {uid}", refusal.reason, "unix")
             return {"v": VERSION, "error": refusal.what, "reason": refusal.reason}
         except Exception as error:  # noqa: BLE001 - the caller must not see our text
             self._log.error("login_failed", uid=uid, exc_info=error)
             return {"v": VERSION, "error": "a fault of the master", "reason": InternalError.reason}
-        self._audit.record(parse_identity(certificate), LOGIN, f"uid {uid}", "OK", "unix")
         return {
             "v": VERSION,
             "certificate": certificate.decode(),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
 from dlq_common.addresses import split_address
@@ -28,8 +28,16 @@ Labels = tuple[tuple[str, str], ...]
 class MetricsServer:
     """Serves one page over HTTP/1.0; every connection is closed after its answer."""
 
-    def __init__(self, address: str, published: Readable, meter: Meter) -> None:
+    def __init__(
+        self,
+        address: str,
+        published: Readable,
+        meter: Meter,
+        more: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`more`: lines beside those of the cluster."""
         self._address = address
+        self._more = more
         self._published = published
         self._meter = meter
         self._server: asyncio.Server | None = None
@@ -70,34 +78,34 @@ class MetricsServer:
             return _http("404 Not Found", "there is /metrics\n")
         if method != "GET":
             return _http("405 Method Not Allowed", "GET it\n")
-        return _http("200 OK", page(self._published, self._meter))
+        return _http("200 OK", page(self._published, self._meter, self._more()))
 
 
-def page(read: Readable, meter: Meter) -> str:
+def page(read: Readable, meter: Meter, more: Iterable[str] = ()) -> str:
     """Everything, one sample a line."""
     lines: list[str] = []
     jobs = [job for job in read.jobs() if not job.ended]
-    lines += _family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read, jobs))
-    lines += _family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(jobs))
-    lines += _family("dlq_nodes", "gauge", "Nodes.", _nodes(read))
-    lines += _family(
+    lines += family("dlq_jobs", "gauge", "Jobs that have not ended.", _jobs(read, jobs))
+    lines += family("dlq_deadline_jobs", "gauge", "Of these: with deadlines.", _deadlines(jobs))
+    lines += family("dlq_nodes", "gauge", "Nodes.", _nodes(read))
+    lines += family(
         "dlq_gpus", "gauge", "GPUs of nodes that are up, or may come back.", _gpus(read)
     )
-    lines += _family("dlq_pool_gpus", "gauge", "GPUs of each pool.", _pools(read))
+    lines += family("dlq_pool_gpus", "gauge", "GPUs of each pool.", _pools(read))
     charged: dict[Labels, float] = {
         (("class", kind), ("pool", pool), ("use", use)): gpu_s
         for (pool, kind, use), gpu_s in meter.gpu_s.items()
     }
     words = "What came of the time of attempts that have ended."
-    lines += _family("dlq_gpu_seconds_total", "counter", words, charged)
+    lines += family("dlq_gpu_seconds_total", "counter", words, charged)
     counted: dict[Labels, float] = {
         (("kind", kind),): count for kind, count in meter.events.items()
     }
-    lines += _family("dlq_events_total", "counter", "Events of the journal.", counted)
-    lines += _family("dlq_epoch", "gauge", "Starts of the master.", {(): read.epoch})
+    lines += family("dlq_events_total", "counter", "Events of the journal.", counted)
+    lines += family("dlq_epoch", "gauge", "Starts of the master.", {(): read.epoch})
     longest: dict[Labels, float] = {(): meter.longest_s}
-    lines += _family("dlq_turn_longest_seconds", "gauge", "The longest turn.", longest)
-    return "\n".join([*lines, *_turns(meter), ""])
+    lines += family("dlq_turn_longest_seconds", "gauge", "The longest turn.", longest)
+    return "\n".join([*lines, *_turns(meter), *more, ""])
 
 
 def _jobs(read: Readable, jobs: Iterable[Job]) -> Mapping[Labels, float]:
@@ -158,7 +166,8 @@ def _turns(meter: Meter) -> Iterator[str]:
     yield f"{name}_count {sum(meter.turns)}"
 
 
-def _family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) -> Iterator[str]:
+def family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) -> Iterator[str]:
+    """One family of samples, with its words."""
     yield f"# HELP {name} {words}"
     yield f"# TYPE {name} {kind}"
     for labels, value in sorted(samples.items()):

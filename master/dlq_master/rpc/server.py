@@ -123,7 +123,7 @@ class MasterServer:
         api, relay = self._api, LogsRelay(sessions, ids)
         watch, logs = Watch(control, clock, door), Logs(control, door, relay)
         exec_relay = ExecRelay(sessions, ids)
-        execs = Execs(control, door, exec_relay, audit.record)
+        execs = Execs(control, door, exec_relay, audit.recorded)
         slices = Slices()
         add_JobServiceServicer_to_server(
             JobService(control, clock, watch, logs, execs, slices), api
@@ -184,6 +184,7 @@ def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
             errors.around(call),
             audit.around(call),
             door.around(call),
+            audit.accepting(call),
             limits.around(call),
         ):
             yield
@@ -202,7 +203,7 @@ def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
 def _join_server(errors: Errors, audit: Audit) -> aio.Server:
     @asynccontextmanager
     async def around(call: Call) -> AsyncIterator[None]:
-        async with errors.around(call), audit.around(call):
+        async with errors.around(call), audit.around(call), audit.accepting(call):
             check_deadline(call)
             yield
 

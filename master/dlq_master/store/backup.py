@@ -11,6 +11,13 @@ from dlq_master.store.open import connect, settle_file
 COPY: Final = "copy"  # key of meta: whoever starts on this file starts on a copy of the past
 
 
+# Files in the state directory that tell how `dlq-master backup` went, for whoever looks from outside of it:
+STAMP: Final = "backup.stamp"  # its time is that of the last whole copy
+FAILURE: Final = (
+    "backup.failed"  # there while the last copy, or what the site does with it, has failed
+)
+
+
 class BackupFailed(DlqError):
     """No new copy was made; the one before it, if any, is untouched."""
 
@@ -34,6 +41,9 @@ def _copy(source: Path, target: Path) -> None:
     unfinished.touch(mode=0o600)
     with closing(connect(source)) as living, closing(sqlite3.connect(unfinished)) as copy:
         living.conn.backup(copy)
+        verdict = copy.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if verdict != "ok":  # and so is the living database, from which the copy was made
+            raise BackupFailed(f"{source} is damaged: {verdict}")
         with copy:
             copy.execute("INSERT OR REPLACE INTO meta VALUES (?, 'yes')", [COPY])
         # A file of its own: without this it would need a -wal beside it.

@@ -102,6 +102,8 @@ class Batch:
     pool_uses: list[PoolRow] = field(default_factory=list)
     machines: list[Machine] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
+    # Lines of the audit that its file may not have yet: id and line. The writer lets them go.
+    audit_owed: list[tuple[str, str]] = field(default_factory=list)
     meta: dict[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -160,6 +162,8 @@ class JournalCut(NamedTuple):
 
 
 MOST_RECORDINGS: Final = 20_000  # are read at a start
+BATCH: Final = "batch"  # key of meta: number of the last batch (store/commit_record.py)
+AUDIT_HEAD: Final = "audit_head"  # key of meta: number and hash of the audit's last line on disk
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
 
 
@@ -186,3 +190,4 @@ class Loaded:
     machines: tuple[
         Machine, ...
     ] = ()  # rented ones: those that are open, and those that ended lately
+    audit_owed: tuple[tuple[str, str], ...] = ()  # in the order in which they came

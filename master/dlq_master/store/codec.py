@@ -1,4 +1,5 @@
-"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version.
+"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version, and `c`,
+at the end, its checksum: SQLite has none of its own, and would serve a page that the disk has changed.
 
 Written for speed: a turn encodes every job it touches, a start decodes every job there is. What a
 type needs is worked out once; a field whose JSON is its value (text, number, word) costs nothing.
@@ -11,12 +12,23 @@ from enum import Enum
 from operator import attrgetter
 from types import NoneType, UnionType
 from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from zlib import crc32
 
+from dlq_common.errors import DlqError
+
+REMEDY = "the disk has changed it: stop the master and restore a backup (dlq-master restore)"
 T = TypeVar("T")
 VERSION = 1
 Convert = Callable[[Any], Any] | None  # None: JSON and value are the same
+_MARK, _END = ',"c":"', '"}'
 _NOTHING = object()  # the default of a field that has none
 _PLAIN = (str, int, float, bool, NoneType)
+
+
+class BodyDamaged(DlqError):
+    """A stored value is not as it was written. It is not served."""
+
+    reason = "BODY_DAMAGED"
 
 
 class Coder(NamedTuple):
@@ -30,12 +42,16 @@ def encode(value: Any) -> str:
     """The body of a stored value: a NamedTuple or a dataclass."""
     body = _of(coder(type(value)).write)(value)
     body["v"] = VERSION
-    return _dumps(body)
+    text = _dumps(body)
+    return f"{text[:-1]}{_MARK}{_checksum(text)}{_END}"
 
 
 def decode(body: str, kind: type[T]) -> T:
-    """The value of a stored body. Raises ValueError for one that this master does not understand."""
-    data = _loads(body)
+    """The value of a stored body. Raises BodyDamaged for one that is not as it was written, ValueError for
+    one that this master does not understand."""
+    if not is_intact(body):
+        raise BodyDamaged(f"a stored {kind.__name__} does not match its checksum", hint=REMEDY)
+    data = _loads(_unsealed(body))
     version = data.pop("v", None)
     if version != VERSION:
         raise ValueError(f"a stored {kind.__name__} has version {version}, known is {VERSION}")
@@ -46,12 +62,29 @@ def decode(body: str, kind: type[T]) -> T:
     return value
 
 
+def is_intact(body: str) -> bool:
+    """Whether a body is as it was written. Bodies of older masters have no checksum, and pass."""
+    return not _is_sealed(body) or _checksum(_unsealed(body)) == body[-10:-2]
+
+
 def coder(kind: Any) -> Coder:
     """The coder of a type. Raises TypeError for a type that no stored value may have."""
     known = _CODERS.get(kind)
     if known is None:
         known = _CODERS[kind] = _derived(getattr(kind, "__supertype__", kind))
     return known
+
+
+def _is_sealed(body: str) -> bool:
+    return body[-16:-10] == _MARK and body[-2:] == _END
+
+
+def _unsealed(body: str) -> str:
+    return f"{body[:-16]}}}" if _is_sealed(body) else body
+
+
+def _checksum(text: str) -> str:
+    return f"{crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 _CODERS: dict[Any, Coder] = {}

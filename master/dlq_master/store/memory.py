@@ -65,6 +65,7 @@ class _Rows:
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
     machines: dict[str, str] = field(default_factory=dict)
     stays: dict[tuple[str, AttemptKey], Stay] = field(default_factory=dict)
+    audit_owed: dict[str, str] = field(default_factory=dict)
 
 
 class MemoryStore:
@@ -125,6 +126,8 @@ class MemoryStore:
             rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
         rows.machines |= {one.request_id: encode(one) for one in batch.machines}
         rows.stays |= {(one.request_id, one.key): one for one in batch.stays}
+        for note_id, line in batch.audit_owed:
+            rows.audit_owed.setdefault(note_id, line)
         rows.meta |= batch.meta
         self.commits += 1
 
@@ -196,6 +199,7 @@ class MemoryStore:
             ),
             foreseen=self._decoded(rows.foreseen, Foreseen),
             machines=self._machines(),
+            audit_owed=tuple(rows.audit_owed.items()),
         )
 
     def job(self, job_id: JobId) -> Job | None:

@@ -30,6 +30,7 @@ TABLES = frozenset(
         "pool_days",
         "machines",
         "stays",
+        "audit_owed",
     }
 )
 
@@ -176,3 +177,12 @@ _STAYS = (
     "CREATE INDEX stays_here ON stays (request_id) WHERE until_s IS NULL",
     "CREATE INDEX stays_by_end ON stays (until_s) WHERE until_s IS NOT NULL",
 )
+
+
+@migrations(name="0009_audit_owed")
+def audit_owed(db: Database) -> None:
+    """Lines of the audit, stored with the changes that they tell of until the audit's file has them."""
+    db.execute(
+        """CREATE TABLE audit_owed (
+        sequence INTEGER PRIMARY KEY, note_id TEXT NOT NULL UNIQUE, line TEXT NOT NULL) STRICT"""
+    )

@@ -3,12 +3,14 @@
 import fcntl
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from sqlite_utils import Database
 
 from dlq_common.errors import DlqError
+from dlq_master.store.codec import is_intact
 from dlq_master.store.migrations import TABLES, migrations
 from dlq_master.store.write import write
 
@@ -45,8 +47,8 @@ def create_database(path: Path) -> None:
 def open_database(path: Path) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
-    Raises DatabaseDamaged when the file is missing, is not ours, fails `quick_check` or lacks a
-    table: an empty start would forget acknowledged jobs. Raises DatabaseInUse when it is locked.
+    Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a table
+    or holds a body that does not match its checksum: an empty start would forget acknowledged jobs. Raises DatabaseInUse when it is locked.
     """
     if not path.exists():
         raise DatabaseDamaged(
@@ -67,9 +69,8 @@ def _checked(path: Path) -> Database:
     try:
         if db.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise _damaged(path, "not a database of dlq, or emptied")
-        verdict = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-        if verdict != "ok":
-            raise _damaged(path, str(verdict))
+        if fault := fault_of(db):
+            raise _damaged(path, fault)
         missing = TABLES - set(db.table_names())
         if missing and ("jobs" in missing or not migrations.pending(db)):
             raise _damaged(path, f"lacks {', '.join(sorted(missing))}")
@@ -82,8 +83,27 @@ def _checked(path: Path) -> Database:
     return db
 
 
+def fault_of(db: Database) -> str:
+    """What is wrong with a database that can be opened; "" when nothing is. Reads all of it."""
+    verdict = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
+    if verdict != "ok":
+        return verdict
+    db.conn.create_function("is_intact", 1, is_intact, deterministic=True)
+    for name in sorted(TABLES & set(db.table_names())):
+        columns = [row[1] for row in db.execute(f"PRAGMA table_info({name})")]
+        if "body" not in columns:
+            continue
+        key = columns[0]
+        row = db.execute(f"SELECT {key} FROM {name} WHERE NOT is_intact(body) LIMIT 1").fetchone()
+        if row is not None:
+            return f"the row {row[0]} of {name} does not match its checksum"
+    return ""
+
+
 def _damaged(path: Path, what: str) -> DatabaseDamaged:
-    return DatabaseDamaged(f"{path}: {what}; restore a backup")
+    return DatabaseDamaged(
+        f"{path}: {what}; restore a backup", hint="dlq-master restore, as the runbook says"
+    )
 
 
 def connect(path: Path, *, mode: str = "ro") -> Database:
@@ -102,6 +122,19 @@ def connect(path: Path, *, mode: str = "ro") -> Database:
         db.close()
         raise
     return db
+
+
+def read_meta(path: Path, key: str) -> str | None:
+    """One fact that a database knows of itself, without opening it for the writer; None: it does not.
+
+    Raises DatabaseDamaged when there is no database, or none that can be read.
+    """
+    try:
+        with closing(connect(path)) as db:
+            row = db.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchone()
+    except sqlite3.Error as error:
+        raise _damaged(path, str(error)) from error
+    return None if row is None else str(row[0])
 
 
 def claim(path: Path) -> int:

@@ -24,6 +24,7 @@ from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
+    BATCH,
     MOST_RECORDINGS,
     Intention,
     JoinToken,
@@ -78,7 +79,7 @@ class Reader:
         (last_job,) = db.execute("SELECT coalesce(max(job_id), 0) FROM jobs").fetchone()
         bodies = living | dict(db.execute(_LEAVING)) | recent
         return Loaded(
-            meta=dict(db.execute("SELECT key, value FROM meta").fetchall()),
+            meta=dict(db.execute("SELECT key, value FROM meta WHERE key != ?", [BATCH]).fetchall()),
             jobs=tuple(decode(bodies[job_id], Job) for job_id in sorted(bodies)),
             attempts=self._all(
                 "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
@@ -99,6 +100,9 @@ class Reader:
             waited=self._all(_WAITED, Waited),
             foreseen=self._all("SELECT body FROM foreseen ORDER BY job_id", Foreseen),
             machines=self._machines(),
+            audit_owed=tuple(
+                db.execute("SELECT note_id, line FROM audit_owed ORDER BY sequence").fetchall()
+            ),
         )
 
     def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:

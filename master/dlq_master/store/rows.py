@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from sqlite_utils import Database
 
 from dlq_master.store.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
-from dlq_master.store.batch import HORIZON, Batch
+from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch
 from dlq_master.store.codec import encode
 from dlq_master.store.costs import STAYS_SQL, stay_values
 
@@ -24,16 +24,24 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_tenants(db, batch)
     _write_usage(db, batch)
     _write_machines(db, batch)
-    _write_meta(db, batch.meta)
+    _many(db, "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", batch.audit_owed)
+    write_meta(db, batch.meta)
+
+
+def write_audit_state(db: Database, head: str, written: Sequence[str]) -> None:
+    """The audit's last line that is on disk; lines that it has need not be kept here any more."""
+    write_meta(db, {AUDIT_HEAD: head})
+    _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [(one,) for one in written])
 
 
 def prune_journal(db: Database, sequences: Sequence[int], horizon: int) -> None:
     """Drop events that retention does not keep. The caller holds the transaction."""
     _many(db, "DELETE FROM journal WHERE sequence = ?", [(seq,) for seq in sequences])
-    _write_meta(db, {HORIZON: str(horizon)})
+    write_meta(db, {HORIZON: str(horizon)})
 
 
-def _write_meta(db: Database, meta: Mapping[str, str]) -> None:
+def write_meta(db: Database, meta: Mapping[str, str]) -> None:
+    """Facts about the database itself. The caller holds the transaction."""
     _many(
         db,
         "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -41,7 +49,7 @@ def _write_meta(db: Database, meta: Mapping[str, str]) -> None:
     )
 
 
-def _many(db: Database, sql: str, rows: list[tuple[object, ...]]) -> None:
+def _many(db: Database, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
     """`executemany`, seen by the tracer that walks the crash points."""
     if rows:
         if db._tracer is not None:

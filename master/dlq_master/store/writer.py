@@ -14,15 +14,31 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from sqlite_utils import Database
 
 from dlq_common.errors import DlqError, Unavailable
-from dlq_master.store.batch import Batch
+from dlq_master.store.backup import COPY
+from dlq_master.store.batch import BATCH, Batch
+from dlq_master.store.commit_record import CommitRecord, Committed
 from dlq_master.store.open import claim, open_database
-from dlq_master.store.rows import prune_journal, write_batch
+from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
 from dlq_master.store.write import write
+
+# What is beside the batches is written when none has come for so long, and after so many at the latest.
+BESIDE_AFTER_S: Final = 1.0
+BESIDE_AFTER: Final = 100
+
+
+class AuditState(Protocol):
+    """What the database is to know of the audit's file."""
+
+    def written(self) -> tuple[str, tuple[str, ...]]:
+        """Its last line on disk, and ids of lines that need not be kept in the database any more."""
+
+    def forgotten(self, note_ids: tuple[str, ...]) -> None:
+        """These are not kept any more."""
 
 
 class CommitFailed(DlqError):
@@ -33,7 +49,7 @@ class CommitFailed(DlqError):
 
 class _Work(NamedTuple):
     write: Callable[[Database], None]
-    optional: bool  # a full disk may refuse it, and batches go on
+    batch: Batch | None  # None: a full disk may refuse it, and batches go on
     loop: asyncio.AbstractEventLoop
     done: "asyncio.Future[None]"
 
@@ -42,15 +58,24 @@ class Writer:
     """Commits batches in the order they are handed in. One process at a time has one of these."""
 
     def __init__(self, path: Path) -> None:
-        """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged."""
+        """Claim, open and migrate the database. Raises DatabaseInUse or DatabaseDamaged.
+
+        `lost`: batches that were acknowledged and are not in this database.
+        """
         self._path = path
+        self._audit: AuditState | None = None
+        self._audit_head = ""
+        self._broken = False  # a batch has failed: nothing is written any more
+        self._since = 0  # batches since that was written
         self._work: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
         self._claim = claim(path)
         try:
             self._db = open_database(path)
+            self._record = CommitRecord(path.with_name(f"{path.name}.commits"))
         except BaseException:
             os.close(self._claim)
             raise
+        self.lost: Sequence[Committed] = self._lost()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -58,7 +83,7 @@ class Writer:
     async def commit(self, batch: Batch) -> None:
         """Return when the batch is on disk. Raises CommitFailed when it is not and never will be;
         Unavailable after such a failure, or after `close`."""
-        await self._hand_in(partial(write_batch, batch=batch))
+        await self._hand_in(partial(write_batch, batch=batch), batch)
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
         """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for it.
@@ -66,14 +91,18 @@ class Writer:
         Raises as `commit` does. A full disk alone ends nothing: batches are still tried.
         """
         prune = partial(prune_journal, sequences=sequences, horizon=horizon)
-        await self._hand_in(prune, optional=True)
+        await self._hand_in(prune, None)
 
-    async def _hand_in(self, work: Callable[[Database], None], *, optional: bool = False) -> None:
+    def tell_of(self, audit: AuditState) -> None:
+        """From now on the database is told how far the audit's file is."""
+        self._audit = audit
+
+    async def _hand_in(self, work: Callable[[Database], None], batch: Batch | None) -> None:
         if self._closed:
             raise Unavailable("the store is closed")
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._work.put(_Work(work, optional, loop, done))
+        self._work.put(_Work(work, batch, loop, done))
         await done
 
     def close(self) -> None:
@@ -84,19 +113,86 @@ class Writer:
             self._thread.join()
             os.close(self._claim)
 
+    def _lost(self) -> Sequence[Committed]:
+        """What was acknowledged and is not here; later batches get numbers above theirs.
+
+        A copy of the past lacks what came after it, and knows that itself.
+        """
+        meta = dict(self._db.execute("SELECT key, value FROM meta"))
+        self._number = int(meta.get(BATCH, "0"))
+        ahead = self._record.after(self._number)
+        if ahead:
+            self._number = ahead[-1].number
+        return () if meta.get(COPY) == "yes" else tuple(ahead)
+
     def _run(self) -> None:
-        broken = False
-        while (work := self._work.get()) is not None:
+        while (work := self._next()) is not None:
             error: BaseException | None = None
-            if broken:
+            if self._broken:
                 error = Unavailable("the store has failed before")
             else:
-                error = _failure(self._db, work.write)
-                broken = error is not None and not (work.optional and _is_full(error))
+                error = self._failure(work)
+                self._broken = error is not None and not (work.batch is None and _is_full(error))
             # A loop that has ended meanwhile has nobody left to tell.
             with suppress(RuntimeError):
                 work.loop.call_soon_threadsafe(_settle, work.done, error)
+            self._since += 1
+            if self._since >= BESIDE_AFTER:
+                self._write_beside()
+        self._write_beside()
         self._db.close()
+        self._record.close()
+
+    def _next(self) -> _Work | None:
+        """What was handed in next; None: nothing will be. What is beside the batches waits for no batch."""
+        while True:
+            try:
+                return self._work.get(timeout=BESIDE_AFTER_S)
+            except queue.Empty:
+                self._write_beside()
+
+    def _failure(self, work: _Work) -> BaseException | None:
+        """None, or why it is not on disk."""
+        if work.batch is None:
+            return _failure(self._db, work.write)
+        number = self._number + 1
+        audit = self._audit
+        head, written = ("", ()) if audit is None else audit.written()
+
+        def write_all(db: Database) -> None:
+            work.write(db)
+            write_meta(db, {BATCH: str(number)})
+            if audit is not None:
+                write_audit_state(db, head, written)
+
+        error = _failure(self._db, write_all)
+        if error is None:
+            self._number = number
+            with suppress(OSError):  # the batch is on disk all the same
+                self._record.note(Committed.of(number, work.batch))
+            self._let_go(head, written)
+        return error
+
+    def _let_go(self, head: str, written: tuple[str, ...]) -> None:
+        self._audit_head = head
+        if self._audit is not None and written:
+            self._audit.forgotten(written)
+
+    def _write_beside(self) -> None:
+        """The record of batches onto the disk, and how far the audit is into the database.
+
+        Neither may fail a batch: what fails here is tried again.
+        """
+        self._since = 0
+        with suppress(OSError):
+            self._record.sync()
+        if self._audit is None or self._broken:
+            return
+        head, written = self._audit.written()
+        if head == self._audit_head and not written:
+            return
+        if _failure(self._db, lambda db: write_audit_state(db, head, written)) is None:
+            self._let_go(head, written)
 
 
 def _is_full(error: BaseException) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +17,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.model.lease import Terms
 from dlq_master.rpc.audit_chain import Chain
 from dlq_master.serving import read_authority
+from dlq_master.store.writer import Writer
 
 
 def init(tmp_path: Path, *more: str) -> Result:
@@ -205,3 +207,35 @@ def test_the_audit_is_verified_by_a_command(tmp_path: Path) -> None:
     for left in path.parent.glob("audit*"):
         left.unlink()
     assert "audit.jsonl" in CliRunner().invoke(main, verify).stderr
+
+
+def test_an_audit_that_is_gone_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
+    assert init(tmp_path).exit_code == 0
+    path = tmp_path / "master/audit.jsonl"
+    chain = Chain(path)
+    for number in range(3):
+        chain.append({"object": str(number)})
+    chain.sync()
+    chain.close()
+    writer = Writer(tmp_path / "master/dlq.db")
+    writer.tell_of(_Written(chain.head.text()))
+    writer.close()
+
+    verify = ["verify-audit", "--config", str(tmp_path / "master/master.toml")]
+    assert CliRunner().invoke(main, verify).stdout == "3 lines; 0 broken\n"
+    path.unlink()
+    ran = CliRunner().invoke(main, verify)
+    assert ran.exit_code == 1
+    assert "the database knows 3: 3 lines are lost" in ran.stderr
+
+
+class _Written(NamedTuple):
+    """An audit that has written up to this line."""
+
+    head: str
+
+    def written(self) -> tuple[str, tuple[str, ...]]:
+        return self.head, ()
+
+    def forgotten(self, note_ids: tuple[str, ...]) -> None:
+        pass

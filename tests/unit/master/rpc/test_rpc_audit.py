@@ -12,7 +12,9 @@ import pytest
 from dlq_common.clock import FakeClock
 from dlq_common.pki import Identity, Role
 from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.audit_chain import Broken, Chain, segments, verify, verify_all
+from dlq_master.rpc.audit_chain import Chain, segments
+from dlq_master.rpc.audit_file import DiskFile
+from dlq_master.rpc.audit_verify import Broken, verify, verify_all
 
 ALICE = Identity("alice", Role.USER, "lab", "a1", 1.0)
 
@@ -80,9 +82,10 @@ def test_after_a_torn_line_new_lines_are_whole(written: Path) -> None:
     audit = Audit(written, FakeClock())
     audit.record(ALICE, "login", "", "OK")
     audit.close()
-    last = json.loads(written.read_text().splitlines()[-1])
-    assert last["method"] == "login"
-    assert verify(written) == [5], "the torn line, and only it"
+    lines = [json.loads(line) for line in written.read_text().splitlines()]
+    assert lines[-1]["method"] == "login"
+    assert (lines[-2]["decision"], lines[-2]["torn_bytes"]) == ("HEALED", len(whole) // 5 - 40)
+    assert verify(written) == [], "the healing line follows from the last whole one"
 
 
 def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
@@ -179,21 +182,22 @@ def test_a_crash_between_two_files_breaks_no_chain(tmp_path: Path) -> None:
     assert _objects(path) == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_a_file_that_cannot_be_made_is_made_with_a_later_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_cannot_be_made_is_made_with_a_later_line(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
-    chain = Chain(path, 50)
+    full: list[str] = []
+
+    def open_file(path: Path) -> DiskFile:
+        if full:
+            raise OSError("no space")
+        return DiskFile(path)
+
+    chain = Chain(path, 50, open_file)
     chain.append({"object": "1"})
-
-    def full(*_: object) -> None:
-        raise OSError("no space")
-
-    with monkeypatch.context() as disk:
-        disk.setattr("dlq_master.rpc.audit_chain._open", full)
-        for _ in range(2):
-            with pytest.raises(OSError, match="no space"):
-                chain.append({"object": "lost, and told of in the log"})
+    full.append("the disk")
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            chain.append({"object": "put in anew by who owns the chain"})
+    full.clear()
     chain.append({"object": "2"})
     chain.close()
     assert _objects(path) == ["1", "2"]

@@ -165,7 +165,7 @@ async def test_a_backup_can_take_the_place_of_the_database(path: Path, tmp_path:
     restored = Writer(path)
     await restored.commit(Batch(jobs=[a_job(4)]))
     restored.close()
-    assert sorted(os.listdir(tmp_path)) == ["dlq.db", "dlq.db.lock"]
+    assert sorted(os.listdir(tmp_path)) == ["dlq.db", "dlq.db.commits", "dlq.db.lock"]
     reader = Reader(path)
     assert [job.job_id for job in reader.load().jobs] == [1, 2, 4]
     assert reader.load().meta[COPY] == "yes", "so that who starts on it knows"

@@ -1,0 +1,94 @@
+"""A small file beside the database that says which batches were acknowledged, and what they held.
+
+SQLite drops what it cannot read at the end of its write-ahead log, without a word: the database is sound
+then, and older than what callers were told. Each batch has a number, which the database keeps; the last
+numbers are here too. A database behind them has lost batches, and here is what was in them.
+
+The record of a batch is written after its commit and before its answers, and synced once a second: the
+death of the process loses none, a power cut the last second's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from dlq_master.store.batch import Batch
+
+SLOTS: Final = 64
+SLOT_BYTES: Final = 512
+MOST_NAMED: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """One batch as it was acknowledged."""
+
+    number: int
+    time_s: float = 0.0  # of its last event; 0: it had none
+    jobs: tuple[int, ...] = ()  # the first of those that it changed
+    job_count: int = 0
+    first_event: int = 0
+    last_event: int = 0
+
+    @classmethod
+    def of(cls, number: int, batch: Batch) -> Committed:
+        """What is worth telling of a batch."""
+        jobs = [int(job.job_id) for job in batch.jobs]
+        events = batch.events
+        return cls(
+            number=number,
+            time_s=events[-1].time_s if events else 0.0,
+            jobs=tuple(jobs[:MOST_NAMED]),
+            job_count=len(jobs),
+            first_event=events[0].seq if events else 0,
+            last_event=events[-1].seq if events else 0,
+        )
+
+
+class CommitRecord:
+    """The newest `SLOTS` batches, each in its slot. One thread's."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError when there is no room for it."""
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        missing = SLOTS * SLOT_BYTES - os.fstat(self._handle).st_size
+        if missing > 0:  # at once, so that no later record lacks room
+            os.pwrite(self._handle, bytes(missing), SLOTS * SLOT_BYTES - missing)
+
+    def note(self, committed: Committed) -> None:
+        """Remember one batch, in the place of the one `SLOTS` before it."""
+        text = json.dumps(asdict(committed), separators=(",", ":")).encode()
+        record = b"%08x %s\n" % (zlib.crc32(text), text)
+        slot = committed.number % SLOTS
+        os.pwrite(self._handle, record.ljust(SLOT_BYTES, b"\0"), slot * SLOT_BYTES)
+
+    def sync(self) -> None:
+        """Wait until it is on disk."""
+        os.fdatasync(self._handle)
+
+    def after(self, number: int) -> Sequence[Committed]:
+        """Batches with a higher number, in order. A slot that cannot be read is none."""
+        slots = (os.pread(self._handle, SLOT_BYTES, at * SLOT_BYTES) for at in range(SLOTS))
+        found = [one for one in map(_read, slots) if one is not None and one.number > number]
+        return sorted(found, key=lambda one: one.number)
+
+    def close(self) -> None:
+        """Give the file back."""
+        os.close(self._handle)
+
+
+def _read(slot: bytes) -> Committed | None:
+    checksum, _, text = slot.partition(b"\n")[0].partition(b" ")
+    try:
+        if int(checksum, 16) != zlib.crc32(text):
+            return None
+        fields = json.loads(text)
+        return Committed(**{**fields, "jobs": tuple(fields["jobs"])})
+    except (ValueError, TypeError, KeyError):
+        return None

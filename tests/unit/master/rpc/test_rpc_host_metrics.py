@@ -1,0 +1,50 @@
+"""What /metrics tells of the master's own host."""
+
+from pathlib import Path
+
+import pytest
+
+from dlq_common.clock import FakeClock, SteadyClock
+from dlq_common.pki import Authority
+from dlq_master.control.startup_losses import NO_LOSSES, Losses
+from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.host_metrics import HostMetrics
+from dlq_master.store.commit_record import Committed
+from support.faulty_file import FaultyDisk
+
+
+def told(state_dir: Path, disk: FaultyDisk, losses: Losses = NO_LOSSES) -> dict[str, float]:
+    audit = Audit(state_dir / "audit.jsonl", FakeClock(), open_file=disk.open)
+    clock = SteadyClock()
+    authority = Authority.create("lab", clock.now_s())
+    lines = [*HostMetrics(state_dir, clock, audit.writer, authority, losses).lines()]
+    audit.close()
+    samples = [line.rpartition(" ") for line in lines if not line.startswith("#")]
+    return {name: float(value) for name, _, value in samples}
+
+
+def test_all_is_well(tmp_path: Path) -> None:
+    (tmp_path / "dlq.backup.db").touch()
+    (tmp_path / "backup.stamp").touch()
+    found = told(tmp_path, FaultyDisk())
+    assert found["dlq_audit_writable"] == 1
+    assert found["dlq_audit_waiting_lines"] == found["dlq_audit_lost"] == 0
+    assert found["dlq_commits_lost"] == found["dlq_backup_failed"] == 0
+    assert found['dlq_backup_age_seconds{copy="database"}'] < 3600
+    assert found['dlq_backup_age_seconds{copy="whole"}'] < 3600
+    assert found["dlq_disk_free_bytes"] > 0
+    assert found['dlq_certificate_left_seconds{certificate="ca"}'] > 9 * 365 * 86_400
+
+
+@pytest.mark.parametrize("copies", [[], ["dlq.backup.db"]])
+def test_what_is_not_well_is_told(tmp_path: Path, copies: list[str]) -> None:
+    for name in copies:
+        (tmp_path / name).touch()
+    (tmp_path / "backup.failed").touch()
+    disk = FaultyDisk()
+    disk.broken = {"open"}
+    found = told(tmp_path, disk, Losses([Committed(7), Committed(8)]))
+    assert found["dlq_audit_writable"] == 0
+    assert found["dlq_commits_lost"] == 2
+    assert found["dlq_backup_failed"] == 1
+    assert sum("backup_age" in name for name in found) == len(copies)
