@@ -72,6 +72,8 @@ def test_equal_values_have_equal_bodies(node: Node) -> None:
 
 def test_fields_at_their_default_are_left_out() -> None:
     body = json.loads(encode(stored_values.a_job()))
+    assert list(body)[-1] == "c", "the checksum is the last"
+    del body["c"]
 
     assert body == {
         "v": 1,
@@ -98,6 +100,7 @@ def test_fields_at_their_default_are_left_out() -> None:
 )
 def test_a_body_that_is_not_understood_is_refused(change: dict[str, object], message: str) -> None:
     body = json.loads(encode(stored_values.a_job())) | change
+    del body["c"]  # as an older master wrote it
 
     with pytest.raises(ValueError, match=message):
         decode(json.dumps(body), Job)
