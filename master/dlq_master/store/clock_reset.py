@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
+from dlq_master.store.codec import opened, sealed
 from dlq_master.store.open import claim, open_database
 from dlq_master.store.write import write
 
@@ -127,11 +128,10 @@ def _shift_rows(db: Database, shift: _Shift) -> None:
         where = " AND ".join(f"{name} = ?" for name in keys)
         for *ids, body in db.execute(f"SELECT {', '.join(keys)}, body FROM {table}").fetchall():
             chosen = table != "jobs" or submitted[ids[0]] >= shift.since_s
-            found = json.loads(body)
+            found = opened(body, f"row of {table}")
             moved = shift.value("", found, chosen=chosen)
             if moved != found:
-                text = json.dumps(moved, separators=(",", ":"), ensure_ascii=False)
-                db.execute(f"UPDATE {table} SET body = ? WHERE {where}", [text, *ids])
+                db.execute(f"UPDATE {table} SET body = ? WHERE {where}", [sealed(moved), *ids])
     for table, column in _COLUMNS:
         db.execute(
             f"UPDATE {table} SET {column} = {column} - ? WHERE {column} >= ?",

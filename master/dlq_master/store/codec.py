@@ -42,16 +42,19 @@ def encode(value: Any) -> str:
     """The body of a stored value: a NamedTuple or a dataclass."""
     body = _of(coder(type(value)).write)(value)
     body["v"] = VERSION
-    text = _dumps(body)
+    return sealed(body)
+
+
+def sealed(data: dict[str, Any]) -> str:
+    """A body of this JSON object, with its checksum at its end."""
+    text = _dumps(data)
     return f"{text[:-1]}{_MARK}{_checksum(text)}{_END}"
 
 
 def decode(body: str, kind: type[T]) -> T:
     """The value of a stored body. Raises BodyDamaged for one that is not as it was written, ValueError for
     one that this master does not understand."""
-    if not is_intact(body):
-        raise BodyDamaged(f"a stored {kind.__name__} does not match its checksum", hint=REMEDY)
-    data = _loads(_unsealed(body))
+    data = opened(body, kind.__name__)
     version = data.pop("v", None)
     if version != VERSION:
         raise ValueError(f"a stored {kind.__name__} has version {version}, known is {VERSION}")
@@ -60,6 +63,14 @@ def decode(body: str, kind: type[T]) -> T:
     except (TypeError, AttributeError) as error:
         raise ValueError(f"a stored {kind.__name__} does not fit: {error}") from error
     return value
+
+
+def opened(body: str, what: str) -> dict[str, Any]:
+    """The JSON object of a body, without its checksum. Raises BodyDamaged, which names `what`."""
+    if not is_intact(body):
+        raise BodyDamaged(f"a stored {what} does not match its checksum", hint=REMEDY)
+    data: dict[str, Any] = _loads(_unsealed(body))
+    return data
 
 
 def is_intact(body: str) -> bool:

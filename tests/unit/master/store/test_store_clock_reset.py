@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dlq_master.store.clock_reset import reset_clock
+from dlq_master.store.codec import opened
 from dlq_master.store.open import DatabaseInUse, claim, create_database, open_database
 from dlq_master.store.write import write
 
@@ -85,7 +86,9 @@ def test_what_the_user_of_an_older_job_chose_stays_and_what_was_reckoned_goes_ba
     path: Path,
 ) -> None:
     shift_s = reset(path)
-    old, new = (json.loads(body) for (body,) in rows(path, "SELECT body FROM jobs ORDER BY job_id"))
+    old, new = (
+        opened(body, "job") for (body,) in rows(path, "SELECT body FROM jobs ORDER BY job_id")
+    )
     assert old == OLD | {"start_time_s": OLD["start_time_s"] - shift_s}
     assert new["submit_time_s"] == NEW["submit_time_s"] - shift_s  # type: ignore[operator]
     assert new["deadlines"][0]["due_s"] == NOW_S + AHEAD_S + 7_000.0 - shift_s
