@@ -26,7 +26,9 @@ def login(socket_path: Path, wished_name: str) -> Identity:
     answer = _ask(socket_path, {"v": 1, "csr": fresh.request.decode("ascii")})
     if "error" in answer:
         raise PermissionDenied(
-            f"login refused: {answer['error']}", cause=str(answer.get("reason", ""))
+            f"login refused: {answer['error']}",
+            hint=str(answer.get("hint", "")),
+            cause=str(answer.get("reason", "")),
         )
     try:
         certificate = str(answer["certificate"]).encode("ascii")

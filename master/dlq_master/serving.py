@@ -38,6 +38,8 @@ from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.audit_chain import Head
 from dlq_master.rpc.audit_writer import Known
+from dlq_master.rpc.groups import Groups
+from dlq_master.rpc.host_accounts import HostAccounts
 from dlq_master.rpc.host_metrics import HostMetrics
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.metrics import MetricsServer
@@ -128,7 +130,9 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     desk = _desk(config, state, loop, server, authority, audit)
     leaving.push_async_callback(desk.close)
     listening = passed.get(LOGIN_SOCKET)
-    broker = _broker(config, server.advertised, loop, authority, audit, clock, listening)
+    groups = Groups(loop, HostAccounts())
+    leaving.callback(groups.close)
+    broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
     metrics = _metrics(config, loop, meter, host)
     turning = asyncio.create_task(loop.run())
@@ -145,7 +149,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
         leaving.push_async_callback(metrics.stop)
         await metrics.start()
     follower = Follower(config.loans, loop, state.loans, clock, RandomIds(clock))
-    for beside in (_foresee(forecasts, reader, state), _tidy(), follower.run()):
+    for beside in (_foresee(forecasts, reader, state), _tidy(), follower.run(), groups.run()):
         leaving.push_async_callback(_end, asyncio.create_task(beside))
     _say_serving(state, server)
     leaving.callback(service.stopping)
@@ -268,6 +272,7 @@ def _broker(
     authority: Authority,
     audit: Audit,
     clock: Clock,
+    groups: Groups,
     listening: socket.socket | None,
 ) -> LoginBroker:
     settings = BrokerSettings(
@@ -275,7 +280,7 @@ def _broker(
         api_address=api_address,
         auto_users=config.identity.auto_users,
     )
-    return LoginBroker(settings, loop, authority, clock, audit, listening)
+    return LoginBroker(settings, loop, authority, clock, audit, groups, listening)
 
 
 def _say_failed(why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import grp
 import json
 import os
 import pwd
@@ -20,12 +21,22 @@ import pytest
 from dlq.v1 import queue_service_pb2 as queues
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.pki import Role, new_key_and_csr, parse_identity
+from dlq_master.rpc.groups import Groups
+from dlq_master.rpc.host_accounts import HostAccounts
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
+from support.host_account import (
+    CAN_MAKE_ACCOUNTS,
+    free_name,
+    host_account,
+    host_group,
+    leave_group,
+)
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
 
 MY_UID = os.getuid()
+MY_NAME = pwd.getpwuid(MY_UID).pw_name
 NOBODY = 65534
 # The system's own interpreter: other users may not look into the home of root.
 SYSTEM_PYTHON = next(
@@ -39,6 +50,9 @@ line = socket.socket(socket.AF_UNIX); line.connect(path)
 line.sendall(json.dumps({"v": 1, "csr": csr, "uid": 0, "user": "root"}).encode() + b"\\n")
 print(line.makefile().readline())
 """
+with_accounts = pytest.mark.skipif(
+    not CAN_MAKE_ACCOUNTS, reason="only root can make accounts, with useradd"
+)
 as_root = pytest.mark.skipif(MY_UID != 0, reason="only root can become somebody else")
 
 
@@ -55,8 +69,9 @@ class Desk:
     ) -> LoginBroker:
         settings = BrokerSettings(self.path, self.house.server.advertised, auto_users)
         house = self.house
+        groups = Groups(house.control, HostAccounts())
         broker = LoginBroker(
-            settings, house.control, house.authority, house.clock, house.audit, listening
+            settings, house.control, house.authority, house.clock, house.audit, groups, listening
         )
         await broker.start()
         self.brokers.append(broker)
@@ -102,59 +117,135 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
         finally:
             for broker in desk.brokers:
                 await broker.stop()
+                broker.groups.close()
             shutil.rmtree(directory)
 
 
 async def test_a_known_uid_gets_a_certificate_that_opens_the_api(desk: Desk) -> None:
-    desk.house.control.add_user("boss", "operator", MY_UID)
+    desk.house.control.add_user(MY_NAME, "operator", MY_UID)
     await desk.open()
     made = new_key_and_csr("somebody-else")
     answer = await desk.login(made.request)
-    assert (answer["user"], answer["role"], answer["cluster"]) == ("boss", "operator", "lab")
+    assert (answer["user"], answer["role"], answer["cluster"]) == (MY_NAME, "operator", "lab")
     assert answer["address"] == desk.house.server.advertised
     channel = desk.house.channel(made.key, answer["certificate"].encode())
     cluster = await QueueServiceStub(channel).GetCluster(
         queues.GetClusterRequest(), timeout=DEADLINE_S
     )
-    assert (cluster.caller, cluster.role) == ("boss", "operator")
+    assert (cluster.caller, cluster.role) == (MY_NAME, "operator")
 
 
 async def test_what_the_caller_says_of_themselves_is_not_believed(desk: Desk) -> None:
-    desk.house.control.add_user("boss", "user", MY_UID)
+    desk.house.control.add_user(MY_NAME, "user", MY_UID)
     await desk.open()
     answer = await desk.login(
         new_key_and_csr("root").request, uid=1004, user="root", role="admin", name="root"
     )
     assert parse_identity(answer["certificate"].encode()).role is Role.USER
-    assert answer["user"] == "boss"
+    assert answer["user"] == MY_NAME
 
 
-@as_root
+@with_accounts
 async def test_another_users_process_gets_that_users_certificate(desk: Desk) -> None:
-    desk.house.control.add_user("boss", "admin", MY_UID)
-    desk.house.control.add_user("worker", "user", 65533)
-    await desk.open()
-    answer = await desk.login_as(65533, new_key_and_csr("boss").request)
-    assert (answer["user"], answer["role"]) == ("worker", "user")
+    with host_account(free_name()) as worker:
+        desk.house.control.add_user(worker.pw_name, "operator", worker.pw_uid)
+        await desk.open()
+        answer = await desk.login_as(worker.pw_uid, new_key_and_csr("boss").request)
+    assert (answer["user"], answer["role"]) == (worker.pw_name, "operator")
 
 
-@as_root
+@with_accounts
 async def test_an_account_without_a_row_becomes_a_user(desk: Desk) -> None:
-    account = pwd.getpwuid(NOBODY).pw_name
-    await desk.open()
-    answer = await desk.login_as(NOBODY, new_key_and_csr("root").request)
-    assert (answer["user"], answer["role"]) == (account, "user")
-    made = desk.house.control.published.user(account)
+    with host_account(free_name()) as worker:
+        await desk.open()
+        answer = await desk.login_as(worker.pw_uid, new_key_and_csr("root").request)
+        assert (answer["user"], answer["role"]) == (worker.pw_name, "user")
+        made = desk.house.control.published.user(worker.pw_name)
     assert made is not None
-    assert made.uid == NOBODY
+    assert made.uid == worker.pw_uid
 
 
-@as_root
+@with_accounts
 async def test_without_auto_users_an_account_without_a_row_is_refused(desk: Desk) -> None:
     await desk.open(auto_users=False)
-    answer = await desk.login_as(NOBODY, new_key_and_csr("nobody").request)
+    with host_account(free_name()) as worker:
+        answer = await desk.login_as(worker.pw_uid, new_key_and_csr("x").request)
     assert answer["reason"] == "PERMISSION_DENIED"
     assert "certificate" not in answer
+
+
+@as_root
+async def test_nobody_is_refused_with_and_without_a_row(desk: Desk) -> None:
+    await desk.open()
+    answer = await desk.login_as(NOBODY, new_key_and_csr("x").request)
+    assert "stands for nobody" in answer["error"]
+    assert all(user.uid != NOBODY for user in desk.house.control.published.users())
+    desk.house.control.add_user(pwd.getpwuid(NOBODY).pw_name, "user", NOBODY)
+    answer = await desk.login_as(NOBODY, new_key_and_csr("x").request)
+    assert "stands for nobody" in answer["error"]
+
+
+@with_accounts
+async def test_a_system_account_gets_a_row_only_from_an_admin(desk: Desk) -> None:
+    await desk.open()
+    with host_account(free_name(), shell="/usr/sbin/nologin") as service:
+        answer = await desk.login_as(service.pw_uid, new_key_and_csr("x").request)
+        assert "nobody logs in with" in answer["error"]
+        assert "dlq admin user set" in answer["hint"]
+        desk.house.control.add_user(service.pw_name, "user", service.pw_uid)
+        answer = await desk.login_as(service.pw_uid, new_key_and_csr("x").request)
+    assert answer["user"] == service.pw_name
+
+
+@as_root
+async def test_a_row_gives_nothing_to_a_uid_whose_account_is_gone(desk: Desk) -> None:
+    desk.house.control.add_user("left", "operator", 54321)
+    await desk.open()
+    answer = await desk.login_as(54321, new_key_and_csr("x").request)
+    assert answer["reason"] == "PERMISSION_DENIED"
+    assert "no account" in answer["error"]
+
+
+@with_accounts
+async def test_who_has_an_old_uid_does_not_get_the_row_of_the_one_before(desk: Desk) -> None:
+    with host_account(free_name()) as new:
+        desk.house.control.add_user("before", "operator", new.pw_uid)
+        await desk.open()
+        answer = await desk.login_as(new.pw_uid, new_key_and_csr("x").request)
+    assert answer["reason"] == "PERMISSION_DENIED"
+    assert "before in the cluster" in answer["error"]
+
+
+@with_accounts
+async def test_groups_are_read_at_each_login(desk: Desk) -> None:
+    group = free_name("g")
+    with host_group(group), host_account(free_name(), groups=(group,)) as worker:
+        gid = grp.getgrnam(group).gr_gid
+        await desk.open()
+        await desk.login_as(worker.pw_uid, new_key_and_csr("x").request)
+        first = desk.house.control.published.user(worker.pw_name)
+        leave_group(worker.pw_name, group)
+        await desk.login_as(worker.pw_uid, new_key_and_csr("x").request)
+        second = desk.house.control.published.user(worker.pw_name)
+    assert first is not None
+    assert second is not None
+    assert gid in first.groups
+    assert gid not in second.groups
+
+
+@with_accounts
+async def test_groups_follow_the_account_between_logins(desk: Desk) -> None:
+    group = free_name("g")
+    with host_group(group), host_account(free_name(), groups=(group,)) as worker:
+        broker = await desk.open()
+        await desk.login_as(worker.pw_uid, new_key_and_csr("x").request)
+        desk.house.control.add_user("elsewhere", "user", 54321)
+        leave_group(worker.pw_name, group)
+        await broker.groups.refresh_all()
+        after = desk.house.control.published.user(worker.pw_name)
+    assert after is not None
+    assert after.groups == ()
+    assert desk.house.control.published.user("elsewhere") is not None, "no look-up removes users"
 
 
 @as_root
@@ -172,11 +263,12 @@ async def test_root_never_becomes_a_user_by_itself(desk: Desk) -> None:
     assert all(user.uid != 0 for user in desk.house.control.published.users())
 
 
-@as_root
+@with_accounts
 async def test_an_account_cannot_take_over_a_row_of_its_name(desk: Desk) -> None:
-    desk.house.control.add_user(pwd.getpwuid(NOBODY).pw_name, "admin", 4242)
-    await desk.open()
-    answer = await desk.login_as(NOBODY, new_key_and_csr("x").request)
+    with host_account(free_name()) as new:
+        desk.house.control.add_user(new.pw_name, "admin", new.pw_uid + 1)
+        await desk.open()
+        answer = await desk.login_as(new.pw_uid, new_key_and_csr("x").request)
     assert answer["reason"] == "PERMISSION_DENIED"
 
 
@@ -197,12 +289,12 @@ async def test_an_account_cannot_take_over_a_row_of_its_name(desk: Desk) -> None
     ],
 )
 async def test_junk_is_answered_with_a_refusal(desk: Desk, raw: bytes) -> None:
-    desk.house.control.add_user("boss", "user", MY_UID)
+    desk.house.control.add_user(MY_NAME, "user", MY_UID)
     await desk.open()
     answer = await desk.say(raw)
     assert answer["reason"] == "INVALID_REQUEST"
     good = await desk.login(new_key_and_csr("x").request)
-    assert good["user"] == "boss", "the broker goes on"
+    assert good["user"] == MY_NAME, "the broker goes on"
 
 
 async def test_everybody_may_ask_and_nobody_may_replace_the_socket(desk: Desk) -> None:
@@ -223,9 +315,9 @@ async def test_the_socket_of_a_dead_master_is_replaced(desk: Desk) -> None:
     dead = socket.socket(socket.AF_UNIX)
     dead.bind(str(desk.path))
     dead.close()
-    desk.house.control.add_user("boss", "user", MY_UID)
+    desk.house.control.add_user(MY_NAME, "user", MY_UID)
     await desk.open()
-    assert (await desk.login(new_key_and_csr("x").request))["user"] == "boss"
+    assert (await desk.login(new_key_and_csr("x").request))["user"] == MY_NAME
 
 
 async def test_a_file_in_the_sockets_place_is_left_alone(desk: Desk) -> None:
@@ -236,23 +328,23 @@ async def test_a_file_in_the_sockets_place_is_left_alone(desk: Desk) -> None:
 
 
 async def test_at_a_socket_that_systemd_holds_callers_wait_for_the_next_master(desk: Desk) -> None:
-    desk.house.control.add_user("boss", "operator", MY_UID)
+    desk.house.control.add_user(MY_NAME, "operator", MY_UID)
     held = socket.socket(socket.AF_UNIX)
     held.bind(str(desk.path))
     held.listen()
     first = await desk.open(listening=held.dup())
-    assert (await desk.login(new_key_and_csr("x").request))["user"] == "boss"
+    assert (await desk.login(new_key_and_csr("x").request))["user"] == MY_NAME
     await first.stop()
 
     waiting = asyncio.create_task(desk.login(new_key_and_csr("x").request))
     await asyncio.sleep(0)
     await desk.open(listening=held.dup())
-    assert (await waiting)["user"] == "boss"
+    assert (await waiting)["user"] == MY_NAME
     held.close()
 
 
 async def test_logins_are_in_the_audit(desk: Desk) -> None:
-    desk.house.control.add_user("boss", "user", MY_UID)
+    desk.house.control.add_user(MY_NAME, "user", MY_UID)
     await desk.open()
     await desk.login(new_key_and_csr("x").request)
     await desk.login(b"junk")
@@ -264,11 +356,11 @@ async def test_logins_are_in_the_audit(desk: Desk) -> None:
 
 async def test_a_user_who_was_deleted_is_refused_by_the_api_at_once(desk: Desk) -> None:
     control = desk.house.control
-    control.add_user("boss", "user", MY_UID)
+    control.add_user(MY_NAME, "user", MY_UID)
     await desk.open()
     made = new_key_and_csr("x")
     answer = await desk.login(made.request)
-    del control.published.all_users["boss"]
+    del control.published.all_users[MY_NAME]
     stub = QueueServiceStub(desk.house.channel(made.key, answer["certificate"].encode()))
     call = stub.GetCluster(queues.GetClusterRequest(), timeout=DEADLINE_S)
     assert await refusal(call) is grpc.StatusCode.UNAUTHENTICATED

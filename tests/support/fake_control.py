@@ -485,6 +485,14 @@ class FakeControl:
         self.published.all_users[ask.name] = user
         return user
 
+    def _RefreshUser(self, ask: say.RefreshUser) -> User | None:
+        user = self.published.user(ask.name)
+        if user is None or user.uid != ask.uid:
+            return None
+        user = replace(user, gid=ask.gid, groups=ask.groups)
+        self.published.all_users[ask.name] = user
+        return user
+
     def _DeleteUser(self, ask: say.DeleteUser) -> None:
         self.published.all_users.pop(ask.name, None)
 

@@ -124,6 +124,17 @@ class SetUser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshUser:
+    """The groups that a user's account has now, on the master's host. Changes nothing of a user who is gone
+    or has another uid by now. Answered with the `User`, or None."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteUser:
     """Remove a user; their jobs stay. Answered with None."""
 

@@ -15,6 +15,7 @@ from dlq_master.control.stimuli import (
     CreateToken,
     DeleteUser,
     JoinToken,
+    RefreshUser,
     RevokeToken,
     SetUser,
     User,
@@ -114,6 +115,19 @@ def set_user(turn: Turn, ask: SetUser) -> User:
         turn.put_user(user)
         turn.note("user_set", actor=ask.caller.actor, user=user.name, role=user.role, uid=user.uid)
     return user
+
+
+def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
+    """Store the groups that the account of a user has now; the next start of a job has them."""
+    user = turn.state.users.get(ask.name)
+    if user is None or user.uid != ask.uid:
+        return None
+    if (user.gid, user.groups) == (ask.gid, ask.groups):
+        return user
+    groups = ",".join(map(str, ask.groups))
+    turn.put_user(replace(user, gid=ask.gid, groups=ask.groups))
+    turn.note("user_groups_changed", user=user.name, gid=ask.gid, groups=groups)
+    return turn.state.users[ask.name]
 
 
 def delete_user(turn: Turn, ask: DeleteUser) -> None:

@@ -14,6 +14,7 @@ from dlq_master.control.admin_stimuli import Fenced as Fenced
 from dlq_master.control.admin_stimuli import FenceNode as FenceNode
 from dlq_master.control.admin_stimuli import ForgetNode as ForgetNode
 from dlq_master.control.admin_stimuli import PolicySet as PolicySet
+from dlq_master.control.admin_stimuli import RefreshUser as RefreshUser
 from dlq_master.control.admin_stimuli import RevokeToken as RevokeToken
 from dlq_master.control.admin_stimuli import SetNodeFlags as SetNodeFlags
 from dlq_master.control.admin_stimuli import SetNodeLabels as SetNodeLabels
@@ -131,6 +132,7 @@ AdminStimulus: TypeAlias = (
     | ClearGpuConditions
     | ForgetNode
     | SetUser
+    | RefreshUser
     | DeleteUser
     | SetPolicy
     | SetTeam

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import pwd
 import socket
 import stat
 import struct
@@ -26,11 +24,12 @@ from dlq_common.errors import (
     PermissionDenied,
 )
 from dlq_common.logs import get_logger
-from dlq_common.names import check_user_name
 from dlq_common.pki import LIFETIME_S, Authority, Role, parse_identity
 from dlq_master.control.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.groups import Groups
+from dlq_master.rpc.host_accounts import HostAccount
 
 LOGIN = "login"
 LARGEST_LINE = 32 * 1024
@@ -59,6 +58,7 @@ class LoginBroker:
         authority: Authority,
         clock: Clock,
         audit: Audit,
+        groups: Groups,
         listening: socket.socket | None = None,
     ) -> None:
         """`listening` is a socket that somebody else made, and keeps: callers wait in it meanwhile."""
@@ -68,6 +68,7 @@ class LoginBroker:
         self._authority = authority
         self._clock = clock
         self._audit = audit
+        self.groups = groups
         self._log = get_logger("master.login")
         self._server: asyncio.Server | None = None
 
@@ -120,7 +121,7 @@ class LoginBroker:
         except DlqError as refusal:
             if not isinstance(refusal, AuditUnavailable):
                 self._audit.record(None, LOGIN, f"uid {uid}", refusal.reason, "unix")
-            return {"v": VERSION, "error": refusal.what, "reason": refusal.reason}
+            return _refused(refusal)
         except Exception as error:  # noqa: BLE001 - the caller must not see our text
             self._log.error("login_failed", uid=uid, exc_info=error)
             return {"v": VERSION, "error": "a fault of the master", "reason": InternalError.reason}
@@ -136,29 +137,57 @@ class LoginBroker:
         }
 
     async def _user(self, uid: int) -> User:
-        """The user with this uid; made now if they have an account here and the settings allow."""
-        users = self._control.published.users()
-        known = next((user for user in users if user.uid == uid), None)
-        if known is not None:
-            return known
-        if uid == 0 or not self._settings.auto_users:
+        """The user whose account has this uid, with the groups that the account has now.
+
+        Made now if the account has no row and the settings allow. A row whose name is not that of the
+        account belongs to somebody who had the uid before, or will have it: it is not taken over.
+        """
+        known = next((one for one in self._control.published.users() if one.uid == uid), None)
+        if known is None and (uid == 0 or not self._settings.auto_users):
             raise PermissionDenied(f"no user of the cluster has uid {uid}", needs="a user row")
-        name, gid, groups = await asyncio.to_thread(_account, uid)
-        if self._control.published.user(name) is not None:
-            raise PermissionDenied(f"the user {name} of the cluster has another uid than {uid}")
+        account = await self.groups.accounts.find(uid)
+        named = self._control.published.user(account.name)
+        if named is not None and named.uid != uid:
+            raise PermissionDenied(
+                f"the user {account.name} of the cluster has uid {named.uid}, your account has {uid}",
+                hint=f"an admin gives the name to you: dlq admin user del {account.name}",
+            )
+        if known is not None and known.name != account.name:
+            raise PermissionDenied(
+                f"uid {uid} is {account.name} on this host, and {known.name} in the cluster",
+                hint=f"an admin frees the uid: dlq admin user del {known.name}",
+            )
+        if named is None:
+            _check_new(account)
+            return await self._add(account)
+        return await self.groups.refresh(named, account)
+
+    async def _add(self, account: HostAccount) -> User:
         made = await self._control.ask(
             SetUser(
                 caller=MASTER,
                 request_id="",
-                name=name,
+                name=account.name,
                 role=Role.USER.value,
-                uid=uid,
-                gid=gid,
-                groups=groups,
+                uid=account.uid,
+                gid=account.gid,
+                groups=account.groups,
             )
         )
         assert isinstance(made, User)
         return made
+
+
+def _check_new(account: HostAccount) -> None:
+    """PermissionDenied for an account that gets no row by itself."""
+    if account.gid == 0:
+        raise PermissionDenied(f"the account {account.name} is in the group of root")
+    if not account.may_log_in:
+        raise PermissionDenied(
+            f"the account {account.name} is one that nobody logs in with (shell {account.shell})",
+            hint="if it shall submit jobs, an admin adds it: dlq admin user set "
+            f"{account.name} --uid {account.uid} --gid {account.gid}",
+        )
 
 
 def peer_uid(writer: asyncio.StreamWriter) -> int:
@@ -166,6 +195,11 @@ def peer_uid(writer: asyncio.StreamWriter) -> int:
     connection = writer.get_extra_info("socket")
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return int(_UCRED.unpack(raw)[1])
+
+
+def _refused(refusal: DlqError) -> dict[str, object]:
+    told = {"v": VERSION, "error": refusal.what, "reason": refusal.reason}
+    return told | ({"hint": refusal.hint} if refusal.hint else {})
 
 
 async def _line(reader: asyncio.StreamReader) -> bytes:
@@ -185,19 +219,6 @@ def _request(line: bytes) -> bytes:
     if version != VERSION or not isinstance(csr, str):
         raise InvalidRequest('expected {"v": 1, "csr": PEM}')
     return csr.encode("utf-8", "replace")
-
-
-def _account(uid: int) -> tuple[str, int, tuple[int, ...]]:
-    """Name, group and supplementary groups of an account of this host; may ask a directory service."""
-    try:
-        entry = pwd.getpwuid(uid)
-        name = check_user_name(entry.pw_name)
-    except (KeyError, ValueError):
-        raise PermissionDenied(f"uid {uid} has no account here with a usable name") from None
-    if entry.pw_gid == 0:
-        raise PermissionDenied(f"the account of uid {uid} is in the group of root")
-    groups = os.getgrouplist(name, entry.pw_gid)
-    return name, entry.pw_gid, tuple(sorted({gid for gid in groups if gid > 0} - {entry.pw_gid}))
 
 
 def _remove_dead_socket(path: Path) -> None:

@@ -1,0 +1,92 @@
+"""Accounts of the master's host, read anew each time; a directory service may have to be asked.
+
+The loop never waits for one: look-ups run in threads of their own, so that a directory that hangs
+holds up logins and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import pwd
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dlq_common.errors import PermissionDenied
+from dlq_common.names import check_user_name
+
+NOBODY_UIDS: Final = frozenset({65534, 65535, 2**32 - 2, 2**32 - 1})
+_OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")
+_NO_LOGIN_SHELLS: Final = frozenset({"nologin", "false", "sync", "true"})
+_THREADS: Final = 2
+
+
+class HostAccount(NamedTuple):
+    """An account as the host knows it now. `groups`: supplementary ones, without those of root."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    shell: str
+
+    @property
+    def may_log_in(self) -> bool:
+        """Whether a person can have this account: system accounts have a shell that lets nobody in."""
+        return Path(self.shell).name not in _NO_LOGIN_SHELLS
+
+
+class HostAccounts:
+    """Looks accounts up by uid. `close` gives its threads back without waiting for them."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="host-accounts")
+
+    def close(self) -> None:
+        """No further look-ups."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def find(self, uid: int) -> HostAccount:
+        """The account of a uid. PermissionDenied when there is none that a person could have."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, host_account, uid)
+
+
+def host_account(uid: int) -> HostAccount:
+    """The account of a uid; may block. PermissionDenied when the uid stands for nobody."""
+    if uid in NOBODY_UIDS or uid == _overflow_uid():
+        raise PermissionDenied(
+            f"uid {uid} stands for nobody: processes of many origins share it",
+            hint="log in with an account of your own",
+        )
+    try:
+        entry = pwd.getpwuid(uid)
+        name = check_user_name(entry.pw_name)
+    except (KeyError, ValueError):
+        raise PermissionDenied(
+            f"uid {uid} has no account here with a usable name",
+            hint="the master's host must know the account: getent passwd UID",
+        ) from None
+    others = {gid for gid in _group_list(name, entry.pw_gid) if gid > 0} - {entry.pw_gid}
+    return HostAccount(name, uid, entry.pw_gid, tuple(sorted(others)), entry.pw_shell)
+
+
+def _group_list(name: str, gid: int) -> list[int]:
+    """getgrouplist(3). The one of `os` keeps the interpreter while a directory service is asked."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    room = 64
+    while True:
+        count = ctypes.c_int(room)
+        found = (ctypes.c_uint32 * room)()
+        if libc.getgrouplist(name.encode(), ctypes.c_uint32(gid), found, ctypes.byref(count)) >= 0:
+            return list(found[: count.value])
+        if count.value <= room:
+            raise PermissionDenied(f"the groups of {name} could not be read")
+        room = count.value
+
+
+def _overflow_uid() -> int:
+    try:
+        return int(_OVERFLOW_UID.read_text())
+    except (OSError, ValueError):
+        return -1
