@@ -7,7 +7,7 @@ drift apart. Each returns what happened, in order, for the journal.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple, assert_never
 
 from dlq_master.model import attempt_steps, gang, job_steps, live
@@ -17,7 +17,7 @@ from dlq_master.model.attempt_steps import AttemptEvent
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.job import SEVERAL, Job
 from dlq_master.model.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
 from dlq_master.model.machine import StopCause
@@ -125,9 +125,9 @@ def step_attempt(
     job_id, number = key
     happened = [_happened((event, job_id, number, None, None))]
     if after.lease.allocation is not before.lease.allocation:
-        follows = _rewidened(cluster, before, event, job, now_s)
+        follows = _rewidened(cluster, (before, after), event, job, now_s)
     elif after.state in LIVE:
-        follows = _started(before, after, job, now_s)
+        follows = _started(cluster, before, after, job, now_s)
     else:
         ended_s = gang.ended_s(before, now_s)
         if ended_s != now_s:  # told late: a copy costs as much as a step
@@ -386,13 +386,19 @@ def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happen
 
 
 def _rewidened(
-    cluster: Cluster, before: Attempt, event: AttemptEvent, job: Job, now_s: float
+    cluster: Cluster,
+    change: tuple[Attempt, Attempt],
+    event: AttemptEvent,
+    job: Job,
+    now_s: float,
 ) -> JobEvent | None:
     """What it is for a job that its attempt runs on with other GPUs."""
+    before, after = change
     _charge_share(cluster, before, job, now_s)
     if job.ended:
         return None
-    return job_steps.WidthChanged(usage=gang.usage(before, event, job, now_s))
+    used = gang.usage(before, event, job, now_s)
+    return job_steps.WidthChanged(usage=used, gpu_type=_gpu_type(cluster, after, job))
 
 
 def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:
@@ -401,15 +407,29 @@ def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) 
         cluster.shares.ledger.charge(job.account, width, attempt.started_time_s, until_s)
 
 
-def _started(before: Attempt, after: Attempt, job: Job, now_s: float) -> JobEvent | None:
+def _started(
+    cluster: Cluster, before: Attempt, after: Attempt, job: Job, now_s: float
+) -> JobEvent | None:
     """What the first instant at which an attempt runs is for its job."""
     if before.started_time_s is not None or after.started_time_s is None or job.ended:
         return None
     was, gpus = job.resizing, after.lease.allocation.width
     if was is None or was.gpus == gpus:
-        return _RAN
+        return _ran(_gpu_type(cluster, after, job))
     cost_s = round(max(0.0, now_s - was.since_s), 3)
-    return job_steps.Ran(resized=job_steps.Resized(was.gpus, gpus, cost_s, was.why))
+    resized = job_steps.Resized(was.gpus, gpus, cost_s, was.why)
+    return job_steps.Ran(resized=resized, gpu_type=_gpu_type(cluster, after, job))
 
 
-_RAN = job_steps.Ran()
+@cache
+def _ran(gpu_type: str) -> job_steps.Ran:
+    """One value for all, since nearly every job only ever runs on one type."""
+    return job_steps.Ran(gpu_type=gpu_type)
+
+
+def _gpu_type(cluster: Cluster, attempt: Attempt, job: Job) -> str:
+    """Of all its GPUs, or SEVERAL. Jobs without a family need none: nobody learns from them how long others run."""
+    if not job.family:
+        return ""
+    found = [*cluster.capacity.parts(attempt.lease.allocation)]
+    return found[0] if len(found) == 1 else SEVERAL

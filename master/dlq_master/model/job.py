@@ -15,6 +15,8 @@ from dlq_master.model.resources import Allocation, Request, Shape
 from dlq_master.model.reward import BEST_EFFORT, Steps
 from dlq_master.model.scaling import SizePace
 
+SEVERAL = "several"  # instead of a GPU type: of more than one
+
 
 class JobState(StrEnum):
     PENDING = "pending"  # durable, not yet admitted
@@ -219,6 +221,7 @@ class Job(NamedTuple):
     )
     pause: Pause | None = None  # for each stop, since it was promised
     gpu_type_promised: str = ""  # on which its promise stands, if it may get several
+    gpu_type_ran: str = ""  # of the GPUs on which it has run, or SEVERAL; "" = it has not
     family: str = ""  # jobs of one family run alike; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled

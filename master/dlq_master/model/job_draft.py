@@ -13,6 +13,7 @@ from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.estimate import Basis
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import (
+    SEVERAL,
     Alternative,
     Checkpoint,
     EndReason,
@@ -57,6 +58,7 @@ _SAVES = _at("saves")
 _LOST_GPU_S = _at("lost_gpu_s")
 _WORKED_S = _at("worked_s")
 _REGRANT = _at("regrant")
+_GPU_TYPE_RAN = _at("gpu_type_ran")
 _TOTAL_GPU_S = _at("total_gpu_s")
 _TOTAL_EXECUTED_S = _at("total_executed_s")
 _BLOCKED = _at("blocked")
@@ -149,6 +151,12 @@ def run(draft: Draft, at_s: float, *, resized: bool) -> None:
         draft[_FIRST_START_TIME_S] = at_s
     draft[_RESIZING] = None
     draft[_RESIZES] += resized
+
+
+def run_on(draft: Draft, gpu_type: str) -> None:
+    """Its live attempt runs on GPUs of this type; nothing changes where it is the one that it always had."""
+    if draft[_GPU_TYPE_RAN] != gpu_type and gpu_type:
+        draft[_GPU_TYPE_RAN] = SEVERAL if draft[_GPU_TYPE_RAN] else gpu_type
 
 
 def resize(draft: Draft) -> None:

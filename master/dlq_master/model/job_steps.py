@@ -90,6 +90,7 @@ class Ran:
     before it, which stopped for that."""
 
     resized: Resized | None = None
+    gpu_type: str = ""  # of its GPUs, or SEVERAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +98,7 @@ class WidthChanged:
     """Its live attempt has other GPUs from here on: what it consumed before goes into the books."""
 
     usage: Usage
+    gpu_type: str = ""  # of all its GPUs now, or SEVERAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,8 +400,10 @@ def step(  # noqa: C901 one case per event
             to.place(draft, event.attempt, at_s)
         case Ran():
             to.run(draft, at_s, resized=event.resized is not None)
+            to.run_on(draft, event.gpu_type)
         case WidthChanged():
             to.charge(draft, event.usage)
+            to.run_on(draft, event.gpu_type)
         case ResizedLive():
             to.resize(draft)
         case Requeued():

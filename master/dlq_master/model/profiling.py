@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.job import SEVERAL, Job, JobState
 
 WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
 RUNS_KEPT = 20  # of a family
@@ -16,6 +16,28 @@ FAMILIES_KEPT = 10_000
 RATIOS_KEPT = 500
 
 _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
+
+
+class Likeness(NamedTuple):
+    """In what a job must equal those before it, for their run times to say something of its own: nobody has
+    measured how they change with any of it. The GPU type, on which they ran, comes with the run times."""
+
+    family: str
+    gpus: int
+    nodes: int | None
+    steps: int | None
+    halves_batch: bool
+
+
+def likeness(job: Job) -> Likeness:
+    """Of a job that has a family."""
+    request = job.request
+    return Likeness(
+        job.family, request.gpus, request.nodes, job.step_count, request.halves_batch
+    )
+
+
+Runs = dict[str, tuple[float, ...]]  # GPU type -> run times in seconds, the latest last
 
 
 class Sent(NamedTuple):
@@ -33,7 +55,7 @@ class Remembered(NamedTuple):
     gpus: int
     ratios: deque[float]
     sent: deque[Sent]
-    runs: dict[tuple[str, int], tuple[float, ...]]
+    runs: dict[Likeness, Runs]
 
 
 class Profiling:
@@ -50,15 +72,15 @@ class Profiling:
         """`resume_s`: the time until work gets on that goes on; it is no part of a run time."""
         self._resume_s = resume_s
         self.unknown: dict[JobId, None] = {}  # nobody knows how long they run, or finds out
-        # (family, GPUs) -> those of them that have a family
-        self.of_family: dict[tuple[str, int], dict[JobId, None]] = {}
+        # those of them that have a family
+        self.of_family: dict[Likeness, dict[JobId, None]] = {}
         self.hour = -1  # for which it was decided how many GPUs are for trials
         self.gpus = 0  # so many
         self.ratios: deque[float] = deque(maxlen=RATIOS_KEPT)  # run times over estimates
         self._sent: deque[Sent] = deque()
-        self._runs: dict[tuple[str, int], tuple[float, ...]] = {}
-        # (family, GPUs) -> how long its last jobs have run, on what they asked for
-        self.runs: Mapping[tuple[str, int], tuple[float, ...]] = MappingProxyType(self._runs)
+        self._runs: dict[Likeness, Runs] = {}
+        # how long the last such jobs have run, on what they asked for, on GPUs of each type
+        self.runs: Mapping[Likeness, Runs] = MappingProxyType(self._runs)
 
     @property
     def remembered(self) -> Remembered:
@@ -80,17 +102,16 @@ class Profiling:
         if job.trial_time_s is not None and (before is None or before.trial_time_s is None):
             self._send(Sent(job.trial_time_s, job.user, job.request.gpus))
         if job.state is _COMPLETED and (before is None or before.state is not _COMPLETED):
-            self._learn(job)
+            self.learn(job)
 
     def _wonder(self, job: Job) -> None:
         self.unknown[job.job_id] = None
         if job.family:
-            key = job.family, job.request.gpus
-            self.of_family.setdefault(key, {})[job.job_id] = None
+            self.of_family.setdefault(likeness(job), {})[job.job_id] = None
 
     def _know(self, job: Job) -> None:
         del self.unknown[job.job_id]
-        key = job.family, job.request.gpus
+        key = likeness(job)
         alike = self.of_family.get(key)
         if alike is not None:
             alike.pop(job.job_id, None)
@@ -107,16 +128,18 @@ class Profiling:
         while self._sent[0].at_s < sent.at_s - 2 * WINDOW_S:
             self._sent.popleft()
 
-    def _learn(self, job: Job) -> None:
+    def learn(self, job: Job) -> None:
+        """A job has completed, or completed before this master started."""
         # What ran until it was preempted is told without the time to resume, the last run with it.
         run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
         if run_s <= 0.0:
             return
         if job.duration_estimate_s:
             self.ratios.append(run_s / job.duration_estimate_s)
-        if job.family:
-            key = job.family, job.request.gpus
-            known = self._runs.pop(key, ())  # the latest stands last
-            self._runs[key] = (*known, run_s)[-RUNS_KEPT:]
+        if job.family and job.gpu_type_ran not in ("", SEVERAL):
+            key = likeness(job)
+            known = self._runs.pop(key, {})  # the latest stands last
+            of_type = (*known.get(job.gpu_type_ran, ()), run_s)[-RUNS_KEPT:]
+            self._runs[key] = {**known, job.gpu_type_ran: of_type}
             if len(self._runs) > FAMILIES_KEPT:
                 del self._runs[next(iter(self._runs))]

@@ -6,6 +6,7 @@ from dlq_master.model.cluster import Cluster
 from dlq_master.model.estimate import Basis, Confidence, Source
 from dlq_master.model.job import Job
 from dlq_master.model.plan import Estimate, Profile
+from dlq_master.model.profiling import likeness
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.profile.history import trusted
@@ -30,26 +31,43 @@ def estimates(view: View) -> list[Profile | Estimate]:
 
 
 def foretold(view: View) -> list[Estimate]:
-    """Of whom enough is known by the runs of others, in the order of families; costs O(families that wait)."""
+    """Of whom enough is known by the runs of others, in the order of families; costs O(jobs that wait and have such a family)."""
     profiling = view.cluster.profiling
     found: list[Estimate] = []
     for key in [key for key in profiling.of_family if key in profiling.runs]:
         for job_id in profiling.of_family[key]:
             told = from_history(view.cluster, view.cluster.jobs[job_id])
-            if told is None:
-                break
-            found.append(told)
+            if told is not None:
+                found.append(told)
     return found
 
 
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
-    """As earlier jobs of its family have run, if they have run alike."""
-    runs_s = cluster.profiling.runs.get((job.family, job.request.gpus), ())
-    told = trusted(runs_s) if job.family else None
-    if told is None:
+    """As earlier jobs of its family have run, if they have run alike on GPUs of every type that it may get: what
+    was measured on one type says nothing of another. The slowest of these types counts."""
+    if not job.family:
         return None
-    reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{len(runs_s)} jobs of {job.family}")
-    return Estimate(job.job_id, told.run_s, reason, Basis(Source.HISTORY, told.confidence))
+    runs = cluster.profiling.runs.get(likeness(job))
+    if runs is None:
+        return None
+    told = [trusted(runs.get(gpu_type, ())) for gpu_type in _types(cluster, job)]
+    known = [each for each in told if each is not None]
+    if not known or len(known) < len(told):
+        return None
+    slowest = max(known, key=lambda each: each.run_s)
+    sure = all(each.confidence is Confidence.HIGH for each in known)
+    confidence = Confidence.HIGH if sure else Confidence.MEDIUM
+    count = sum(len(runs[gpu_type]) for gpu_type in _types(cluster, job))
+    reason = Reason(ReasonCode.RAN_ALIKE, detail=f"{count} jobs of {job.family}")
+    return Estimate(job.job_id, slowest.run_s, reason, Basis(Source.HISTORY, confidence))
+
+
+def _types(cluster: Cluster, job: Job) -> list[str]:
+    """The GPU types that it may be given."""
+    if job.gpu_type_promised:
+        return [job.gpu_type_promised]
+    cluster.capacity.ready()
+    return sorted(job.request.gpu_types or cluster.capacity.total)
 
 
 def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:
