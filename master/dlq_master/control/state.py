@@ -212,10 +212,7 @@ def restore(state: State, loaded: Loaded) -> None:
     for node in loaded.nodes:
         state.cluster.put_node(node)
         state.contacts[node.node_id] = state.started_s
-    for recording in loaded.recordings:
-        run = state.beliefs.put(recording)
-        if run is not None:
-            state.cluster.slowdowns.add(run)
+    _recall(state, loaded)
     places = {name: place for place, name in enumerate(in_order(state.config))}
     arrays: dict[Array, Array] = {}
     for job in loaded.jobs:
@@ -276,6 +273,16 @@ def believe(state: State, job: Job) -> Job:
 def first_meta(state: State) -> dict[str, str]:
     """What must be on disk before this master says anything: it never says it a second time."""
     return {"epoch": str(state.epoch), "next_job": str(state.next_job), COPY: "no"}
+
+
+def _recall(state: State, loaded: Loaded) -> None:
+    """What jobs have taught that are not in memory any more, and what was recorded of their traffic."""
+    for recording in loaded.recordings:
+        run = state.beliefs.put(recording)
+        if run is not None:
+            state.cluster.slowdowns.add(run)
+    for job in loaded.completed:
+        state.cluster.recall(job)
 
 
 def _leap(state: State) -> None:

@@ -399,6 +399,15 @@ class Cluster:
         if self.history is not None and job.state is _COMPLETED:
             self._learn(before, job)
 
+    def recall(self, job: Job) -> None:
+        """Learn from a job that completed before this master started and is not in memory: how long it ran, what its
+        saves cost, how much service it needed."""
+        if self._lanes:
+            self.profiling.learn(job)
+        if job.family and (job.saves or job.resumes):
+            self.costs.index(None, job)
+        self._learn(None, job)
+
     def _learn(self, before: Job | None, job: Job) -> None:
         """Once for each job, when it completes or is loaded."""
         history = self.history

@@ -32,9 +32,7 @@ class Likeness(NamedTuple):
 def likeness(job: Job) -> Likeness:
     """Of a job that has a family."""
     request = job.request
-    return Likeness(
-        job.family, request.gpus, request.nodes, job.step_count, request.halves_batch
-    )
+    return Likeness(job.family, request.gpus, request.nodes, job.step_count, request.halves_batch)
 
 
 Runs = dict[str, tuple[float, ...]]  # GPU type -> run times in seconds, the latest last

@@ -162,6 +162,7 @@ class JournalCut(NamedTuple):
 
 
 MOST_RECORDINGS: Final = 20_000  # are read at a start
+MOST_COMPLETED: Final = 5_000  # likewise, of jobs that have left memory
 BATCH: Final = "batch"  # key of meta: number of the last batch (store/commit_record.py)
 AUDIT_HEAD: Final = "audit_head"  # key of meta: number and hash of the audit's last line on disk
 HORIZON: Final = "journal_horizon"  # key of meta: up to this sequence the journal has been cut
@@ -182,6 +183,8 @@ class Loaded:
     last_time_s: float  # newest time in the journal; the clock never starts below it
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
+    # The newest `MOST_COMPLETED` that completed before the window, oldest first: what is learned from them outlives them.
+    completed: tuple[Job, ...] = ()
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()

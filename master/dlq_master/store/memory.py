@@ -17,7 +17,7 @@ from dlq_master.model.cost import Costs, Stay, costs
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.job import Job, JobState
 from dlq_master.model.node import Node
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.model.rented import Machine
@@ -25,6 +25,7 @@ from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
+    MOST_COMPLETED,
     MOST_RECORDINGS,
     Batch,
     Intention,
@@ -177,6 +178,10 @@ class MemoryStore:
         if len(newest) == window.most:
             complete_from_s = (newest[-1].end_time_s or 0.0) if newest else math.inf
         kept = {job.job_id for job in newest} | {attempt.key.job_id for attempt in attempts}
+        completed = sorted(
+            (job for job in jobs if job.state is JobState.COMPLETED and job.job_id not in kept),
+            key=lambda job: (job.end_time_s or 0.0, job.job_id),
+        )
         return Loaded(
             meta=dict(rows.meta),
             jobs=tuple(job for job in jobs if job.end_time_s is None or job.job_id in kept),
@@ -189,6 +194,7 @@ class MemoryStore:
             last_time_s=last_time_s,
             last_job=max(rows.jobs, default=0),
             complete_from_s=complete_from_s,
+            completed=tuple(completed[-MOST_COMPLETED:]),
             recordings=self._recordings()[-MOST_RECORDINGS:],
             teams=self._decoded(rows.teams, Team),
             reservations=self._decoded(rows.reservations, Reservation),

@@ -6,7 +6,7 @@ One read-only connection, used in the loop's thread, for what takes microseconds
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +25,7 @@ from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
     BATCH,
+    MOST_COMPLETED,
     MOST_RECORDINGS,
     Intention,
     JoinToken,
@@ -92,6 +93,7 @@ class Reader:
             last_time_s=last_time_s,
             last_job=last_job,
             complete_from_s=complete_from_s,
+            completed=self._completed(bodies.keys()),
             recordings=self._recordings(),
             teams=self._all("SELECT body FROM teams ORDER BY name", Team),
             reservations=self._all(
@@ -116,6 +118,15 @@ class Reader:
         missing = len(rows) == window.most
         complete_from_s = (rows[-1][2] if rows else math.inf) if missing else from_s
         return {job_id: body for job_id, body, _ in rows}, complete_from_s
+
+    def _completed(self, loaded: Set[int]) -> tuple[Job, ...]:
+        rows = self._db.execute(
+            "SELECT job_id, body FROM jobs WHERE end_time_s IS NOT NULL AND state = 'completed'"
+            " ORDER BY end_time_s DESC, job_id DESC LIMIT ?",
+            [MOST_COMPLETED + len(loaded)],
+        )
+        left = [body for job_id, body in rows if job_id not in loaded]
+        return tuple(decode(body, Job) for body in reversed(left[:MOST_COMPLETED]))
 
     def _recordings(self) -> tuple[Recording, ...]:
         rows = self._db.execute(

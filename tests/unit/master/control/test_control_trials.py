@@ -15,11 +15,12 @@ from dlq_master.control.policies import live_policy
 from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import EndReason, Job, JobState
 from dlq_master.model.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
+from dlq_master.model.resources import Request
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
 from unit.master.control.test_control_deadlines import Site
@@ -471,6 +472,81 @@ def test_by_the_default_too_who_runs_like_its_family_is_known_before_it_runs(
     assert last.duration_estimate_s == pytest.approx(50.0, abs=10.0)
     other = lab.submit(run_s=None, family="resnet", gpus=4)
     assert other.duration_estimate_s is None, "on other GPUs"
+
+
+def a_family(lab: Lab, count: int, seconds: float, **more: Any) -> None:
+    """So many jobs of it, one after the other."""
+    for _ in range(count):
+        job = lab.submit(run_s=None, family="resnet", **more)
+        lab.trains(seconds)
+        key = AttemptKey(job.job_id, 1)
+        next(agent for agent in lab.agents if key in agent.living()).exit(key, 0)
+        lab.trains(10.0)
+
+
+def on(gpu_type: str, gpus: int = 8, **more: Any) -> Request:
+    return Request(gpus=gpus, gpu_type=gpu_type, **more)
+
+
+@pytest.fixture
+def mixed(masters: Masters) -> Lab:
+    """A fast node and a slow one."""
+    lab = Lab(masters, nodes=1)
+    slow = SimAgent(lab.master, NodeId("slow"), gpus=8, gpu_type="A100")
+    slow.hello()
+    lab.agents.append(slow)
+    return lab
+
+
+def test_what_ran_on_one_gpu_type_says_nothing_of_another(mixed: Lab) -> None:
+    a_family(mixed, 5, 50.0, request=on("H100"))
+    alike = mixed.submit(run_s=None, family="resnet", request=on("H100"))
+    assert alike.duration_estimate_s == pytest.approx(50.0, abs=10.0)
+    other = mixed.submit(420.0, run_s=None, family="resnet", request=on("A100"))
+    anywhere = mixed.submit(420.0, run_s=None, family="resnet")
+    for job in (other, anywhere):
+        assert (job.duration_estimate_s, job.promised) == (None, None)
+
+
+def test_who_may_get_either_type_is_taken_to_run_as_long_as_on_the_slower_one(mixed: Lab) -> None:
+    a_family(mixed, 5, 50.0, request=on("H100"))
+    a_family(mixed, 5, 200.0, request=on("A100"))
+    job = mixed.submit(run_s=None, family="resnet")
+    assert job.duration_estimate_s == pytest.approx(200.0, abs=10.0)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"step_count": 4 * TOTAL},
+        {"request": on("H100", nodes=1)},
+        {"request": on("H100", gpu_memory_bytes=10**10, halves_batch=True)},
+    ],
+    ids=["steps", "nodes", "batch"],
+)
+def test_what_ran_with_other_steps_nodes_or_batch_says_nothing(
+    mixed: Lab, more: dict[str, Any]
+) -> None:
+    a_family(mixed, 5, 50.0, request=on("H100"))
+    job = mixed.submit(run_s=None, family="resnet", **{"request": on("H100"), **more})
+    assert job.duration_estimate_s is None
+
+
+def test_how_a_family_runs_is_known_after_a_restart_long_after_its_jobs_have_left_memory(
+    masters: Masters,
+) -> None:
+    lab = Lab(masters, nodes=1)
+    a_family(lab, 5, 50.0)
+    lab.trains(2 * 3600.0, step_s=600.0)
+    later = lab.submit(run_s=None, gpus=4)
+    lab.master.crashed()
+    assert lab.master.state.cluster.jobs.keys() == {later.job_id}
+    lab.master.loop.plan_with(lab.planner)
+    for agent in lab.agents:
+        agent.hello()
+    job = lab.submit(run_s=None, family="resnet")
+    assert job.basis.source is Source.HISTORY
+    assert job.duration_estimate_s == pytest.approx(50.0, abs=10.0)
 
 
 # --- submission control ---------------------------------------------------------------------------

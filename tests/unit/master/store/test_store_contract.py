@@ -325,6 +325,9 @@ async def test_a_start_loads_what_lives_and_the_newest_of_what_has_ended(
 
     loaded = store.load(window)
     assert ids(loaded.jobs) == expected
+    # Of what has left memory, jobs that completed are still learned from, the first to end first.
+    left = [number for number in range(10, 0, -1) if number not in expected and number != 4]
+    assert ids(loaded.completed) == left
     assert loaded.complete_from_s == complete_from_s
     assert loaded.last_job == 12
 
