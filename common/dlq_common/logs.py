@@ -3,11 +3,15 @@
 Event names are fixed snake_case words, facts are keys. Foreign libraries that use `logging` come
 out in the same form. structlog is imported only when logging is configured or a logger is asked
 for, because the CLI shares this package and must start fast.
+
+Where systemd reads the stream into its journal, each line begins with its priority (`<4>` for a warning: sd-daemon(3)),
+which the journal takes off: `journalctl -p warning` finds what is worth a look.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -15,9 +19,14 @@ from dlq_common.clock import Clock
 from dlq_common.instants import format_instant
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 LEVELS = ("debug", "info", "warning", "error")
+# Levels of Python -> priorities of syslog, as the journal wants them. A level in between is the one below it.
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_DEBUG = 7
 
 
 def configure_logging(
@@ -63,7 +72,8 @@ def configure_logging(
             )
         ]
     )
-    handler = logging.StreamHandler(stream)
+    in_journal = is_journal(stream)
+    handler = (_JournalHandler if in_journal else logging.StreamHandler)(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
@@ -71,6 +81,8 @@ def configure_logging(
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    if in_journal:
+        sys.excepthook = _log_uncaught
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
@@ -79,6 +91,43 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
     logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger
+
+
+def is_journal(stream: TextIO) -> bool:
+    """Whether systemd has connected this stream with its journal, by what JOURNAL_STREAM says (device:inode)."""
+    said = os.environ.get("JOURNAL_STREAM", "")
+    try:
+        found = os.fstat(stream.fileno())
+    except (OSError, ValueError):
+        return False
+    return said == f"{found.st_dev}:{found.st_ino}"
+
+
+def for_journal(text: str, level: int, stream: TextIO) -> str:
+    """The text with the priority of this level of `logging` before each of its lines, if the stream is the journal's."""
+    return _with_priority(text, level) if is_journal(stream) else text
+
+
+class _JournalHandler(logging.StreamHandler[TextIO]):
+    """Writes each line with its priority."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _with_priority(super().format(record), record.levelno)
+
+
+def _with_priority(text: str, level: int) -> str:
+    priority = next((number for least, number in _PRIORITIES if level >= least), _DEBUG)
+    return "\n".join(f"<{priority}>{line}" for line in text.splitlines())
+
+
+def _log_uncaught(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """What ends the process is one line, of the priority that it deserves."""
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    get_logger("process").critical("uncaught_exception", exc_info=(kind, error, trace))
 
 
 def _stamper(clock: Clock) -> Processor:

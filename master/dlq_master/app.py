@@ -1,6 +1,7 @@
 """`dlq-master`: the command, what it asks of a configuration, and how it fails."""
 
 import asyncio
+import logging
 import math
 import os
 import pwd
@@ -17,7 +18,7 @@ from dlq_common.clock import SteadyClock
 from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError
 from dlq_common.instants import format_instant
-from dlq_common.logs import LEVELS, configure_logging, get_logger
+from dlq_common.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.private_files import read_private
 from dlq_common.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
@@ -485,8 +486,7 @@ def _check_files() -> None:
 
 def _fail(error: BaseException) -> NoReturn:
     what = error.what if isinstance(error, DlqError) else str(error)
-    click.echo(f"dlq-master: {what}", err=True)
     hint = getattr(error, "hint", "")
-    if hint:
-        click.echo(hint, err=True)
+    words = "\n".join(filter(None, (f"dlq-master: {what}", hint)))
+    click.echo(for_journal(words, logging.ERROR, sys.stderr), err=True)
     sys.exit(1)

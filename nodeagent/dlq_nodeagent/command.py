@@ -18,7 +18,7 @@ from dlq_common.config import dump_config, load_config
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
 from dlq_common.ids import RandomIds
 from dlq_common.instants import format_instant
-from dlq_common.logs import configure_logging
+from dlq_common.logs import configure_logging, for_journal
 from dlq_common.pki import parse_identity
 from dlq_common.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
@@ -270,5 +270,6 @@ def _version() -> str:
 
 
 def _fail(error: Exception, code: int = FAILURE) -> NoReturn:
-    click.echo(f"dlq-nodeagent: {error}", err=True)
+    words = f"dlq-nodeagent: {error}"
+    click.echo(for_journal(words, logging.ERROR, sys.stderr), err=True)
     sys.exit(code)

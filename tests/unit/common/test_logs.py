@@ -3,14 +3,19 @@
 import io
 import json
 import logging
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
 
 import pytest
 import structlog
 
 from dlq_common.clock import FakeClock
 from dlq_common.instants import format_instant
-from dlq_common.logs import configure_logging, get_logger
+from dlq_common.logs import configure_logging, for_journal, get_logger
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +84,76 @@ def test_readable_text_on_request() -> None:
     get_logger("x").info("node_up", node="gpu01")
     assert "node_up" in stream.getvalue()
     assert "node=gpu01" in stream.getvalue()
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TextIO]:
+    """A stream that JOURNAL_STREAM names, as systemd does it: by device and inode."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    with (tmp_path / "journal").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        yield stream
+
+
+def written(stream: TextIO) -> list[str]:
+    stream.flush()
+    return Path(stream.name).read_text().splitlines()
+
+
+def test_each_line_for_the_journal_begins_with_its_priority(journal: TextIO) -> None:
+    configure_logging(FakeClock(), stream=journal, level="debug")
+    log = get_logger("x")
+    for level in ("critical", "error", "warning", "info", "debug"):
+        getattr(log, level)("said", level_told=level)
+    logging.getLogger("foreign").warning("missed")
+    lines = written(journal)
+    assert [line[:3] for line in lines] == ["<2>", "<3>", "<4>", "<6>", "<7>", "<4>"]
+    assert json.loads(lines[0][3:])["level"] == "critical"
+
+
+def test_text_of_several_lines_has_the_priority_on_each(journal: TextIO) -> None:
+    configure_logging(FakeClock(), stream=journal, as_json=False)
+    try:
+        raise RuntimeError("two\nlines")
+    except RuntimeError:
+        get_logger("x").exception("turn_failed")
+    lines = written(journal)
+    assert len(lines) > 3
+    assert {line[:3] for line in lines} == {"<3>"}
+
+
+def test_what_nobody_catches_is_one_critical_line_of_the_journal(journal: TextIO) -> None:
+    configure_logging(FakeClock(), stream=journal)
+    error = ValueError("never\ncaught")
+    sys.excepthook(ValueError, error, None)
+    (line,) = written(journal)
+    assert line.startswith("<2>")
+    assert json.loads(line[3:])["event"] == "uncaught_exception"
+
+
+def test_another_stream_than_that_of_the_journal_has_no_priorities(
+    journal: TextIO, tmp_path: Path
+) -> None:
+    with (tmp_path / "log").open("w") as elsewhere:
+        configure_logging(FakeClock(), stream=elsewhere)
+        get_logger("x").warning("said")
+        assert for_journal("text", logging.ERROR, elsewhere) == "text"
+        (line,) = written(elsewhere)
+    assert line.startswith("{")
+    assert for_journal("a\nb", logging.ERROR, journal) == "<3>a\n<3>b"
+
+
+@pytest.mark.parametrize("program", ["dlq-master", "dlq-nodeagent"])
+def test_a_daemon_that_cannot_start_says_so_as_an_error(program: str, tmp_path: Path) -> None:
+    with (tmp_path / "journal").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        done = subprocess.run(
+            [Path(sys.executable).parent / program, "run", "--config", tmp_path / "none.toml"],
+            env={**os.environ, "JOURNAL_STREAM": f"{found.st_dev}:{found.st_ino}"},
+            stderr=stream,
+            check=False,
+        )
+    assert done.returncode > 0
+    lines = (tmp_path / "journal").read_text().splitlines()
+    assert lines[0].startswith(f"<3>{program}: ")
