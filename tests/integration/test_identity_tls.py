@@ -16,7 +16,7 @@ from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.clock import FakeClock, SteadyClock
 from dlq_common.pki import Authority, Role, new_key_and_csr
 from dlq_master.rpc.certificate import MasterCertificate
-from dlq_master.rpc.server import KEEPALIVE, bind
+from dlq_master.rpc.server import HANDSHAKE_TIMEOUT_MS, KEEPALIVE, bind
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -94,3 +94,16 @@ async def test_a_port_that_is_taken_is_an_error_and_not_shared(house: RpcHouse) 
     with pytest.raises(OSError, match="cannot listen"):
         bind(second, f"127.0.0.1:{house.server.api_port}", certificate, mutual=True)
     await second.stop(None)
+
+
+@pytest.mark.parametrize("which", ["api", "join"])
+async def test_a_connection_that_never_ends_its_hello_is_closed(
+    house: RpcHouse, which: str
+) -> None:
+    api = int(house.server.advertised.rpartition(":")[2])
+    port = api if which == "api" else house.server.join_port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"\x16\x03\x01")  # the head of a TLS record, and nothing after it
+    async with asyncio.timeout(3 * HANDSHAKE_TIMEOUT_MS / 1000.0):
+        assert await reader.read() == b""
+    writer.close()
