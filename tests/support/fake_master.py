@@ -173,7 +173,11 @@ class FakeMaster(
             self.jobs[job_id] = job
             self.specs[job_id] = request.spec
         self._lose("SubmitJob", context)
-        return wire.SubmitJobResponse(job=job, reasons=self.reasons.get(job_id, ()))
+        return wire.SubmitJobResponse(
+            job=job,
+            reasons=self.reasons.get(job_id, ()),
+            jobs_ahead_count=2 if shown_state(job) == "queued" else None,
+        )
 
     def GetJob(self, request: wire.GetJobRequest, context: Any) -> wire.GetJobResponse:
         self._note("GetJob", request, context)

@@ -20,7 +20,7 @@ def test_a_submission_names_job_shape_and_directory(tmp_path: Path) -> None:
     arguments = work.DDP.submission(tmp_path)
     assert arguments[: arguments.index("--")] == [
         "submit", "--parsable", "-J", "ddp-mlp", "-N", "2", "--gpus-per-node", "2",
-        "-D", str(tmp_path),
+        "-D", str(tmp_path), "--signal", "TERM",
     ]  # fmt: skip
     assert arguments[arguments.index("--") + 1 :] == work.DDP.command(tmp_path)
 

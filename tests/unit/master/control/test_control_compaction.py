@@ -260,7 +260,7 @@ async def test_turns_go_on_between_the_slices() -> None:
 
     assert [answer.job.job_id for answer in answers] == list(range(1, 21))
     assert master.words().count("job_submitted") == 20
-    assert "node_noted" not in master.words()[:1]
+    assert master.words().count("node_noted") <= 1, "the newest of the journal always stays"
     master.loop.stop()
     await turning
     master.close()

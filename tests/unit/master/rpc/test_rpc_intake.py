@@ -29,7 +29,7 @@ def test_only_decimal_numbers_are_job_ids(text: str) -> None:
 
 def test_a_job_id_is_its_number() -> None:
     assert intake.job_id_of("17") == 17
-    assert intake.job_id_of(str(2**63 - 1)) == 2**63 - 1
+    assert intake.job_id_of(str(2**62)) == 2**62
 
 
 def _submission() -> jobs.SubmitJobRequest:
