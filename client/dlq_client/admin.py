@@ -98,15 +98,22 @@ class Admin:
         """All users by name."""
         return self._connection.call(self.stub.ListUsers, wire.ListUsersRequest()).users
 
-    def set_user(self, user: wire.User) -> wire.User:
-        """Add or change a user."""
-        request = wire.SetUserRequest(request_id=self._request_id(), user=user)
+    def set_user(self, user: wire.User, *, same_person: bool = False) -> wire.User:
+        """Add or change a user. `same_person`: also with another uid; else who gets one is somebody else."""
+        request = wire.SetUserRequest(
+            request_id=self._request_id(), user=user, same_person=same_person
+        )
         return self._connection.call(self.stub.SetUser, request).user
 
-    def delete_user(self, name: str) -> None:
-        """Remove a user: no new certificate, and the present one is refused. Jobs stay."""
-        request = wire.DeleteUserRequest(request_id=self._request_id(), name=name)
-        self._connection.call(self.stub.DeleteUser, request)
+    def delete_user(
+        self, name: str, *, cancel_jobs: bool = False, give_to: str = ""
+    ) -> wire.DeleteUserResponse:
+        """Remove a user: no new certificate, and the present one is refused. IllegalTransition while jobs live
+        that are neither given away nor to be cancelled."""
+        request = wire.DeleteUserRequest(
+            request_id=self._request_id(), name=name, cancel_jobs=cancel_jobs, give_to=give_to
+        )
+        return self._connection.call(self.stub.DeleteUser, request)
 
     def policy(self) -> wire.GetPolicyResponse:
         """The policy that decides, those that could, and how the planning process does."""

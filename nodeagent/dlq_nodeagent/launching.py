@@ -4,6 +4,7 @@ import os
 import pwd
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -90,6 +91,7 @@ class Launching:
             launch = with_own_ports(launch, ports)
             self._check_runtime(launch)
             rights = self.rights_of(launch)
+            check_account(launch, self.rules.run_as)
             cwd, watch = self._directories(launch, rights)
             plan = self._plan(launch, rights, cwd)
         except (UserMistake, LaunchRefused, OSError) as refused:
@@ -337,6 +339,31 @@ def _write_script(path: Path, text: str, rights: UserRights) -> None:
         os.fchmod(file.fileno(), 0o500)
         if os.getuid() == 0:
             os.fchown(file.fileno(), rights.uid, rights.gid)
+
+
+def check_account(launch: Launch, run_as: str) -> None:
+    """LaunchRefused when the user's name and uid are not one account on this node: the uid has become
+    somebody else's. A node that knows neither goes by its users map alone (shim/users.c)."""
+    if run_as != "submitter" or not launch.user:
+        return
+    if launch.uid < 0:
+        raise LaunchRefused(
+            f"{launch.user} is not a user of the cluster any more", StartCause.ACCOUNT
+        )
+    with suppress(KeyError):
+        name = pwd.getpwuid(launch.uid).pw_name
+        if name != launch.user:
+            raise LaunchRefused(
+                f"uid {launch.uid} of the user {launch.user} is {name} on this node",
+                StartCause.ACCOUNT,
+            )
+    with suppress(KeyError):
+        uid = pwd.getpwnam(launch.user).pw_uid
+        if uid != launch.uid:
+            raise LaunchRefused(
+                f"the user {launch.user} has uid {launch.uid} in the cluster and {uid} on this node",
+                StartCause.ACCOUNT,
+            )
 
 
 def _account(launch: Launch, uid: int) -> Account:

@@ -75,7 +75,7 @@ async def test_a_submission_is_answered_with_the_job_and_why_it_waits(
     assert [reason.code for reason in answer.reasons] == ["no_nodes"]
     stimulus = house.control.asked[0]
     assert isinstance(stimulus, say.SubmitJob)
-    assert stimulus.caller == say.Caller("alice", "user")
+    assert (stimulus.caller.name, stimulus.caller.person) == ("alice", "alice")
     assert job_pb2.JobSpec.FromString(stimulus.spec).name == "train"
 
 

@@ -40,6 +40,7 @@ from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.node import Node, NodeState
 from dlq_master.model.node_steps import GpusCleared, step
 from dlq_master.model.packing import Packing
+from dlq_master.model.person import Owner
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.rented import Machine
 from dlq_master.model.resources import Allocation, Slot
@@ -110,9 +111,9 @@ class FakeRead:
     def job(self, job_id: JobId) -> Job | None:
         return self.all_jobs.get(job_id) or self.past.get(job_id)
 
-    def owner(self, job_id: JobId) -> str | None:
+    def owner(self, job_id: JobId) -> Owner | None:
         job = self.job(job_id)
-        return None if job is None else job.user
+        return None if job is None else Owner(job.user, job.person, job.submit_time_s)
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         self.past_reads += 1
@@ -493,8 +494,9 @@ class FakeControl:
         self.published.all_users[ask.name] = user
         return user
 
-    def _DeleteUser(self, ask: say.DeleteUser) -> None:
+    def _DeleteUser(self, ask: say.DeleteUser) -> say.UserDeleted:
         self.published.all_users.pop(ask.name, None)
+        return say.UserDeleted()
 
     def _CreateReservation(self, ask: say.CreateReservation) -> Reservation:
         begin_s = 0.0 if ask.begin_s is None else ask.begin_s

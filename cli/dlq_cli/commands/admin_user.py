@@ -71,6 +71,9 @@ def list_(app: App, as_json: bool) -> None:
 @click.option("--uid", type=click.IntRange(min=0), help="Numeric user id of their processes.")
 @click.option("--gid", type=click.IntRange(min=0), help="Numeric group id.")
 @click.option("--groups", metavar="N,N", help="Supplementary groups; empty for none.")
+@click.option(
+    "--same-person", is_flag=True, help="With another --uid: jobs and history stay theirs."
+)
 @json_option
 @click.argument("name")
 @pass_app
@@ -81,9 +84,14 @@ def set_(
     uid: int | None,
     gid: int | None,
     groups: str | None,
+    same_person: bool,
     as_json: bool,
 ) -> None:
-    """Add user NAME, or change what the options name and keep the rest."""
+    """Add user NAME, or change what the options name and keep the rest.
+
+    A name with another --uid is somebody else, who sees nothing of the one before. Gid and groups follow
+    the account on the master's host, if it has one of this name and uid.
+    """
     admin = Admin(app.connection())
     before = next((one for one in admin.users() if one.name == name), None)
     if before is None and (uid is None or gid is None):
@@ -97,22 +105,37 @@ def set_(
     if groups is not None:
         del wanted.groups[:]
         wanted.groups.extend(_groups(groups))
-    stored = admin.set_user(wanted)
+    stored = admin.set_user(wanted, same_person=same_person)
     if as_json:
         click.echo(document({"users": [user_facts(stored)]}))
         return
     click.echo(f"user {stored.name}: {stored.role}, uid {stored.uid}, gid {stored.gid}")
 
 
-@user.command(name="del", epilog=examples("dlq admin user del alice -y"))
+@user.command(
+    name="del",
+    epilog=examples(
+        "dlq admin user del alice -y",
+        "dlq admin user del alice --cancel-jobs",
+        "dlq admin user del alice --give-to bob",
+    ),
+)
 @yes_option
+@click.option("--cancel-jobs", is_flag=True, help="Cancel the user's jobs that live.")
+@click.option("--give-to", metavar="USER", default="", help="Hand over jobs that do not run.")
 @click.argument("name")
 @pass_app
-def del_(app: App, name: str, yes: bool) -> None:
-    """Remove user NAME: the certificate is refused from now on. Jobs stay."""
+def del_(app: App, name: str, yes: bool, cancel_jobs: bool, give_to: str) -> None:
+    """Remove user NAME: the certificate is refused from now on, and what it watches or runs in jobs ends.
+
+    Refused while jobs of NAME live, unless an option says what becomes of them. With both options those
+    that run or are promised a deadline are cancelled. Ended jobs stay in the books, for operators.
+    """
     app.confirm(f"{name} will not be let in any more", yes=yes)
-    Admin(app.connection()).delete_user(name)
-    click.echo(f"user {name}: removed")
+    done = Admin(app.connection()).delete_user(name, cancel_jobs=cancel_jobs, give_to=give_to)
+    counts = [f"{done.cancelled_count} jobs cancelled"] if done.cancelled_count else []
+    counts += [f"{done.given_count} jobs given to {give_to}"] if done.given_count else []
+    click.echo("; ".join([f"user {name}: removed", *counts]))
 
 
 def _groups(text: str) -> list[int]:

@@ -121,6 +121,7 @@ class SetUser:
     uid: int
     gid: int
     groups: tuple[int, ...]
+    same_person: bool = False  # also with another uid: what they have stays theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,11 +137,22 @@ class RefreshUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteUser:
-    """Remove a user; their jobs stay. Answered with None."""
+    """Remove a user. Jobs that live are given to `give_to` as far as that can be, else cancelled if
+    `cancel_jobs`; while any is left the user stays. Answered with `UserDeleted`."""
 
     caller: Caller
     request_id: str
     name: str
+    cancel_jobs: bool = False
+    give_to: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserDeleted:
+    """How many jobs of theirs were cancelled, and how many given to somebody else."""
+
+    cancelled: int = 0
+    given: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

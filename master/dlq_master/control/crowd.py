@@ -71,4 +71,4 @@ class Crowd:
 
 
 def _same_places(before: Job, job: Job) -> bool:
-    return before.queue == job.queue and before.team == job.team
+    return (before.user, before.queue, before.team) == (job.user, job.queue, job.team)

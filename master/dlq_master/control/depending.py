@@ -33,7 +33,7 @@ def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) ->
         return Term(asked.relation)
     job, array = _found(turn, asked)
     seen = job if array is None else turn.known_job(JobId(array.array_id + 1))
-    if seen is None or not (caller.sees_all or seen.user == caller.name):
+    if seen is None or not caller.may_see(seen):
         name = f"{asked.job_id}" if asked.index is None else f"{asked.job_id}_{asked.index}"
         raise NotFound(f"there is no job {name} to depend on", kind="job", id=name)
     if before is not None and seen.job_id >= before:

@@ -6,14 +6,16 @@ from typing import Protocol
 
 from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.state import State
-from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop
+from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
 from dlq_master.model import live
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import Node
+from dlq_master.model.person import belongs
 from dlq_master.model.resources import Slot
 from dlq_master.store.batch import Intention
 
@@ -34,7 +36,7 @@ def launch_command(
     slots = [attempt.slot_of(rank) for rank in range(len(attempt.ranks))]
     nodes = [state.cluster.nodes.get(status.node_id) for status in attempt.ranks]
     own, joining = slots[rank], attempt.ranks[rank].joined or attempt.ranks[rank].joining
-    owner = state.users.get(job.user)
+    owner = owner_of(state, job)
     ran_s = job.total_executed_s
     recording = state.beliefs.get(attempt.key)
     trial = is_reduced(attempt, job)
@@ -81,6 +83,14 @@ def launch_command(
             else tuple(status.ports for status in attempt.ranks)
         ),
     )
+
+
+def owner_of(state: State, job: Job) -> User | None:
+    """The user whose account the job runs in; None when they are gone, also if somebody else has their name."""
+    user = state.users.get(job.user)
+    if user is None or not belongs(job, user.name, user.person, user.created_time_s):
+        return None
+    return user
 
 
 def _type_of(node: Node | None, slot: Slot | None) -> str:

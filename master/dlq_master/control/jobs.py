@@ -141,7 +141,7 @@ def editable(turn: Turn, ask: JobEdit) -> Job:
 def find(turn: Turn, caller: Caller, job_id: JobId) -> Job:
     """The caller's job; another user's is as good as none."""
     job = turn.known_job(job_id)
-    if job is None or not (caller.sees_all or job.user == caller.name):
+    if job is None or not caller.may_see(job):
         raise NotFound(f"there is no job {job_id}", kind="job", id=job_id)
     return job
 

@@ -11,6 +11,7 @@ from dlq_common.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from dlq_master.control import leaving
 from dlq_master.control.stimuli import (
     CreateToken,
     DeleteUser,
@@ -19,11 +20,13 @@ from dlq_master.control.stimuli import (
     RevokeToken,
     SetUser,
     User,
+    UserDeleted,
     UseToken,
 )
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeState
+from dlq_master.model.person import new_person
 
 ROLE_ORDER = ("user", "operator", "admin")
 ROLES = (*ROLE_ORDER, "inference")
@@ -97,19 +100,27 @@ def set_user(turn: Turn, ask: SetUser) -> User:
         return before
     if before is not None and before.role == "admin" and ask.role != "admin":
         _keep_an_admin(turn, ask.name)
+    anew = before is None or (before.uid != ask.uid and not ask.same_person)
+    if before is not None and anew:
+        leaving.refuse_living(turn, before, f"{ask.name} gets another uid, and is somebody else")
     user = User(
         name=ask.name,
         role=ask.role,
         uid=ask.uid,
         gid=ask.gid,
         groups=ask.groups,
-        created_time_s=turn.now_s if before is None else before.created_time_s,
+        created_time_s=turn.now_s if before is None or anew else before.created_time_s,
+        person=before.person
+        if before is not None and not anew
+        else new_person(ask.name, turn.state.next_event),
     )
     twin = next(
         (u for u in turn.state.users.values() if u.uid == user.uid and u.name != user.name), None
     )
     if twin is not None:
         raise AlreadyExists(f"user {twin.name} has uid {user.uid} already")
+    if before is not None and anew:
+        leaving.leave_teams(turn, ask.name)
     turn.remember(ask, user.name)
     if user != before:
         turn.put_user(user)
@@ -130,14 +141,23 @@ def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
     return turn.state.users[ask.name]
 
 
-def delete_user(turn: Turn, ask: DeleteUser) -> None:
-    """Remove a user; an unknown one is gone already."""
-    if turn.replay(ask) is not None or ask.name not in turn.state.users:
-        return
+def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted:
+    """Remove a user, once none of their jobs lives any more for them; an unknown one is gone already."""
+    known = turn.replay(ask)
+    if known is not None or ask.name not in turn.state.users:
+        return UserDeleted(*map(int, known.split("+"))) if known else UserDeleted()
     _keep_an_admin(turn, ask.name)
-    turn.remember(ask, ask.name)
+    done = leaving.settle(turn, ask)
+    turn.remember(ask, f"{done.cancelled}+{done.given}")
     turn.drop_user(ask.name)
-    turn.note("user_deleted", actor=ask.caller.actor, user=ask.name)
+    turn.note(
+        "user_deleted",
+        actor=ask.caller.actor,
+        user=ask.name,
+        cancelled=done.cancelled,
+        given=done.given,
+    )
+    return done
 
 
 def _keep_an_admin(turn: Turn, name: str) -> None:

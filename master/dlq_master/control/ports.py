@@ -29,6 +29,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
+from dlq_master.model.person import Owner
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.rented import Machine
 from dlq_master.model.why import ReasonCode
@@ -56,7 +57,7 @@ class Readable(Protocol):
     def others_shown(self) -> str: ...  # of other people's jobs: "named", "nameless" or "hidden"
     def planning(self) -> Planning: ...
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
-    def owner(self, job_id: JobId) -> str | None: ...  # None for an unknown job
+    def owner(self, job_id: JobId) -> Owner | None: ...  # None for an unknown job
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...

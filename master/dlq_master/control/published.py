@@ -23,6 +23,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
 from dlq_master.model.packing import Packing
+from dlq_master.model.person import Owner
 from dlq_master.model.recording import Belief, Evidence, Recording
 from dlq_master.model.rented import Machine
 from dlq_master.model.resources import indices
@@ -42,7 +43,7 @@ class History(Protocol):
     """Committed rows that are not in memory."""
 
     def job(self, job_id: JobId) -> Job | None: ...
-    def owner(self, job_id: JobId) -> str | None: ...
+    def owner(self, job_id: JobId) -> Owner | None: ...
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs: ...
@@ -96,7 +97,7 @@ class Published:
         self._teams = dict(state.teams)
         self._reservations = dict(state.reservations)
         self._machines = Fleet(state.pools.machines.values())
-        self._owners: dict[JobId, str] = {}
+        self._owners: dict[JobId, Owner] = {}
         self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
             self._beliefs.put(recording)
@@ -219,11 +220,11 @@ class Published:
         """One job, whether it lives or has ended."""
         return self._jobs.get(job_id) or self._history.job(job_id)
 
-    def owner(self, job_id: JobId) -> str | None:
+    def owner(self, job_id: JobId) -> Owner | None:
         """Whose job it is; None for an unknown one. Cheap also for those who ask for many."""
         job = self._jobs.get(job_id)
         if job is not None:
-            return job.user
+            return Owner(job.user, job.person, job.submit_time_s)
         known = self._owners.get(job_id) or self._history.owner(job_id)
         if known is not None:
             if len(self._owners) >= MOST_OWNERS:

@@ -22,6 +22,7 @@ from dlq_master.control.admin_stimuli import SetPolicy as SetPolicy
 from dlq_master.control.admin_stimuli import SetTeam as SetTeam
 from dlq_master.control.admin_stimuli import SetUser as SetUser
 from dlq_master.control.admin_stimuli import TeamSet as TeamSet
+from dlq_master.control.admin_stimuli import UserDeleted as UserDeleted
 from dlq_master.control.admin_stimuli import UseToken as UseToken
 from dlq_master.control.caller import Caller as Caller
 from dlq_master.control.job_stimuli import SAME as SAME

@@ -150,6 +150,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
     job = Job(
         job_id=next_id if array is None or ask.validate_only else JobId(next_id + 1),
         user=ask.caller.name,
+        person=ask.caller.key,
         name=ask.name,
         request=gpu_types.resolved(state.cluster, ask.request),
         submit_time_s=turn.now_s,
@@ -166,7 +167,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         depends=depending.dependency(turn, ask.caller, ask.depends),
         array=array,
         array_index=0 if array is None else array.first,
-        family=f"{ask.caller.name}/{ask.family}" if ask.family else "",
+        family=f"{ask.caller.key}/{ask.family}" if ask.family else "",
         records=ask.records,
         team=team,
         lateness=lateness_of(turn, ask.lateness),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, Protocol, TypeGuard, TypeVar
 
-from dlq_common.errors import AlreadyExists, NotFound
+from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
 from dlq_master.control import journal, lapses, usage
 from dlq_master.control.dispatch import RESIZE
 from dlq_master.control.state import State
@@ -341,9 +341,10 @@ class Turn:
 
         Raises AlreadyExists when the id was used for something else.
         """
+        self._check_person(ask.caller)
         if not ask.request_id:
             return None
-        key = (ask.caller.name, ask.request_id)
+        key = (ask.caller.key, ask.request_id)
         known = self._answered.get(key) or self.archive.request(*key)
         if known is None:
             return None
@@ -353,11 +354,18 @@ class Turn:
             )
         return known.result
 
+    def _check_person(self, caller: Caller) -> None:
+        """Unauthenticated for who was removed after the call had been let in."""
+        if caller.person:
+            user = self.state.users.get(caller.name)
+            if user is None or user.key != caller.person:
+                raise Unauthenticated(f"there is no user {caller.name} (any more)")
+
     def remember(self, ask: Request, result: object) -> None:
         """Keep the result of a request, so that a repeat changes nothing."""
         if not ask.request_id:
             return
-        row = StoredRequest(ask.caller.name, ask.request_id, digest(ask), str(result), self.now_s)
+        row = StoredRequest(ask.caller.key, ask.request_id, digest(ask), str(result), self.now_s)
         self._answered[row.user, row.request_id] = row
         self.batch.requests.append(row)
 

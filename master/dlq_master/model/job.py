@@ -241,6 +241,9 @@ class Job(NamedTuple):
     resizes: int = 0  # how often it did
     lateness: Lateness | None = None  # machines may be rented for it
     foretold: Foretold | None = None  # of what it costs
+    person: str = (
+        ""  # who has `user` as a name (model/person.py); "" = stored before they were told apart
+    )
     paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
 
     @property

@@ -30,6 +30,7 @@ from dlq_master.control.stimuli import (
     SetPolicy,
     SetUser,
     User,
+    UserDeleted,
 )
 from dlq_master.control.stimuli import JoinToken as StoredToken
 from dlq_master.model.node import Node, NodeFlag
@@ -251,6 +252,7 @@ class AdminService(AdminServiceServicer):
                 uid=_number(wanted.uid, "user.uid"),
                 gid=_number(wanted.gid, "user.gid"),
                 groups=tuple(_number(group, "user.groups") for group in wanted.groups),
+                same_person=request.same_person,
             )
         )
         assert isinstance(user, User)
@@ -259,14 +261,17 @@ class AdminService(AdminServiceServicer):
     async def DeleteUser(
         self, request: wire.DeleteUserRequest, context: Context
     ) -> wire.DeleteUserResponse:
-        await self._control.ask(
+        done = await self._control.ask(
             DeleteUser(
                 caller=caller_of(context),
                 request_id=check_request_id(request.request_id),
                 name=user_name_of(request.name, "name"),
+                cancel_jobs=request.cancel_jobs,
+                give_to=user_name_of(request.give_to, "give_to") if request.give_to else "",
             )
         )
-        return wire.DeleteUserResponse()
+        assert isinstance(done, UserDeleted)
+        return wire.DeleteUserResponse(cancelled_count=done.cancelled, given_count=done.given)
 
     async def GetPolicy(
         self, request: wire.GetPolicyRequest, context: Context

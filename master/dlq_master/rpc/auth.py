@@ -6,10 +6,12 @@ known with that role, and whether the role may call the method.
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
@@ -22,6 +24,17 @@ from dlq_master.rpc.roles import RULES
 
 # Dates in certificates are whole seconds.
 _ROUNDING_S = 1.0
+
+
+class LetIn(NamedTuple):
+    """Who has a name now (model/person.py), and since when."""
+
+    person: str = ""
+    since_s: float = math.inf  # nobody was let in: nothing is theirs
+
+
+# Each call is a task of its own: what its door has found out is seen by nobody else.
+_LET_IN: ContextVar[LetIn] = ContextVar("let_in", default=LetIn())  # noqa: B039 - it is immutable
 
 
 class Members(Protocol):
@@ -43,7 +56,7 @@ class Door:
     async def around(self, call: Call) -> AsyncIterator[None]:
         """A step: sets the call's identity, then refuses or lets it pass."""
         call.identity = identity_of(call.context)
-        self.check_member(call.identity)
+        _LET_IN.set(self.check_member(call.identity))
         rule = RULES.get(call.method)
         if rule is None or call.identity.role not in rule.roles:
             raise PermissionDenied(
@@ -53,7 +66,7 @@ class Door:
             )
         yield
 
-    def check_member(self, identity: Identity) -> None:
+    def check_member(self, identity: Identity) -> LetIn:
         """Unauthenticated unless this holder is known here, now, with this role.
 
         Long streams ask again from time to time: whoever is removed is refused at once.
@@ -62,20 +75,21 @@ class Door:
             raise Unauthenticated(f"a certificate of the cluster {identity.cluster!r}, not of this")
         if self._clock.now_s() >= identity.not_after_s:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
-        known_since_s = self._known_since_s(identity)
+        person, known_since_s = self._known(identity)
         # A name may be given again: certificates of whoever had it before stay worthless.
         if identity.issued_s + _ROUNDING_S < known_since_s:
             raise Unauthenticated(
                 f"the certificate is of an earlier {identity.name}", hint="dlq login"
             )
+        return LetIn(person, known_since_s)
 
-    def _known_since_s(self, identity: Identity) -> float:
+    def _known(self, identity: Identity) -> LetIn:
         members = self._members()
         if identity.role is Role.NODE:
             node = members.node(NodeId(identity.name))
             if node is None:
                 raise Unauthenticated(f"there is no node {identity.name} (any more)")
-            return node.registered_time_s
+            return LetIn("", node.registered_time_s)
         user = members.user(identity.name) if identity.role in PEOPLE else None
         if user is None:
             raise Unauthenticated(f"there is no user {identity.name} (any more)")
@@ -83,7 +97,7 @@ class Door:
             raise Unauthenticated(
                 f"the role of {identity.name} has changed to {user.role}", hint="dlq login"
             )
-        return user.created_time_s
+        return LetIn(user.key, user.created_time_s)
 
 
 def identity_of(context: Context) -> Identity:
@@ -95,9 +109,12 @@ def identity_of(context: Context) -> Identity:
 
 
 def caller_of(context: Context) -> Caller:
-    """The same as the core's value. Only for calls that the door has let in."""
+    """The same as the core's value. Only for calls that the door has let in.
+
+    The person is the one whom the door let in, whoever has the name by now.
+    """
     identity = identity_of(context)
-    return Caller(identity.name, identity.role.value)
+    return Caller(identity.name, identity.role.value, *_LET_IN.get())
 
 
 @lru_cache(maxsize=4096)

@@ -62,7 +62,7 @@ def of_pools(pools: Mapping[tuple[int, str], Paid], *, by_day: bool) -> list[wir
 
 
 def _may_see(caller: Caller, job: Job, teams: set[str]) -> bool:
-    return caller.sees_all or job.user == caller.name or job.team in teams
+    return caller.may_see(job) or job.team in teams
 
 
 def _cost(group: Mapping[str, tuple[int, str]], name: str, cost: Cost) -> wire.Cost:

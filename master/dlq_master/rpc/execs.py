@@ -135,7 +135,7 @@ async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:
 
 def _check_owner(job: Job, caller: Caller) -> None:
     """A command acts as the job's user, with the job's secrets: operators look, but are not that user."""
-    if job.user != caller.name and caller.role != Role.ADMIN:
+    if not caller.owns(job) and caller.role != Role.ADMIN:
         raise PermissionDenied(
             f"a command in job {shown_id(job)} would run as {job.user}, with what {job.user} may",
             hint="only its own user and admins may do that",

@@ -85,7 +85,8 @@ def _teams(read: Readable, caller: Caller) -> set[str]:
 
 
 def _may_see(caller: Caller, account: Account, teams: set[str]) -> bool:
-    return caller.sees_all or account.user == caller.name or account.team in teams
+    mine = account.user == caller.name and account.day * DAY_S >= caller.since_s - DAY_S
+    return caller.sees_all or mine or account.team in teams
 
 
 def _usages(uses: Mapping[Account, Used], by: Sequence[str]) -> list[wire.Usage]:

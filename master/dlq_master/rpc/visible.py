@@ -27,7 +27,7 @@ FEW = 8  # tasks that are quicker found one by one than all together
 
 def may_see(caller: Caller, job: Job) -> bool:
     """Whether this job is any business of the caller's."""
-    return caller.sees_all or job.user == caller.name
+    return caller.may_see(job)
 
 
 def may_list(read: Readable, caller: Caller, job: Job) -> bool:
@@ -88,7 +88,7 @@ def visible_jobs(read: Readable, caller: Caller, text: str) -> list[Job]:
     known = [job for job in found if job is not None]
     if not known or len(known) < len(found):
         raise NotFound(f"there is no job {shown(text)}", kind="job", id=text[:64])
-    if not may_see(caller, known[0]):
+    if not all(may_see(caller, job) for job in known):
         raise HiddenFromCaller(f"there is no job {shown(text)}", kind="job", id=text[:64])
     return known
 
@@ -121,4 +121,5 @@ def may_see_event(read: Readable, caller: Caller, event: JournalEvent) -> bool:
     """Users see the events of their own jobs; those of nodes and of the cluster are operators'."""
     if caller.sees_all:
         return True
-    return event.job_id is not None and read.owner(event.job_id) == caller.name
+    owner = None if event.job_id is None else read.owner(event.job_id)
+    return owner is not None and caller.owns(owner)

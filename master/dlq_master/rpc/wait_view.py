@@ -56,5 +56,5 @@ def with_owners(
     for message in messages:
         if names:
             owners = (read.owner(JobId(int(job_id))) for job_id in message.blocking_job_ids)
-            message.blocking_users.extend(owner or "" for owner in owners)
+            message.blocking_users.extend("" if owner is None else owner.user for owner in owners)
         yield message

@@ -29,6 +29,12 @@ class User:
     gid: int
     groups: tuple[int, ...]
     created_time_s: float
+    person: str = ""  # tells apart who has had the name; "" = nobody else had it (model/person.py)
+
+    @property
+    def key(self) -> str:
+        """What stands in the jobs of this person."""
+        return self.person or self.name
 
 
 @dataclass(frozen=True, slots=True)

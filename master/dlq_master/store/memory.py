@@ -19,6 +19,7 @@ from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.node import Node
+from dlq_master.model.person import Owner
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
@@ -218,10 +219,10 @@ class MemoryStore:
         body = self._rows.waited.get(job_id)
         return None if body is None else self._decode(body, Waited)
 
-    def owner(self, job_id: JobId) -> str | None:
+    def owner(self, job_id: JobId) -> Owner | None:
         """Whose job it is; None for an unknown one."""
         job = self.job(job_id)
-        return None if job is None else job.user
+        return None if job is None else Owner(job.user, job.person, job.submit_time_s)
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""

@@ -186,3 +186,15 @@ def audit_owed(db: Database) -> None:
         """CREATE TABLE audit_owed (
         sequence INTEGER PRIMARY KEY, note_id TEXT NOT NULL UNIQUE, line TEXT NOT NULL) STRICT"""
     )
+
+
+@migrations(name="0010_requests_of_persons")
+def requests_of_persons(db: Database) -> None:
+    """Keys that somebody used who had a name before the one who has it now, or who is gone, answer nobody.
+
+    From here on they are kept under a person (model/person.py); the first one of a name keeps its own.
+    """
+    db.execute(
+        """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')
+        FROM users WHERE users.name = requests.user)"""
+    )

@@ -19,6 +19,7 @@ from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Job
 from dlq_master.model.node import Node
+from dlq_master.model.person import Owner
 from dlq_master.model.recording import Evidence, Recording
 from dlq_master.model.rented import Machine
 from dlq_master.store.accounts import Books
@@ -53,6 +54,9 @@ _LATE_MACHINES = """SELECT body FROM machines WHERE end_s IS NOT NULL
     UNION SELECT body FROM (
         SELECT body FROM machines WHERE end_s IS NOT NULL ORDER BY end_s DESC LIMIT :most)"""
 _EVENT = "SELECT sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data FROM journal"
+
+_OWNER = """SELECT user, coalesce(json_extract(body, '$.person'), ''), submit_time_s
+    FROM jobs WHERE job_id = ?"""
 
 
 class Reader:
@@ -163,10 +167,10 @@ class Reader:
         row = self._db.execute("SELECT body FROM jobs WHERE job_id = ?", [job_id]).fetchone()
         return None if row is None else decode(row[0], Job)
 
-    def owner(self, job_id: JobId) -> str | None:
+    def owner(self, job_id: JobId) -> Owner | None:
         """Whose job it is; None for an unknown one."""
-        row = self._db.execute("SELECT user FROM jobs WHERE job_id = ?", [job_id]).fetchone()
-        return None if row is None else row[0]
+        row = self._db.execute(_OWNER, [job_id]).fetchone()
+        return None if row is None else Owner(*row)
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""

@@ -61,7 +61,7 @@ def _write_jobs(db: Database, batch: Batch) -> None:
     _many(
         db,
         """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (job_id) DO UPDATE SET queue = excluded.queue, state = excluded.state,
+        ON CONFLICT (job_id) DO UPDATE SET user = excluded.user, queue = excluded.queue, state = excluded.state,
         version = excluded.version, end_time_s = excluded.end_time_s, body = excluded.body""",
         [
             (

@@ -2,13 +2,14 @@
 
 import errno
 import os
+import pwd
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launching import Launching, LaunchRules, interpreter_of
+from dlq_nodeagent.launching import Launching, LaunchRules, check_account, interpreter_of
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan
 from support.agent_bench import a_launch
@@ -263,6 +264,26 @@ def test_a_submitter_is_never_root(
     asked = replace(launch, user="eve", uid=uid, gid=gid)
     assert "no user id of their own" in error_of(others, asked)
     assert code_of(others, asked) is None
+
+
+@pytest.mark.parametrize(
+    ("user", "uid", "why"),
+    [
+        ("eve", 1, "uid 1 of the user eve is"),  # another account has the number here
+        (pwd.getpwuid(1).pw_name, 54321, "and 1 on this node"),  # and the name another number
+        ("eve", -1, "not a user of the cluster any more"),
+    ],
+)
+def test_a_job_starts_only_while_name_and_uid_are_one_account(
+    launching: Launching, launch: Launch, user: str, uid: int, why: str
+) -> None:
+    others = replace(launching, rules=replace(launching.rules, run_as="submitter"))
+    asked = replace(launch, user=user, uid=uid, gid=1000)
+    assert why in error_of(others, asked)
+    check_account(asked, "self")
+    check_account(
+        replace(asked, user="eve", uid=54321), "submitter"
+    )  # known to the users map alone
 
 
 @ROOT_ONLY

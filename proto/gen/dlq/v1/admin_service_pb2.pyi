@@ -623,8 +623,13 @@ class SetUserRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
+    SAME_PERSON_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
+    same_person: _builtins.bool
+    """The same person with another uid: jobs and history stay theirs. Without it a changed uid makes the name
+    somebody else's, which is refused while jobs live.
+    """
     @_builtins.property
     def user(self) -> Global___User:
         """The user as it shall be."""
@@ -634,10 +639,11 @@ class SetUserRequest(_message.Message):
         *,
         request_id: _builtins.str = ...,
         user: Global___User | None = ...,
+        same_person: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "same_person", b"same_person", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -675,19 +681,27 @@ class DeleteUserRequest(_message.Message):
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    CANCEL_JOBS_FIELD_NUMBER: _builtins.int
+    GIVE_TO_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """Idempotency key."""
     name: _builtins.str
     """The user's name."""
+    cancel_jobs: _builtins.bool
+    """Cancel what lives of theirs and is not given away. Without it the user is not removed while a job lives."""
+    give_to: _builtins.str
+    """Hand the jobs over that do not run and are promised nothing, to this user; empty: none."""
     def __init__(
         self,
         *,
         request_id: _builtins.str = ...,
         name: _builtins.str = ...,
+        cancel_jobs: _builtins.bool = ...,
+        give_to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancel_jobs", b"cancel_jobs", "give_to", b"give_to", "name", b"name", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -699,12 +713,21 @@ class DeleteUserResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CANCELLED_COUNT_FIELD_NUMBER: _builtins.int
+    GIVEN_COUNT_FIELD_NUMBER: _builtins.int
+    cancelled_count: _builtins.int
+    """How many jobs were cancelled."""
+    given_count: _builtins.int
+    """How many were handed over."""
     def __init__(
         self,
+        *,
+        cancelled_count: _builtins.int = ...,
+        given_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cancelled_count", b"cancelled_count", "given_count", b"given_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

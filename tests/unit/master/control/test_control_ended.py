@@ -20,6 +20,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.person import Owner
 from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -58,7 +59,7 @@ def test_an_ended_job_leaves_memory_after_its_time_and_is_read_from_the_disk(
 
     read = master.loop.published
     assert read.job(job.job_id) == job
-    assert read.owner(job.job_id) == "alice"
+    assert read.owner(job.job_id) == Owner("alice", "alice", job.submit_time_s)
     assert read.spec(job.job_id) == b"spec"
     assert [event.kind for event in read.events(0, 9, job.job_id)][-1] == "job_cancelled"
     assert read.complete_from_s == job.end_time_s

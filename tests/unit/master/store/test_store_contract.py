@@ -10,6 +10,7 @@ import pytest
 from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import Foretold, Job, JobState, Lateness
+from dlq_master.model.person import Owner
 from dlq_master.model.rented import MachineState
 from dlq_master.store.batch import (
     HORIZON,
@@ -336,7 +337,7 @@ async def test_a_job_is_found_by_its_id_whether_it_lives_or_not(store: Halves) -
     await with_a_past(store)
 
     assert store.records.job(JobId(4)) == store.load().jobs[3]
-    assert store.records.owner(JobId(4)) == "bob"
+    assert store.records.owner(JobId(4)) == Owner("bob", "", store.load().jobs[3].submit_time_s)
     assert store.records.job(JobId(11)) == a_job(11)
     assert store.records.job(JobId(13)) is None
     assert store.records.owner(JobId(13)) is None

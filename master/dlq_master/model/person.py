@@ -1,0 +1,39 @@
+"""Whose a job is: a person's, not a name's. A name may be given to somebody else; what the person before
+had stays theirs, and is nobody's to whom the name was given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Owned(Protocol):
+    """What belongs to somebody. `person` "": stored before persons were told apart."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def person(self) -> str: ...
+    @property
+    def submit_time_s(self) -> float: ...
+
+
+class Owner(NamedTuple):
+    """Whose a job is, without the job."""
+
+    user: str
+    person: str
+    submit_time_s: float
+
+
+def new_person(name: str, number: int) -> str:
+    """The id of somebody who gets a name; `number` was never given before. No user name looks like it."""
+    return f"{name}#{number}"
+
+
+def belongs(owned: Owned, name: str, person: str, since_s: float) -> bool:
+    """Whether it is this person's, who has the name since `since_s`."""
+    if owned.user != name:
+        return False
+    if owned.person:
+        return owned.person == (person or name)
+    return owned.submit_time_s >= since_s
