@@ -28,6 +28,7 @@ class StartCause(StrEnum):
     ACCOUNT = "account"
     SPEC = "spec"
     USER_FILES = "user_files"
+    CHECKPOINTS = "checkpoints"
     IMAGE = "image"
     CONTAINER = "container"
     BARRIER = "barrier"
@@ -56,6 +57,9 @@ CAUSES: Mapping[StartCause, Known] = {
     StartCause.ACCOUNT: Known(False, "its user has no account there"),
     StartCause.SPEC: Known(False, "what was asked for cannot be run there"),
     StartCause.USER_FILES: Known(False, "a file system fails over a file of its user's"),
+    StartCause.CHECKPOINTS: Known(
+        False, "its place for checkpoints is not its user's alone: the site's matter"
+    ),
     StartCause.IMAGE: Known(False, "its image cannot be pulled, or is gone"),
     StartCause.CONTAINER: Known(False, "podman made no container of its image and mounts"),
     StartCause.BARRIER: Known(False, "it was not ready when the rest of its gang was"),

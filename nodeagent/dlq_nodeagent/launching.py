@@ -17,10 +17,18 @@ from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
 from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt
 from dlq_nodeagent.jobtree.paths import (
+    PathRefused,
     check_directory,
     check_real_place,
     checked_path,
-    make_directory,
+)
+from dlq_nodeagent.jobtree.places import (
+    PRIVATE,
+    Place,
+    PlaceRefused,
+    base_of_saved,
+    check_saved,
+    make_place,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.messages import Launch
@@ -57,6 +65,7 @@ class LaunchRules:
     log_head_bytes: int
     log_ring_bytes: int
     log_bytes_per_s: int
+    checkpoint_mode: int = PRIVATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,19 +161,31 @@ class Launching:
         inside = launch.container is not None  # the image's directory, not this node's
         if launch.working_directory and not inside:
             cwd = checked_path(cwd, "the working directory", roots)
-        directory = launch.checkpoint_directory
-        if directory:
-            directory = checked_path(directory, "the checkpoint directory", roots)
-            with rights.taken():
-                make_directory(directory, "the checkpoint directory")
-                check_real_place(directory, "the checkpoint directory", roots)
+        self._make_checkpoint_place(launch, rights)
         if inside:
-            return cwd, watch_of(launch, 0)
+            return cwd, watch_of(launch, 0, rights.uid)
         with rights.taken():
             if launch.working_directory:
                 check_real_place(cwd, "the working directory", roots)
             check_directory(cwd, "the working directory")
-        return cwd, watch_of(launch, 0)
+        return cwd, watch_of(launch, 0, rights.uid)
+
+    def _make_checkpoint_place(self, launch: Launch, rights: UserRights) -> None:
+        """Make the directory for checkpoints, and look at the one to resume from, before anything runs."""
+        what, roots = "the checkpoint directory", self.rules.roots
+        try:
+            with rights.taken():
+                if launch.checkpoint_directory:
+                    directory = checked_path(launch.checkpoint_directory, what, roots)
+                    make_place(place_of(launch), rights.uid, self.rules.checkpoint_mode)
+                    check_real_place(directory, what, roots)
+                if launch.resume_from:
+                    what = "the checkpoint to resume from"
+                    check_saved(
+                        checked_path(launch.resume_from, what, ()), base_of(launch), rights.uid
+                    )
+        except PlaceRefused as error:
+            raise _not_theirs(launch, f"{what} cannot be used: {error}") from None
 
     def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
         rules = self.rules
@@ -284,13 +305,40 @@ def refusal(error: BaseException) -> Preparation:
             return Preparation(error=f"{type(error).__name__}: {error}", cause=cause)
 
 
-def watch_of(launch: Launch, floor_mtime_ns: int) -> CheckpointWatch:
-    """Where the checkpoints of this launch appear."""
+def place_of(launch: Launch) -> Place:
+    """Where the checkpoints of this attempt lie. A script's own directory is the user's choice as a whole."""
+    directory = os.path.normpath(launch.checkpoint_directory)
+    named = bool(launch.checkpoint_marker) and directory == os.path.normpath(
+        launch.checkpoint_base or directory
+    )
+    return Place.of(directory, launch.checkpoint_base, whole=named)
+
+
+def base_of(launch: Launch) -> str:
+    """What lies above the checkpoint that it resumes from, and may be shared."""
+    levels = 1 if launch.checkpoint_marker else 3  # JOB/ATTEMPT/STEP
+    return base_of_saved(
+        os.path.normpath(launch.resume_from), launch.checkpoint_base, levels=levels
+    )
+
+
+def _not_theirs(launch: Launch, text: str) -> Exception:
+    """A place that is not its user's alone: over one that the user has named, theirs to mend; else the site's."""
+    return (
+        PathRefused(text)
+        if launch.checkpoint_named
+        else LaunchRefused(text, StartCause.CHECKPOINTS)
+    )
+
+
+def watch_of(launch: Launch, floor_mtime_ns: int, uid: int) -> CheckpointWatch:
+    """Where the checkpoints of this launch appear, and whose they must be."""
     return CheckpointWatch(
         directory=launch.checkpoint_directory,
         marker=launch.checkpoint_marker,
         settle_s=launch.settle_s,
         floor_mtime_ns=floor_mtime_ns,
+        uid=uid,
     )
 
 

@@ -369,6 +369,8 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         signal_to=spec.preempt.signal_to,
         save_signal=spec.checkpoint.save_signal,
         checkpoint_directory=launch.checkpoint_directory,
+        checkpoint_base=launch.checkpoint_base,
+        checkpoint_named=bool(spec.checkpoint.directory),
         checkpoint_marker=spec.checkpoint.marker,
         settle_s=max(0.0, from_duration(spec.checkpoint.settle_duration)),
         resume_from=launch.resume_from,

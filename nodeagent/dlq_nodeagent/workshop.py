@@ -21,8 +21,9 @@ from dlq_nodeagent.errands import (
     ReadOrder,
 )
 from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
+from dlq_nodeagent.jobtree.places import is_theirs
 from dlq_nodeagent.jobtree.sweeping import sweep
-from dlq_nodeagent.launching import Launching, refusal, watch_of
+from dlq_nodeagent.launching import Launching, place_of, refusal, watch_of
 from dlq_nodeagent.model.messages import GpuLook, GpuReading, OpenExec, OpenLog, ProfileFound
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
@@ -223,11 +224,13 @@ class Workshop:
             return Look(released=not held_by, held_by=held_by)
         seen = None
         if launch.checkpoint_directory:
-            watch = watch_of(launch, order.floor_mtime_ns)
+            rights = self._launching.rights_of(launch)
+            watch = watch_of(launch, order.floor_mtime_ns, rights.uid)
             if order.settled:
                 watch = replace(watch, settle_s=0.0)
-            with self._launching.rights_of(launch).taken():
-                seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
+            with rights.taken():
+                if is_theirs(place_of(launch), rights.uid):
+                    seen = newest_checkpoint(watch, wall_s=self._clock.now_s())
         if order.purpose is Purpose.FINAL:
             sweep(Path(self._launching.job_files(launch.key).job_dir))
         return Look(checkpoint=seen)

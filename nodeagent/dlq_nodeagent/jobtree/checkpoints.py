@@ -38,13 +38,15 @@ class CheckpointWatch:
     marker: str = ""
     settle_s: float = 0.0
     floor_mtime_ns: int = 0
+    uid: int | None = None
+    """Only what belongs to this user counts; None: whoever saved it."""
 
 
 def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:
     """The newest committed checkpoint by the time of its file system; None when there is none."""
     if watch.marker:
         return _newest_settled(watch, wall_s)
-    found = max(_marked(watch.directory), default=None)
+    found = max(_marked(watch), default=None)
     if found is None:
         return None
     mtime_ns, path = found
@@ -80,13 +82,15 @@ def _file_system_now_ns(directory: str) -> int:
         return 0
 
 
-def _marked(directory: str) -> Iterator[tuple[int, str]]:
-    for name, kind in _entries(directory):
-        path = os.path.join(directory, name)
+def _marked(watch: CheckpointWatch) -> Iterator[tuple[int, str]]:
+    for name, kind in _entries(watch.directory):
+        path = os.path.join(watch.directory, name)
         if not stat.S_ISDIR(kind.st_mode) or name.endswith(INCOMPLETE):
             continue
         marker = _facts(os.path.join(path, MARKER))
-        if marker is not None and stat.S_ISREG(marker.st_mode):
+        if marker is None or watch.uid not in (None, kind.st_uid):
+            continue
+        if stat.S_ISREG(marker.st_mode) and watch.uid in (None, marker.st_uid):
             yield marker.st_mtime_ns, path
 
 
@@ -141,7 +145,9 @@ def _matches(watch: CheckpointWatch) -> Iterator[tuple[int, str]]:
             level = [path for path, _ in listing.of(level, part)]
     for path in level:
         facts = _facts(path)
-        if facts is not None and not stat.S_ISLNK(facts.st_mode):
+        if facts is None or stat.S_ISLNK(facts.st_mode):
+            continue
+        if watch.uid in (None, facts.st_uid):
             yield facts.st_mtime_ns, path
 
 

@@ -32,19 +32,20 @@ def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
     try:
         place = os.path.realpath(path)
     except OSError as error:  # of somebody else's process in /proc, say
-        raise _refusal(error, f"{what} {path} cannot be used: {error.strerror}") from None
+        raise refusal_of(error, f"{what} {path} cannot be used: {error.strerror}") from None
     _refuse_outside(place, path, what, roots)
 
 
-def make_directory(path: str, what: str) -> None:
-    """Make a directory and its parents where they are missing. Call it with the user's rights.
+def make_directory(path: str, what: str, mode: int = 0o755) -> None:
+    """Make a directory and its parents where they are missing. Call it with the user's rights. Links are followed: it
+    is for directories above which everything is the site's or the user's own choice.
 
     PathRefused when the user may not; OSError when the host cannot (a full disk, a lost server).
     """
     try:
-        os.makedirs(path, mode=0o755, exist_ok=True)
+        os.makedirs(path, mode=mode, exist_ok=True)
     except OSError as error:
-        raise _refusal(error, f"{what} {path} cannot be made: {error.strerror}") from None
+        raise refusal_of(error, f"{what} {path} cannot be made: {error.strerror}") from None
 
 
 def check_directory(path: str, what: str) -> None:
@@ -52,14 +53,15 @@ def check_directory(path: str, what: str) -> None:
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError as error:
-        raise _refusal(error, f"{what} {path} does not exist on this node") from None
+        raise refusal_of(error, f"{what} {path} does not exist on this node") from None
     except OSError as error:
-        raise _refusal(error, f"{what} {path} cannot be used: {error.strerror}") from None
+        raise refusal_of(error, f"{what} {path} cannot be used: {error.strerror}") from None
     if not stat.S_ISDIR(kind):
         raise PathRefused(f"{what} {path} is not a directory")
 
 
-def _refusal(error: OSError, text: str) -> Exception:
+def refusal_of(error: OSError, text: str) -> Exception:
+    """Whose fault this error over a file is: PathRefused, the user's, with the text; else the host's."""
     exit_code = exit_code_of(error.errno or 0)
     if exit_code is None:
         return UserFileFault(error.errno, error.strerror, error.filename)

@@ -87,6 +87,10 @@ class Launch:
     """"ranks": the processes that a launcher has started; else the main process."""
     save_signal: str = ""
     checkpoint_directory: str = ""
+    checkpoint_base: str = ""
+    """What lies above the directories of jobs; empty: a master of before does not tell."""
+    checkpoint_named: bool = False
+    """The user has chosen where; else the site."""
     checkpoint_marker: str = ""
     settle_s: float = 0.0
     resume_from: str = ""

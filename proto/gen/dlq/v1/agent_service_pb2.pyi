@@ -1203,6 +1203,7 @@ class LaunchCommand(_message.Message):
     TRIAL_FIELD_NUMBER: _builtins.int
     NODE_GPU_TYPES_FIELD_NUMBER: _builtins.int
     JOINS_FIELD_NUMBER: _builtins.int
+    CHECKPOINT_BASE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1231,6 +1232,10 @@ class LaunchCommand(_message.Message):
     """It only tries the job, on fewer GPUs than the job asks for: nothing that it saves is gone on with."""
     joins: _builtins.bool
     """It joins an attempt that runs (a live resize)."""
+    checkpoint_base: _builtins.str
+    """What lies above checkpoint_directory and resume_from and may be shared; below it every level must be the
+    owner's. Empty: a master of before; the last two levels of checkpoint_directory must be.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Its fence."""
@@ -1313,10 +1318,11 @@ class LaunchCommand(_message.Message):
         trial: _builtins.bool = ...,
         node_gpu_types: _abc.Iterable[_builtins.str] | None = ...,
         joins: _builtins.bool = ...,
+        checkpoint_base: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
