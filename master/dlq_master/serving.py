@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +40,7 @@ from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.audit_chain import Head
 from dlq_master.rpc.audit_writer import Known
 from dlq_master.rpc.groups import Groups
+from dlq_master.rpc.health_metrics import health_lines
 from dlq_master.rpc.host_accounts import HostAccounts
 from dlq_master.rpc.host_metrics import HostMetrics
 from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
@@ -134,7 +136,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     leaving.callback(groups.close)
     broker = _broker(config, server.advertised, loop, authority, audit, clock, groups, listening)
     host = HostMetrics(state_dir, clock, audit.writer, authority, losses)
-    metrics = _metrics(config, loop, meter, host)
+    metrics = _metrics(config, loop, meter, host, clock)
     turning = asyncio.create_task(loop.run())
     leaving.push_async_callback(_end, turning)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -172,10 +174,17 @@ async def _end(task: asyncio.Task[None]) -> None:
 
 
 def _metrics(
-    config: MasterConfig, loop: Loop, meter: Meter, host: HostMetrics
+    config: MasterConfig, loop: Loop, meter: Meter, host: HostMetrics, clock: Clock
 ) -> MetricsServer | None:
     address = config.listen.metrics
-    return MetricsServer(address, loop.published, meter, host.lines) if address else None
+    if not address:
+        return None
+
+    def more() -> Iterator[str]:
+        yield from host.lines()
+        yield from health_lines(loop.published, clock.now_s())
+
+    return MetricsServer(address, loop.published, meter, more)
 
 
 async def _tidy() -> None:

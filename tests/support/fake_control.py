@@ -24,6 +24,7 @@ from dlq_master.control import stimuli as say
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.helper_health import Health
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.ports import PastJobs
@@ -104,6 +105,12 @@ class FakeRead:
     @property
     def filed(self) -> Chosen:
         return Chosen("fifo", {}, "", 0.0)
+
+    def loop_lag_s(self) -> float:
+        return 0.0
+
+    def helpers(self) -> tuple[Health, ...]:
+        return (Health("planner"), Health("twin"), Health("policy"))
 
     def planning(self) -> Planning:
         return Planning(Facts("resting", None, 3, 1, 2, 0.25, 0.5, "it ended", 1.5), 1, 7)

@@ -8,8 +8,9 @@ from dlq.v1 import admin_service_pb2, policy_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import document
-from dlq_cli.facts.policy import planner_facts, policy_facts, preset_facts
-from dlq_cli.render import Cell, clean_line, table, when
+from dlq_cli.facts.policy import helper_facts, planner_facts, policy_facts, preset_facts
+from dlq_cli.helper_text import failing, todo
+from dlq_cli.render import Cell, clean_line, paint, table, when
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration, from_timestamp
@@ -31,6 +32,7 @@ def show(app: App, as_json: bool) -> None:
             "policy": policy_facts(told.policy),
             "file_policy": policy_facts(told.file_policy),
             "planner": planner_facts(told.planner),
+            "helpers": [helper_facts(helper) for helper in told.helpers],
         }
         click.echo(document(facts))
         return
@@ -42,6 +44,11 @@ def show(app: App, as_json: bool) -> None:
     else:
         click.echo("set by    master.toml")
     click.echo(f"planner   {_planner(told.planner)}")
+    look = app.look()
+    for helper in told.helpers:
+        if helper.failing:
+            click.echo(paint("failed", look, f"FAILING   {helper.name} {failing(helper, look)}"))
+            click.echo(f"          -> {todo(helper)}")
 
 
 @policy.command(name="list", epilog=examples("dlq admin policy list"))

@@ -50,7 +50,7 @@ def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
 def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
     """One that is measured first waits for GPUs; and nobody is judged by a planner of another version."""
     detail = job.promise.detail
-    if job.promise.state != "undecided" or detail == NO_ANSWER_YET:
+    if job.promise.state != "undecided" or job.promise.judging_fails or detail == NO_ANSWER_YET:
         return
     if told.get(job.job_id) != detail:
         told[job.job_id] = detail
@@ -59,7 +59,10 @@ def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
 
 def is_judged(job: job_pb2.Job) -> bool:
     """Whether there is an answer, or none will come for now. Held jobs are judged when they are let go."""
-    return job.promise.state != "undecided" or has_ended(job) or shown_state(job) == "held"
+    promise = job.promise
+    if promise.state != "undecided" or promise.judging_fails:
+        return True
+    return has_ended(job) or shown_state(job) == "held"
 
 
 def _lines(jobs: Iterable[job_pb2.Job]) -> Iterable[str]:

@@ -109,6 +109,7 @@ def _line(app: App, identity: Identity) -> Iterator[Verdict]:
         return
     yield client.versions(answer)
     yield client.clocks(answer, middle_s)
+    yield from client.helpers(answer, _look(app))
 
 
 def node_verdicts(

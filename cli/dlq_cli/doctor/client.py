@@ -6,13 +6,15 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlq_cli import helper_text
 from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
 from dlq_cli.quiet import quiet_grpc
+from dlq_cli.render import Look
 from dlq_cli.settings import KEYS, Settings
 from dlq_common.addresses import split_address
 from dlq_common.clock import Clock
@@ -125,6 +127,16 @@ def versions(answer: queue_service_pb2.GetClusterResponse) -> Verdict:
         return ok("versions", f"{ours} on both ends")
     return warn("versions", f"dlq {ours} here, {theirs} at the master",
                 f"pip install dlq=={theirs}, or upgrade the master")  # fmt: skip
+
+
+def helpers(answer: queue_service_pb2.GetClusterResponse, look: Look) -> Iterator[Verdict]:
+    """Whether the master gets answers from its planner and its twin, and plans from its policy."""
+    told = fail if answer.role in ("operator", "admin") else warn
+    for helper in answer.helpers:
+        if helper.failing:
+            yield told(helper.name, helper_text.failing(helper, look), helper_text.todo(helper))
+    if answer.helpers and not any(helper.failing for helper in answer.helpers):
+        yield ok("helpers", f"{', '.join(helper.name for helper in answer.helpers)} do well")
 
 
 def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> Verdict:

@@ -25,6 +25,18 @@ def preset_facts(preset: policy_pb2.PolicyPreset) -> Facts:
     }
 
 
+def helper_facts(helper: policy_pb2.Helper) -> Facts:
+    """How one of those does whom the master asks."""
+    has_since = helper.HasField("since_time")
+    return {
+        "name": helper.name,
+        "failing": helper.failing,
+        "failure_count": helper.failure_count,
+        "since_time": instant(helper.since_time) if has_since else None,
+        "last_error": helper.last_error or None,
+    }
+
+
 def planner_facts(planner: policy_pb2.Planner) -> Facts:
     """How the planning process does."""
     rests = planner.HasField("rest_duration")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from dlq_master.control.helper_health import HelperHealth
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
@@ -101,6 +102,7 @@ class Away:
     dropped: int = 0  # changes that were not made, in all
     faults: int = 0  # answers that were of no use, in all
     last_fault: str = ""
+    health: HelperHealth = field(default_factory=lambda: HelperHealth("planner"))
     delayed: set[JobId] = field(default_factory=set)  # who was told that nobody judges it
     _variants: Variants | None = field(default=None, repr=False)
 
@@ -270,6 +272,7 @@ def _woken(decided: Decided, at_s: float | None) -> Decided:
 def _faulty(away: Away, now_s: float, why: str) -> None:
     """One that died or hung rests by itself, and another one takes its place; a bug would be met again."""
     if away.planner is not None and away.planner.facts().rest_s > 0.0:
+        away.health.failed(why, now_s)
         away.faults += 1
         away.last_fault = why
     else:
@@ -280,6 +283,7 @@ def _useless(away: Away, now_s: float, why: str) -> None:
     away.faults += 1
     away.useless += 1
     away.last_fault = why
+    away.health.failed(why, now_s)
     pause_s = min(FIRST_DISTRUST_S * 2.0 ** (away.useless - 1), LONGEST_DISTRUST_S)
     away.distrust_until_s = now_s + pause_s
 
@@ -300,3 +304,4 @@ def _judge(
         _useless(away, now_s, f"nothing of its plan could be done: {dropped[0].why}")
     else:
         away.useless = 0
+        away.health.answered()

@@ -14,11 +14,13 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from dlq_common.clock import Clock
+from dlq_common.instants import format_instant
 from dlq_common.logs import get_logger
 from dlq_master.control.config import TwinConfig
+from dlq_master.control.helper_health import Health
 from dlq_master.control.starts import Quality, compared_of
 from dlq_master.control.state import State
-from dlq_master.control.twin_process import Twin, TwinGone, TwinHangs
+from dlq_master.control.twin_process import Twin, TwinGone, TwinHangs, TwinRests
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.planner import questions
@@ -57,6 +59,7 @@ class Forecasts:
         self._config = config
         self._twin = twin
         self._clock = clock
+        self._health = state.twin_health
         self._numbers = itertools.count(1)
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
@@ -150,20 +153,28 @@ class Forecasts:
         async with self._looking:
             self._changed.clear()
             now_s = self._clock.now_s()
-            if not any(map(_may_wait, self._state.cluster.jobs.values())):
+            nobody_waits = not any(map(_may_wait, self._state.cluster.jobs.values()))
+            if nobody_waits and not self._health.failures:
                 self.latest = Forecast(now_s, {}, math.inf, 0)
                 return 0.0
             try:
                 self.latest = forecast = await self._look(now_s)
-            except (Unknown, TwinGone) as error:
-                if not self._in_vain:
-                    _log.warning("nothing_foreseen", why=str(error))
-                self._in_vain = True
-                self._changed.set()  # so that it is tried again
+            except Exception as error:  # noqa: BLE001 - a bug of what asks is no reason to ask no more
+                self._missed(error)
                 return 0.0
             self._in_vain = False
             self._state.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
             return forecast.cpu_s
+
+    def _missed(self, error: Exception) -> None:
+        """There is no forecast."""
+        known = isinstance(error, Unknown | TwinGone)
+        if not self._in_vain:
+            _log.warning("nothing_foreseen", why=str(error), exc_info=None if known else error)
+        if not isinstance(error, TwinRests):
+            self._health.failed(str(error) or type(error).__name__, self._clock.now_s())
+        self._in_vain = True
+        self._changed.set()  # so that it is tried again
 
     async def _look(self, now_s: float) -> Forecast:
         number, cpu_s = next(self._numbers), float(self._config.cpu_seconds)
@@ -179,12 +190,16 @@ class Forecasts:
             raise
         forecast = await self._believed(read_forecast, content)
         self._looked_s = now_s
+        self._health.answered()
         return forecast
 
     async def _asked(self, number: int, question: bytes, patience_s: float) -> Mapping[str, Any]:
         """The answer to a question about the state that the twin has; it is given one first if that is old."""
         if not self._config.enabled:
             raise Unknown("this master foresees nothing: [twin] enabled is false")
+        if self._health.failing:
+            self._changed.set()  # so that it is tried again, and nobody waits for that
+            raise Unknown(_failing(self._health.told()))
         if self._questions >= MOST_QUESTIONS:
             raise Unknown("too many ask just now")
         self._questions += 1
@@ -221,6 +236,14 @@ class Forecasts:
             raise Unknown(
                 "the forecasting process said nonsense (master log: twin_ended); retrying"
             ) from None
+
+
+def _failing(health: Health) -> str:
+    since = "" if health.since_s is None else f" since {format_instant(health.since_s)}"
+    return (
+        f"the forecasting process fails: {health.failures} times in a row{since}, last: {health.last_error}; "
+        "it is tried again by itself; `dlq doctor` says more"
+    )
 
 
 def _may_wait(job: Job) -> bool:

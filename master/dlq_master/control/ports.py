@@ -6,6 +6,7 @@ from typing import Any, Protocol
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.helper_health import Health
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts as QueueFacts
@@ -56,6 +57,8 @@ class Readable(Protocol):
     @property
     def others_shown(self) -> str: ...  # of other people's jobs: "named", "nameless" or "hidden"
     def planning(self) -> Planning: ...
+    def loop_lag_s(self) -> float: ...  # how late the last turn came
+    def helpers(self) -> tuple[Health, ...]: ...  # planner, twin, policy
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
     def owner(self, job_id: JobId) -> Owner | None: ...  # None for an unknown job
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids

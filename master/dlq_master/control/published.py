@@ -7,6 +7,7 @@ from dlq_master.control import queues, reservations, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.helper_health import Health
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts
@@ -178,6 +179,18 @@ class Published:
     def planning(self) -> Planning:
         """How the planning process does."""
         return self._state.away.told()
+
+    def helpers(self) -> tuple[Health, ...]:
+        """How the planner, the twin and the policy itself do."""
+        state, fault = self._state, self._state.plan_fault
+        policy = Health("policy")
+        if fault is not None:
+            policy = Health("policy", fault.times, fault.since_s, fault.words)
+        return state.away.health.told(), state.twin_health.told(), policy
+
+    def loop_lag_s(self) -> float:
+        """How late the last turn came."""
+        return self._state.loop_lag_s
 
     def forget(self, job_id: JobId) -> None:
         """An ended job has left memory; from now on it is read from the disk."""

@@ -13,6 +13,7 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
+from dlq_master.control.helper_health import HelperHealth
 from dlq_master.control.instance_state import Instances
 from dlq_master.control.instance_state import restore as restore_instances
 from dlq_master.control.loan_state import SWITCH, Loans, read_switch
@@ -120,6 +121,7 @@ class State:
     plan_fault: PlanFault | None = None  # plans fail: a bug, and how often it has been met
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     away: Away = field(default_factory=Away)  # what is planned by another process
+    twin_health: HelperHealth = field(default_factory=lambda: HelperHealth("twin"))
     # Of the last plan: what it decided, if it came to that; and once somebody has asked, what would be decided since,
     # and why jobs wait.
     last: Outcome | None = None

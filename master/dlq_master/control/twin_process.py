@@ -33,6 +33,10 @@ class TwinHangs(TwinGone):
     """It is there and does not answer."""
 
 
+class TwinRests(TwinGone):
+    """It has failed before, and is not started again yet: no failure of its own."""
+
+
 class Twin(Protocol):
     """Whom the master asks; `number` tells questions apart."""
 
@@ -127,7 +131,7 @@ class TwinProcess:
     async def _start(self) -> Process:
         left_s = self._not_before_s - self._clock.boottime_s()
         if left_s > 0.0:
-            raise TwinGone(f"{self._ended}; it is started again in {left_s:.0f} s")
+            raise TwinRests(f"{self._ended}; it is started again in {left_s:.0f} s")
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=PIPE, stdout=PIPE, env=_environment()

@@ -1,20 +1,24 @@
-"""Jobs whose deadlines nobody judges, since the planning process cannot be started as this master's version.
+"""Jobs whose deadlines nobody judges: the planning process cannot be started as this master's version, or fails.
 
-Nothing of it is stored: a master that starts again has a planner of its own version, and they are judged.
+Nothing of it is stored: a master that starts again has a planner of its own version, and they are judged; one that fails
+still is found out anew.
 """
 
 from __future__ import annotations
 
 from dlq_master.control.away import Away
+from dlq_master.control.helper_health import HelperHealth
 from dlq_master.control.turn import Turn
 
 
 def delay_of(away: Away) -> str:
-    """Why nothing new is promised until the master is restarted; empty: it is."""
+    """Why nothing new is promised until people do something; empty: it is."""
     planner = away.planner
-    if planner is None or not (facts := planner.facts()).outdated:
+    if planner is None:
         return ""
-    return facts.last_failure
+    if (facts := planner.facts()).outdated:
+        return facts.last_failure
+    return _failing(away.health) if away.health.failing else ""
 
 
 def tell(turn: Turn) -> None:
@@ -25,3 +29,11 @@ def tell(turn: Turn) -> None:
         for job_id in sorted(waiting.keys() - away.delayed):
             turn.note("promise_delayed", job_id=job_id, cause=why)
         away.delayed |= waiting.keys()
+
+
+def _failing(health: HelperHealth) -> str:
+    """Without counts: it stays the same for as long as it fails in the same way."""
+    return (
+        f"nobody judges deadlines, since the planning process fails ({health.last_error}); "
+        "it is tried again, and its operator finds more in `dlq doctor`"
+    )

@@ -42,6 +42,7 @@ from dlq_master.rpc.join_service import secret_hash
 from dlq_master.rpc.loss_view import node_losses
 from dlq_master.rpc.node_choice import labels_of
 from dlq_master.rpc.policy_view import (
+    helper_message,
     planner_message,
     policy_message,
     preset_messages,
@@ -282,6 +283,7 @@ class AdminService(AdminServiceServicer):
             file_policy=policy_message(published.filed),
             presets=preset_messages(),
             planner=planner_message(published.planning()),
+            helpers=[helper_message(health) for health in published.helpers()],
         )
 
     async def SetPolicy(

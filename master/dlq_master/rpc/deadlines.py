@@ -93,6 +93,8 @@ def promise_message(
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
     )
     message.saving_unknown = job.promised is not None and not job.ended and not says_it_saves(job)
+    measured = job.duration_estimate_s is not None  # else it is measured before anybody judges it
+    message.judging_fails = bool(delay) and state == "undecided" and measured and not job.ended
     if job.promised is not None:
         message.guaranteed_index = job.promised
     if job.duration_estimate_s is not None:

@@ -10,6 +10,7 @@ from dlq_common.names import shown
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
+from dlq_master.control.helper_health import Health
 from dlq_master.policy.presets import PRESETS
 
 MOST_SETTINGS = 64
@@ -52,6 +53,17 @@ def planner_message(planning: Planning) -> policy_pb2.Planner:
         last_plan_duration=to_duration(facts.last_plan_s),
         longest_plan_duration=to_duration(facts.longest_plan_s),
         rest_duration=to_duration(facts.rest_s) if facts.rest_s else None,
+    )
+
+
+def helper_message(health: Health) -> policy_pb2.Helper:
+    """How one of those does whom the master asks."""
+    return policy_pb2.Helper(
+        name=health.name,
+        failing=health.failing,
+        failure_count=health.failures,
+        since_time=None if health.since_s is None else to_timestamp(health.since_s),
+        last_error=health.last_error,
     )
 
 

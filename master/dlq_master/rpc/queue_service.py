@@ -11,6 +11,7 @@ from dlq_master.control.ports import Control, QueueFacts
 from dlq_master.model.node import NodeState
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
+from dlq_master.rpc.policy_view import helper_message
 
 
 class QueueService(QueueServiceServicer):
@@ -43,6 +44,7 @@ class QueueService(QueueServiceServicer):
             free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
             master_time=to_timestamp(self._clock.now_s()),
             freeze_reason=read.freeze_reason(),
+            helpers=[helper_message(health) for health in read.helpers()],
         )
 
 

@@ -816,6 +816,7 @@ class GetPolicyResponse(_message.Message):
     FILE_POLICY_FIELD_NUMBER: _builtins.int
     PRESETS_FIELD_NUMBER: _builtins.int
     PLANNER_FIELD_NUMBER: _builtins.int
+    HELPERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def policy(self) -> _policy_pb2.Policy:
         """What decides."""
@@ -832,6 +833,10 @@ class GetPolicyResponse(_message.Message):
     def planner(self) -> _policy_pb2.Planner:
         """The planning process."""
 
+    @_builtins.property
+    def helpers(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.Helper]:
+        """How it does, and the forecasting process, and the policy itself."""
+
     def __init__(
         self,
         *,
@@ -839,10 +844,11 @@ class GetPolicyResponse(_message.Message):
         file_policy: _policy_pb2.Policy | None = ...,
         presets: _abc.Iterable[_policy_pb2.PolicyPreset] | None = ...,
         planner: _policy_pb2.Planner | None = ...,
+        helpers: _abc.Iterable[_policy_pb2.Helper] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["file_policy", b"file_policy", "planner", b"planner", "policy", b"policy"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["file_policy", b"file_policy", "planner", b"planner", "policy", b"policy", "presets", b"presets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["file_policy", b"file_policy", "helpers", b"helpers", "planner", b"planner", "policy", b"policy", "presets", b"presets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

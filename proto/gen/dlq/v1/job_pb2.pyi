@@ -1658,6 +1658,7 @@ class Promise(_message.Message):
     RISK_FIELD_NUMBER: _builtins.int
     RISK_TIME_FIELD_NUMBER: _builtins.int
     SAVING_UNKNOWN_FIELD_NUMBER: _builtins.int
+    JUDGING_FAILS_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"guaranteed": one of them is promised; "unguaranteed": none is, it runs as best effort; "undecided": not
     judged yet, but it will be; "run_time_unknown": nobody knows how long it runs, and nobody will find out by
@@ -1681,6 +1682,8 @@ class Promise(_message.Message):
     """Why the promise may not be kept, and when that is decided; empty: as far as is known it is kept."""
     saving_unknown: _builtins.bool
     """It is guaranteed, and nothing is known of how the job saves: a stop loses its work, and may cost it the promise."""
+    judging_fails: _builtins.bool
+    """"undecided", and no judgement will come until the master is mended or restarted; `detail` says why."""
     @_builtins.property
     def deadlines(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadlineStep]:
         """As instants, the first one first."""
@@ -1725,10 +1728,11 @@ class Promise(_message.Message):
         risk: _builtins.str = ...,
         risk_time: _timestamp_pb2.Timestamp | None = ...,
         saving_unknown: _builtins.bool = ...,
+        judging_fails: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "earliest_time", b"earliest_time", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "guaranteed_index", b"guaranteed_index", "risk_time", b"risk_time", "slack_duration", b"slack_duration", "work_duration", b"work_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "deadlines", b"deadlines", "detail", b"detail", "earliest_time", b"earliest_time", "fix", b"fix", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "ground", b"ground", "guaranteed_index", b"guaranteed_index", "on_miss", b"on_miss", "risk", b"risk", "risk_time", b"risk_time", "saving_unknown", b"saving_unknown", "slack_duration", b"slack_duration", "state", b"state", "work_duration", b"work_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count", "_guaranteed_index", b"_guaranteed_index", "deadlines", b"deadlines", "detail", b"detail", "earliest_time", b"earliest_time", "fix", b"fix", "fix_gpu_count", b"fix_gpu_count", "fix_time", b"fix_time", "ground", b"ground", "guaranteed_index", b"guaranteed_index", "judging_fails", b"judging_fails", "on_miss", b"on_miss", "risk", b"risk", "risk_time", b"risk_time", "saving_unknown", b"saving_unknown", "slack_duration", b"slack_duration", "state", b"state", "work_duration", b"work_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fix_gpu_count: _TypeAlias = _typing.Literal["fix_gpu_count"]  # noqa: Y015
     _WhichOneofArgType__fix_gpu_count: _TypeAlias = _typing.Literal["_fix_gpu_count", b"_fix_gpu_count"]  # noqa: Y015

@@ -175,3 +175,45 @@ class Planner(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Planner: _TypeAlias = Planner  # noqa: Y015
+
+@_typing.final
+class Helper(_message.Message):
+    """Whom the master asks, and how often that was in vain in a row. Counts are since the master started."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FAILING_FIELD_NUMBER: _builtins.int
+    FAILURE_COUNT_FIELD_NUMBER: _builtins.int
+    SINCE_TIME_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """"planner" (the process that makes plans that may take long), "twin" (the process that foresees) or "policy" (the
+    code that decides).
+    """
+    failing: _builtins.bool
+    """It has failed so often in a row that starting it again will not help."""
+    failure_count: _builtins.int
+    """Failures in a row: deaths, time-outs, and answers of no use."""
+    last_error: _builtins.str
+    """What was wrong last; empty: it does not fail."""
+    @_builtins.property
+    def since_time(self) -> _timestamp_pb2.Timestamp:
+        """Of the first of them; unset: it does not fail."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        failing: _builtins.bool = ...,
+        failure_count: _builtins.int = ...,
+        since_time: _timestamp_pb2.Timestamp | None = ...,
+        last_error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since_time", b"since_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failing", b"failing", "failure_count", b"failure_count", "last_error", b"last_error", "name", b"name", "since_time", b"since_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Helper: _TypeAlias = Helper  # noqa: Y015

@@ -4,6 +4,7 @@ isort:skip_file
 What anybody may see of queues and of the cluster."""
 
 from collections import abc as _abc
+from dlq.v1 import policy_pb2 as _policy_pb2
 from dlq.v1 import queue_pb2 as _queue_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -94,6 +95,7 @@ class GetClusterResponse(_message.Message):
     FREE_GPU_COUNT_FIELD_NUMBER: _builtins.int
     MASTER_TIME_FIELD_NUMBER: _builtins.int
     FREEZE_REASON_FIELD_NUMBER: _builtins.int
+    HELPERS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Name of the cluster, from `dlq-master init`."""
     master_version: _builtins.str
@@ -116,6 +118,10 @@ class GetClusterResponse(_message.Message):
     def master_time(self) -> _timestamp_pb2.Timestamp:
         """The master's clock."""
 
+    @_builtins.property
+    def helpers(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.Helper]:
+        """How the processes and the code do that plan and foresee; anybody may see it, for it is why requests go unanswered."""
+
     def __init__(
         self,
         *,
@@ -129,10 +135,11 @@ class GetClusterResponse(_message.Message):
         free_gpu_count: _builtins.int = ...,
         master_time: _timestamp_pb2.Timestamp | None = ...,
         freeze_reason: _builtins.str = ...,
+        helpers: _abc.Iterable[_policy_pb2.Helper] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "epoch", b"epoch", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "epoch", b"epoch", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
