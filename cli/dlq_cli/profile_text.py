@@ -9,8 +9,9 @@ from dlq_cli.render import Cell, Look, facts, table
 
 Facts = Mapping[str, Any]
 
+NOTHING_RECORDED = "nothing-recorded"
 WHY = {
-    "nothing-recorded": "no process recorded anything: is it static, setuid or written in Go?",
+    NOTHING_RECORDED: "no process recorded anything: is it static, setuid or written in Go?",
     "no-traffic": "nothing was sent over a network",
     "too-few-iterations": "it needs a warm-up iteration and three more",
     "not-periodic": "no part of the traffic repeats itself three times",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlq.v1 import profile_pb2
-from dlq_cli.profile_text import WHY, amount
+from dlq_cli.profile_text import NOTHING_RECORDED, WHY, amount
 from dlq_cli.render import Look, clean_line, when
 from dlq_common.wire import from_duration, from_timestamp
 
@@ -29,7 +29,9 @@ def traffic_pairs(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[tuple
             yield "if spread", slowdown_text(belief)
     if traffic.placement:
         yield "placed", placement_text(traffic)
-    if traffic.starts:
+    if traffic.starts and not (
+        _tells_nothing(traffic.starts[-1]) and traffic.starts[-1].cause != "asked"
+    ):
         yield "recorded", start_text(traffic.starts[-1])
 
 
@@ -40,7 +42,7 @@ def believed_lines(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[str]
     if traffic.HasField("belief"):
         belief = traffic.belief
         yield f"traffic: {_figures(belief)}, from {source_text(belief, look)}"
-    elif traffic.starts:
+    elif traffic.starts and not _tells_nothing(traffic.starts[-1]):
         yield f"traffic: not known; recorded: {start_text(traffic.starts[-1])}"
     elif traffic.placement:
         yield "traffic: not known; its first start will tell"
@@ -96,6 +98,11 @@ def placement_text(traffic: profile_pb2.JobTraffic) -> str:
     if traffic.placement == "fewest":
         return "on as few nodes as can be had now, while nothing is known"
     return "on any nodes: it does not suffer from being spread"
+
+
+def _tells_nothing(start: profile_pb2.RecordedStart) -> bool:
+    """No process was seen that could have told: most programs that do not train in parallel."""
+    return start.HasField("traffic") and start.traffic.reason == NOTHING_RECORDED
 
 
 def start_text(start: profile_pb2.RecordedStart) -> str:

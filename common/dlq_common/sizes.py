@@ -31,7 +31,7 @@ def parse_range(text: str) -> SizeRange:
     if found[3] is not None and step < 1:
         raise ValueError("a step of 0 leads nowhere")
     if least < 1:
-        raise ValueError("a job needs at least 1 of GPUs")
+        raise ValueError("a job needs at least one GPU")
     if least > most:
         raise ValueError(f"it is upside down: write {most}:{least}")
     return SizeRange(least, most, step)
@@ -67,7 +67,7 @@ def checked(sizes: tuple[int, ...]) -> tuple[int, ...]:
     if len(sizes) > MOST_SIZES:
         raise ValueError(f"these are more than {MOST_SIZES} sizes")
     if sizes[0] < 1:
-        raise ValueError("a job needs at least 1 of GPUs")
+        raise ValueError("a job needs at least one GPU")
     if any(a >= b for a, b in pairwise(sizes)):
         raise ValueError("sizes must rise, such as 2,4,8")
     return sizes

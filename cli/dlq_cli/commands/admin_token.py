@@ -41,7 +41,9 @@ def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
         f"token {made.token.token_id}, made {until}" if app.look().tty else f"good until {until}"
     )
     address = made.join_address or "HOST:PORT"
-    app.say(f"on the new node: dlq-nodeagent join --master {address} --token TOKEN")
+    app.say(
+        f"on the new node: dlq-nodeagent join --config /etc/dlq/nodeagent.toml --master {address} TOKEN"
+    )
 
 
 @token.command(name="list", epilog=examples("dlq admin token list"))

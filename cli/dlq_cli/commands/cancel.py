@@ -98,7 +98,7 @@ def cancel(
         if code:
             raise exit_codes.Ended(code)
     else:
-        for_each(app, job_ids, change, _outcome, as_json=as_json)
+        for_each(app, job_ids, change, _ordered, as_json=as_json)
 
 
 def _wait_gone(
@@ -131,6 +131,14 @@ def _matching(
     owner = "" if user in (None, "me") else user or ""
     found = jobs.list(user=owner, name=name or "", states=parse_states(state)).jobs
     return [job.job_id for job in found if not has_ended(job)]
+
+
+def _ordered(job: job_pb2.Job) -> str:
+    """What the order has done. Who cancels one that has ended is told that it had, whatever it came to."""
+    state = shown_state(job)
+    if has_ended(job) and state != "cancelled":
+        return f"has ended already ({state})"
+    return _outcome(job)
 
 
 def _outcome(job: job_pb2.Job) -> str:

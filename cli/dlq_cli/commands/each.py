@@ -83,7 +83,7 @@ def change_each(
                 continue
             if len(targets) == 1:
                 raise
-            app.say(f"job {target}: {error.what}")
+            app.say(_named(target, error.what))
             code = code or exit_codes.code_of_error(error)
             continue
         changed += edited.jobs
@@ -98,7 +98,7 @@ def change_each(
             if losing is not None and refusal.reason == WorkWouldBeLost.reason:
                 losing.append(Losing(refusal.job_id, refusal.detail))
                 continue
-            app.say(f"job {names.get(refusal.job_id, refusal.job_id)}: {refusal.detail}")
+            app.say(_named(names.get(refusal.job_id, refusal.job_id), refusal.detail))
             code = code or exit_codes.FAILURE
     return changed, code
 
@@ -110,6 +110,11 @@ def _ask(app: App, losing: Sequence[Losing], *, several: bool) -> None:
         told.append(f"and that of {len(losing) - MOST_NAMED} more jobs")
     declined = "these jobs go on" if several else "nothing was done"
     app.confirm(clean_line("; ".join(told)), yes=False, declined=declined)
+
+
+def _named(name: str, words: str) -> str:
+    """The words with the job's name before them, unless they begin with it themselves."""
+    return words if words.startswith(f"job {name} ") else f"job {name}: {words}"
 
 
 def _latest(jobs: Sequence[job_pb2.Job]) -> list[job_pb2.Job]:

@@ -96,7 +96,7 @@ def read_preset(raw: object) -> str:
 
 def read_tasks(raw: object) -> int:
     """Tasks of each node."""
-    return _at_least_one(read_integer(raw, MOST_TASKS_OF_A_NODE), "tasks")
+    return _at_least_one(read_integer(raw, MOST_TASKS_OF_A_NODE), "task")
 
 
 def read_launch(raw: object) -> str:
@@ -106,7 +106,7 @@ def read_launch(raw: object) -> str:
 
 def read_workers(raw: object) -> int:
     """Workers of the whole job."""
-    return _at_least_one(read_integer(raw, MOST_ROLES), "workers")
+    return _at_least_one(read_integer(raw, MOST_ROLES), "worker")
 
 
 def read_servers(raw: object) -> int:
@@ -131,7 +131,7 @@ def read_nodes(raw: object) -> int:
         raise ValueError(
             f"{raw!r}: write the fewest nodes, and the range of GPUs as --elastic 8:32"
         )
-    return _at_least_one(read_integer(raw, MOST_NODES), "nodes")
+    return _at_least_one(read_integer(raw, MOST_NODES), "node")
 
 
 def read_gpus(raw: object) -> Gpus:
@@ -140,7 +140,7 @@ def read_gpus(raw: object) -> Gpus:
     found = _GPUS.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         raise ValueError(f"{shown(str(raw))} is not a number of GPUs: write 8 or h100:8")
-    count = _at_least_one(read_integer(found[2], MOST_GPUS), "GPUs")
+    count = _at_least_one(read_integer(found[2], MOST_GPUS), "GPU")
     return Gpus(count, (found[1] or "").lower())
 
 
@@ -298,5 +298,5 @@ def _stripped(part: object) -> object:
 
 def _at_least_one(number: int, what: str) -> int:
     if number < 1:
-        raise ValueError(f"a job needs at least 1 of {what}")
+        raise ValueError(f"a job needs at least one {what}")
     return number

@@ -160,7 +160,7 @@ def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Answer:
     if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied(f"job {shown_id(job)} is held by an operator", user=ask.caller.name)
     if turn.replay(ask) is None:
-        must_live(job, "released")
+        must_live(job, "resumed" if isinstance(ask, ResumeJob) else "released")
         turn.remember(ask, job.job_id)
         if job.state is JobState.HELD:
             turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)

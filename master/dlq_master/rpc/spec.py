@@ -344,7 +344,8 @@ def _check_array(spec: JobSpec) -> None:
     ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
     count = len(_field("array.ranges", expand, ranges))
     if count > MOST_TASKS:
-        raise _wrong("array.ranges", f"are {count} tasks, {MOST_TASKS} at most")
+        why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
+        raise InvalidRequest(why, field="spec.array.ranges")
     if spec.array.concurrent_count < 0:
         raise _wrong("array.concurrent_count", "is negative")
 

@@ -87,9 +87,9 @@ def visible_jobs(read: Readable, caller: Caller, text: str) -> list[Job]:
     found = jobs_named(read, text, "job_id")
     known = [job for job in found if job is not None]
     if not known or len(known) < len(found):
-        raise NotFound(f"there is no job {shown(text)}", kind="job", id=text[:64])
+        raise NotFound(f"there is no job {_shown(text)}", kind="job", id=text[:64])
     if not all(may_see(caller, job) for job in known):
-        raise HiddenFromCaller(f"there is no job {shown(text)}", kind="job", id=text[:64])
+        raise HiddenFromCaller(f"there is no job {_shown(text)}", kind="job", id=text[:64])
     return known
 
 
@@ -123,3 +123,8 @@ def may_see_event(read: Readable, caller: Caller, event: JournalEvent) -> bool:
         return True
     owner = None if event.job_id is None else read.owner(event.job_id)
     return owner is not None and caller.owns(owner)
+
+
+def _shown(text: str) -> str:
+    """A number as everybody writes it; whatever else was asked for in quotes."""
+    return text if text.isascii() and text.isdecimal() and len(text) <= 20 else shown(text)

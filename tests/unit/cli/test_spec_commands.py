@@ -236,7 +236,7 @@ def test_a_warning_that_cannot_come_in_time_is_told(limit: str, told: str) -> No
 def test_check_reads_stdin(dlq: Dlq) -> None:
     said = dlq("spec", "check", "-", stdin=b"#!/bin/sh\n#DLQ --gpus=0\ntrue\n")
     assert (said.code, said.out) == (
-        1, "stdin:2: --gpus: a job needs at least 1 of GPUs\n",
+        1, "stdin:2: --gpus: a job needs at least one GPU\n",
     )  # fmt: skip
 
 
