@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from dlq_cli import exit_codes
+from dlq_cli import exit_codes, json_errors
 from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
 from dlq_cli.zone import in_viewers_zone, show_utc
@@ -129,6 +129,7 @@ def dlq(
 
 def run(arguments: list[str]) -> int:
     """One command from its arguments to its exit code; says on stderr what went wrong."""
+    json_errors.forget()
     try:
         result = dlq.main(arguments, prog_name="dlq", standalone_mode=False)
     except exit_codes.Ended as ended:
@@ -168,6 +169,8 @@ def _tell(what: str, more: Iterable[str], code: int) -> int:
     """What is wrong in one line, and what helps below it."""
     from dlq_cli.render import clean_line
 
+    more = list(more)
+    json_errors.tell(what, more, code)
     click.echo(f"dlq: {in_viewers_zone(clean_line(what))}", err=True)
     for line in filter(None, more):
         click.echo(f"  {in_viewers_zone(clean_line(line))}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -307,3 +308,14 @@ def test_what_quiets_grpc_does_not_reach_the_jobs(master: FakeMaster, dlq: Dlq) 
     environment = master.requests("SubmitJob")[0].spec.environment
     assert "PATH" in environment
     assert "GRPC_VERBOSITY" not in environment
+
+
+@pytest.mark.parametrize("line", ["show --json 99", "cancel --json 99", "why --json nosuchname"])
+def test_who_asks_for_json_has_errors_in_json_too(line: str, dlq: Dlq) -> None:
+    said = dlq(*line.split())
+    told = json.loads(said.out)
+    assert told["schema"] == "dlq.v1"
+    assert said.err.startswith(f"dlq: {told['error']['message']}")
+    assert told["error"]["exit_code"] == said.code == 3
+    plain = dlq(*line.replace("--json ", "").split())
+    assert (plain.code, plain.out) == (3, "")

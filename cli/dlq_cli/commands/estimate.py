@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dlq_cli import json_errors
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples
 from dlq_cli.commands.submit import SubmitCommand, asked_spec
@@ -29,7 +30,9 @@ WAIT_S = 20.0
     ),
 )
 @click.option("--wrap", metavar="LINE", help="Run one line by /bin/sh instead of a script.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+@click.option(
+    "--json", "as_json", is_flag=True, callback=json_errors.ask, help="One JSON object on stdout."
+)
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="JOB | SCRIPT | SPEC | -- CMD")
 @click.pass_context
 def estimate(

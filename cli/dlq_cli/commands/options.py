@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dlq_cli import exit_codes
+from dlq_cli import exit_codes, json_errors
 from dlq_cli.app import App
 
 _ASK_AGAIN_S = 0.3
@@ -27,7 +27,8 @@ pass_app = click.pass_obj
 
 def json_option(command: F) -> F:
     """`--json`: one stable object."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")(
+    words = "One JSON object on stdout."
+    return click.option("--json", "as_json", is_flag=True, callback=json_errors.ask, help=words)(
         command
     )
 
