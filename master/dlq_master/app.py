@@ -1,6 +1,5 @@
 """`dlq-master`: the command, what it asks of a configuration, and how it fails."""
 
-import asyncio
 import logging
 import math
 import os
@@ -154,12 +153,12 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
         return
     # The C core of gRPC reads it when it is imported, and writes lines of its own form otherwise.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    from dlq_master.serving import serve
+    from dlq_master.serving import serve_until_stopped
 
     configure_logging(SteadyClock(), level=log_level or config.log.level)
     try:
         _check_files()
-        asyncio.run(serve(config))
+        serve_until_stopped(config)
     except CommitFailed as error:
         # Nothing that was not on disk has been told; the next start begins from there.
         get_logger("master").error("commit_failed", error=error.what)

@@ -7,22 +7,25 @@ import os
 import signal
 import socket
 import sys
+from collections import deque
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from dlq_common.clock import Clock
-from dlq_common.errors import ConfigError
+from dlq_common.clock import Clock, SteadyClock
+from dlq_common.errors import ConfigError, DlqError
 from dlq_common.ids import RandomIds
 from dlq_common.join_token import JoinToken
 from dlq_common.logs import configure_logging, get_logger
 from dlq_common.pki import Authority, fingerprint
 from dlq_common.private_files import read_private
 from dlq_common.systemd import Service, passed_sockets
+from dlq_common.units import MINUTE
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecasts import PAST_KEPT, Forecasts
+from dlq_master.control.incidents import HandlerFailed
 from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loop import Loop
 from dlq_master.control.meter import Meter
@@ -55,10 +58,34 @@ from dlq_master.store.writer import Writer
 STOP_GRACE_S = 5.0
 YOUNG, NEVER = (700, 10), 1_000_000_000  # when the collector looks at young objects, and at all
 TIDY_EVERY_S = 3600.0
+MOST_FAULTS = 20
 # The name of the login broker's socket in dlq-login.socket, when systemd holds it.
 LOGIN_SOCKET = "login"
 # Not imported here: it is another process, and the master needs it for nothing.
 TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
+
+
+def serve_until_stopped(config: MasterConfig) -> None:
+    """Serve, and begin anew from what is on disk after a fault of a handler: what it failed on is put aside. A
+    master that fails on ever other things, MOST_FAULTS within a minute, ends with a DlqError."""
+    clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
+    while True:
+        try:
+            return asyncio.run(serve(config))
+        except HandlerFailed as failed:
+            told = failed.incident
+            get_logger("master").critical(
+                "handler_failed",
+                incident=told.incident_id,
+                stimulus=told.kind,
+                sender=told.sender,
+                cause=told.words,
+                where=told.where,
+                failures=told.failures,
+            )
+            faults.append(clock.boottime_s())
+            if len(faults) == MOST_FAULTS and faults[-1] - faults[0] < MINUTE:
+                raise DlqError(f"the master failed {MOST_FAULTS} times within a minute") from failed
 
 
 async def serve(config: MasterConfig) -> None:
@@ -162,6 +189,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
 
 def _calm_collector() -> None:
     """What was loaded stays: looking through all jobs takes a part of a second, in which no agent is heard."""
+    gc.unfreeze()  # of a master before this one in the same process
     gc.collect()
     gc.freeze()
     gc.set_threshold(*YOUNG, NEVER)

@@ -1,4 +1,4 @@
-"""Named places at which a test may have the process killed: a crash that runs no `finally`."""
+"""Named places at which a test may have the process killed, a crash that runs no `finally`, or a handler fail."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from dlq_common.errors import ConfigError
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.event import JournalEvent
 
-NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
+NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send", "raise")
 
 
 def _die() -> None:
@@ -21,6 +21,7 @@ class Failpoints:
 
     def __init__(self, setting: str = "", die: Callable[[], object] = _die) -> None:
         """`NAME` or `NAME:N`: the N-th passage kills; `NAME@KIND`: the first with an event of that kind.
+        `raise@KIND/SENDER`: every stimulus of that kind by that sender fails, as by a fault of its handler.
         Raises ConfigError for an unknown name."""
         place, _, self._kind = setting.partition("@")
         name, _, count = place.partition(":")
@@ -31,6 +32,11 @@ class Failpoints:
         self._armed = name
         self._left = int(count) if count else 1
         self._die = die
+
+    def met(self, kind: str, sender: str) -> None:
+        """Say that a stimulus is about to be handled. Raises RuntimeError for the one that is named."""
+        if self._armed == "raise" and self._kind == f"{kind}/{sender}":
+            raise RuntimeError(f"the failpoint {self._kind}")
 
     def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
         """Say that the turn is here, with what it has decided. Kills the process with SIGKILL (`die`) when it is time."""

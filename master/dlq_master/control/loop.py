@@ -10,6 +10,9 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
    the next batch: that is the group commit;
 5. publish, answer the callers, send the commands; ask for a plan that may take long (control/away.py).
 
+A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back: the stimulus
+is put aside (control/incidents.py), and the master begins anew from what is on disk, in the same process.
+
 Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
 nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit that
 fails ends the process with an error: nothing of the turn was told to anybody, and the next process
@@ -38,6 +41,7 @@ from dlq_master.control.away import Planner
 from dlq_master.control.dispatch import commands_for
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
+from dlq_master.control.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Transport
 from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
@@ -92,6 +96,7 @@ class Loop:
         progressed: Callable[[], None] = lambda: None,
         foreseen: Foreseen = NOBODY_FORESEES,
         meter: Meter | None = None,
+        incidents: Incidents | None = None,
     ) -> None:
         """`progressed` is called after every turn, which comes at least every two seconds; `foreseen` is told
         of every batch that is on disk."""
@@ -102,6 +107,7 @@ class Loop:
         self._transport = transport
         self._failpoints = failpoints
         self._state_dir = state_dir
+        self._incidents = incidents or Incidents(state_dir / "incidents")
         self._inbox = Inbox()
         self._watchers = Watchers(records)
         self._progressed = progressed
@@ -204,14 +210,35 @@ class Loop:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
         if isinstance(letter.stimulus, Tick):
             self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
+        refused = self._incidents.refusal(letter.stimulus, turn.now_s)
+        if refused is not None:
+            return lambda: refused
         try:
+            self._failpoints.met(*sent_by(letter.stimulus))
             answer = handlers.handle(turn, letter.stimulus)
         except DlqError as error:
             refusal = error
             if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it
                 _log.error("tick_refused", tick=letter.stimulus.name, error=error.what)
             return lambda: refusal
-        return lambda: _evaluate(answer)
+        except Exception as fault:
+            raise self._failed(letter, fault, turn.now_s) from fault
+        return lambda: self._evaluate(letter, answer, turn.now_s)
+
+    def _evaluate(self, letter: Letter, answer: Callable[[], Any], now_s: float) -> Any:
+        try:
+            return answer()
+        except DlqError as refusal:
+            return refusal
+        except Exception as fault:
+            raise self._failed(letter, fault, now_s) from fault
+
+    def _failed(self, letter: Letter, fault: Exception, now_s: float) -> HandlerFailed:
+        """Put the stimulus aside; who sent it is told at once."""
+        incident = self._incidents.put_aside(letter.stimulus, fault, now_s)
+        if letter.answer is not None and not letter.answer.done():
+            letter.answer.set_exception(refused_for(incident))
+        return HandlerFailed(incident)
 
     async def _commit(self, batch: Batch, now_s: float) -> None:
         self._failpoints.passed("before_commit", batch.events)
@@ -356,13 +383,6 @@ class Loop:
 
 async def _moment(writing: asyncio.Future[None]) -> None:
     await asyncio.wait({writing}, timeout=LISTEN_S)
-
-
-def _evaluate(answer: Callable[[], Any]) -> Any:
-    try:
-        return answer()
-    except DlqError as refusal:
-        return refusal
 
 
 def _answer(letter: Letter, outcome: Any) -> None:

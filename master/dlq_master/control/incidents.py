@@ -1,0 +1,195 @@
+"""Stimuli on which the master has failed: put aside on disk, and left out for a while.
+
+A handler that raises anything but a refusal has met a fault of ours, half way through a draft that cannot be
+taken back. Nothing of the turn is on disk: the master begins anew from there (app.py), at once and in the same
+process, and everybody's stimuli come again. So does the one it failed on; it is refused from then on:
+
+- a request of a person: that request for good, and after a second failure all requests of its kind by that person,
+  for a time that doubles from 30 s to 1 h;
+- whatever a node sends, and a tick: all of that kind from that node, for the same time.
+
+Then it is tried again: a master that was mended, or an agent that says something else, gets through by itself.
+What happens when: the master restarts - it reads the files, and the times go on; an agent restarts - its hello is
+refused all the same until the time is over.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import traceback
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dlq_common.errors import DlqError, InternalError, Unavailable
+from dlq_common.logs import get_logger
+from dlq_common.units import approximate_span
+from dlq_master.control.stimuli import Stimulus, Tick
+
+FIRST_PAUSE_S: Final = 30.0  # each failure is a restart, with its start grace ([nodes] start_grace)
+LONGEST_PAUSE_S: Final = 3600.0
+MOST_KEPT: Final = 100
+LONGEST_TRACE: Final = 64 * 1024
+# Of a stimulus only these are written down: never a script, an environment, a token or a certificate.
+_TOLD: Final = (
+    *(
+        "name",
+        "node_id",
+        "caller",
+        "request_id",
+        "job_id",
+        "session_id",
+        "queue",
+        "team",
+        "pool_name",
+    ),
+    *("token_id", "user", "digest"),
+)
+_LONGEST_TOLD: Final = 200
+
+_log = get_logger("master.incidents")
+
+
+class Incident(NamedTuple):
+    """One stimulus on which the master has failed."""
+
+    incident_id: str
+    kind: str  # of the stimulus
+    sender: str  # node:NAME, user:NAME, or empty
+    request_id: str  # of a person's request; empty: it has none
+    where: str
+    words: str
+    time_s: float
+    failures: int  # on this kind by this sender until then, this one included
+
+    @property
+    def until_s(self) -> float:
+        """Until then everything of this kind by this sender is refused."""
+        return self.time_s + min(FIRST_PAUSE_S * 2.0 ** (self.failures - 1), LONGEST_PAUSE_S)
+
+
+class HandlerFailed(Exception):
+    """The master has failed on a stimulus: it has to begin anew from what is on disk."""
+
+    def __init__(self, incident: Incident) -> None:
+        super().__init__(f"{incident.kind} {incident.sender}: {incident.words}")
+        self.incident = incident
+
+
+class Incidents:
+    """Those of this state directory."""
+
+    def __init__(self, directory: Path) -> None:
+        """The directory is made with the first incident. Files that cannot be read are passed over."""
+        self._directory = directory
+        self._last: dict[tuple[str, str], Incident] = {}
+        self._requests: set[tuple[str, str, str]] = set()
+        for path in sorted(directory.glob("*.json")) if directory.is_dir() else ():
+            try:
+                found = json.loads(path.read_bytes())
+                self._remember(Incident(*(found[name] for name in Incident._fields)))
+            except (OSError, ValueError, KeyError, TypeError):
+                _log.warning("incident_unreadable", file=str(path))
+
+    def refusal(self, stimulus: Stimulus, now_s: float) -> DlqError | None:
+        """What this stimulus is refused with; None: it may be handled."""
+        if not self._last:
+            return None
+        kind, sender, request_id = _mark(stimulus)
+        last = self._last.get((kind, sender))
+        if last is None:
+            return None
+        if request_id and (kind, sender, request_id) in self._requests:
+            return refused_for(last)
+        patient = last.failures > 1 or not last.request_id
+        if not patient or now_s >= last.until_s:
+            return None
+        if sender.startswith("node:"):
+            again = approximate_span(last.until_s - now_s)
+            return Unavailable(
+                f"the master failed on this before (incident {last.incident_id}); it tries again in {again}"
+            )
+        return refused_for(last)
+
+    def put_aside(self, stimulus: Stimulus, fault: BaseException, now_s: float) -> Incident:
+        """Write down what the master has failed on. Never fails itself."""
+        kind, sender, request_id = _mark(stimulus)
+        before = self._last.get((kind, sender))
+        incident = Incident(
+            incident_id=f"{int(now_s * 1000):x}",
+            kind=kind,
+            sender=sender,
+            request_id=request_id,
+            where=_where(fault),
+            words=f"{type(fault).__name__}: {fault}"[:_LONGEST_TOLD],
+            time_s=now_s,
+            failures=1 if before is None else before.failures + 1,
+        )
+        self._remember(incident)
+        trace = "".join(traceback.format_exception(fault))[-LONGEST_TRACE:]
+        body = {**incident._asdict(), "stimulus": _told(stimulus), "trace": trace.splitlines()}
+        try:
+            self._write(incident, json.dumps(body, indent=1).encode())
+        except OSError as error:
+            _log.error("incident_not_written", cause=str(error))
+        return incident
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    def _remember(self, incident: Incident) -> None:
+        self._last[incident.kind, incident.sender] = incident
+        if incident.request_id:
+            self._requests.add((incident.kind, incident.sender, incident.request_id))
+
+    def _write(self, incident: Incident, body: bytes) -> None:
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        path = self._directory / f"{incident.incident_id}.json"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(body)
+            file.flush()
+            os.fsync(file.fileno())
+        for old in sorted(self._directory.glob("*.json"))[:-MOST_KEPT]:
+            old.unlink(missing_ok=True)
+
+
+def refused_for(incident: Incident) -> DlqError:
+    """What the sender of a stimulus is told on which the master has failed."""
+    return InternalError(
+        "the master failed on this request: a fault of dlq, and nothing was changed",
+        hint=f"tell an operator: incident {incident.incident_id}",
+        incident=incident.incident_id,
+    )
+
+
+def sent_by(stimulus: Stimulus) -> tuple[str, str]:
+    """The kind of a stimulus and its sender."""
+    kind, sender, _ = _mark(stimulus)
+    return kind, sender
+
+
+def _mark(stimulus: Stimulus) -> tuple[str, str, str]:
+    """By what a stimulus is known again: its kind, its sender, and its own key if it has one."""
+    kind = type(stimulus).__name__
+    if isinstance(stimulus, Tick):
+        return kind, f"tick:{stimulus.name}", ""
+    caller = getattr(stimulus, "caller", None)
+    if caller is not None:
+        return kind, f"user:{caller.name}", str(getattr(stimulus, "request_id", "") or "")
+    node_id = getattr(stimulus, "node_id", "")
+    return kind, f"node:{node_id}" if node_id else "", ""
+
+
+def _told(stimulus: Stimulus) -> dict[str, Any]:
+    """What of it may be written down."""
+    there = (name for name in _TOLD if hasattr(stimulus, name))
+    return {name: str(getattr(stimulus, name))[:_LONGEST_TOLD] for name in there}
+
+
+def _where(fault: BaseException) -> str:
+    frames = traceback.extract_tb(fault.__traceback__)
+    if not frames:
+        return type(fault).__name__
+    path = frames[-1].filename.rpartition("dlq_master/")[2]
+    return f"{path}:{frames[-1].lineno}"

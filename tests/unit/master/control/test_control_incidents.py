@@ -1,0 +1,73 @@
+"""What the master has failed on is put aside, refused for a while, and known after a restart."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dlq_common.errors import InternalError
+from dlq_master.control.incidents import FIRST_PAUSE_S, MOST_KEPT, Incidents
+from dlq_master.control.stimuli import Caller, HoldJob, Tick, UseToken
+from dlq_master.model.ids import JobId, NodeId
+
+NOW_S = 1_800_000_000.0
+ALICE, BOB = Caller("alice", "user"), Caller("bob", "user")
+FAULT = ValueError("a bug")
+
+
+def hold(caller: Caller = ALICE, request_id: str = "r1") -> HoldJob:
+    return HoldJob(caller=caller, request_id=request_id, job_id=JobId(7), expected_version=None)
+
+
+@pytest.fixture
+def incidents(tmp_path: Path) -> Incidents:
+    return Incidents(tmp_path / "incidents")
+
+
+def test_a_request_is_refused_for_good_and_others_of_its_sender_after_a_second_failure(
+    incidents: Incidents, tmp_path: Path
+) -> None:
+    incidents.put_aside(hold(), FAULT, NOW_S)
+    assert isinstance(incidents.refusal(hold(), NOW_S + 1e6), InternalError)
+    assert incidents.refusal(hold(request_id="r2"), NOW_S) is None
+    incidents.put_aside(hold(request_id="r2"), FAULT, NOW_S)
+    again = Incidents(tmp_path / "incidents")  # of the next master
+    for known in (incidents, again):
+        assert isinstance(known.refusal(hold(request_id="r3"), NOW_S), InternalError)
+        assert known.refusal(hold(request_id="r3"), NOW_S + 2 * FIRST_PAUSE_S) is None
+        assert known.refusal(hold(BOB), NOW_S) is None
+
+
+def test_what_has_no_key_of_its_own_is_left_out_for_a_time_that_doubles(
+    incidents: Incidents,
+) -> None:
+    tick = Tick("leases")
+    for failures, pause_s in ((1, FIRST_PAUSE_S), (2, 2 * FIRST_PAUSE_S), (3, 4 * FIRST_PAUSE_S)):
+        assert incidents.put_aside(tick, FAULT, NOW_S).failures == failures
+        assert incidents.refusal(tick, NOW_S + pause_s - 1.0) is not None
+        assert incidents.refusal(tick, NOW_S + pause_s) is None
+    assert incidents.refusal(Tick("compact"), NOW_S) is None
+
+
+def test_no_secret_is_written_and_nobody_else_may_read(
+    incidents: Incidents, tmp_path: Path
+) -> None:
+    token = UseToken(
+        token_id="t1", secret_hash="5ec4e7", key_fingerprint="f", wished_node_id=NodeId("gpu01")
+    )
+    incidents.put_aside(token, FAULT, NOW_S)
+    (path,) = (tmp_path / "incidents").iterdir()
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    told = json.loads(path.read_text())
+    assert told["stimulus"] == {"token_id": "t1"}
+    assert "5ec4e7" not in path.read_text()
+
+
+def test_only_the_newest_are_kept_and_a_damaged_file_is_passed_over(
+    incidents: Incidents, tmp_path: Path
+) -> None:
+    for number in range(MOST_KEPT + 5):
+        incidents.put_aside(Tick("leases"), FAULT, NOW_S + number)
+    assert len(list((tmp_path / "incidents").iterdir())) == MOST_KEPT
+    (tmp_path / "incidents" / "0.json").write_text("{")
+    assert Incidents(tmp_path / "incidents").refusal(Tick("leases"), NOW_S) is not None
