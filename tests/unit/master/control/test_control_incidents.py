@@ -16,7 +16,7 @@ FAULT = ValueError("a bug")
 
 
 def hold(caller: Caller = ALICE, request_id: str = "r1") -> HoldJob:
-    return HoldJob(caller=caller, request_id=request_id, job_id=JobId(7), expected_version=None)
+    return HoldJob(caller=caller, request_id=request_id, job_id=JobId(7), expected_version=0)
 
 
 @pytest.fixture
