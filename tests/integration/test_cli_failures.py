@@ -319,3 +319,10 @@ def test_who_asks_for_json_has_errors_in_json_too(line: str, dlq: Dlq) -> None:
     assert told["error"]["exit_code"] == said.code == 3
     plain = dlq(*line.replace("--json ", "").split())
     assert (plain.code, plain.out) == (3, "")
+
+
+def test_a_deadline_that_has_passed_has_no_advice_beside_it(dlq: Dlq) -> None:
+    words = ("submit", "--no-wait", "--deadline", "2020-01-01T00:00", "--", "/bin/true")
+    assert "nothing can be promised before" not in dlq(*words).err
+    later = (*words[:3], "2099-01-01T00:00", *words[4:])
+    assert "nothing can be promised before" in dlq(*later).err

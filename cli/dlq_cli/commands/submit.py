@@ -12,6 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.source import STDIN, read_source
+from dlq_cli.spec.deadlines import is_past
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.flags import BY_NAME, FLAGS, SECTIONS, layer_from
 from dlq_cli.spec.given import Given, Layer, Notes
@@ -19,6 +20,7 @@ from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
+from dlq_cli.zone import LocalZone
 from dlq_common.errors import InvalidRequest, Unavailable
 
 
@@ -168,7 +170,9 @@ def asked_spec(
     over = _flags_layer(flags)
     found = _source(source, ctx.meta["dlq.command"], wrap, over)
     spec = _spec(found, over)
-    for note in (*found.notes, *doubts(spec)):
+    # One that is refused for its deadline has no need of advice.
+    doubtful = () if is_past(spec.deadlines, ctx.obj.clock.now_s(), LocalZone()) else doubts(spec)
+    for note in (*found.notes, *doubtful):
         ctx.obj.say(note)
     return spec
 

@@ -157,7 +157,7 @@ def cgroups(host: Host) -> Verdict:
         kind, place = "v1 with a v2 tree beside it" if unified else "v1", at
     else:
         missing = ", ".join(sorted(_NEEDED_V1 - kinds))
-        return fail("cgroups", f"no control group for {missing}: jobs have no limits",
+        return fail("cgroups", f"no control group for {missing}: jobs run, and have no limits",
                     "boot with cgroup v2 (systemd.unified_cgroup_hierarchy=1)")  # fmt: skip
     if host.uid != 0 and not os.access(host.path(place), os.W_OK):
         return warn("cgroups", f"{kind} at {place}, which this user cannot write",

@@ -14,7 +14,7 @@ _REMEDIES = {
     9: ("the driver is not loaded", "modprobe nvidia; dmesg says why it is not"),
     18: ("library and kernel module are of different versions", "reboot, or load the new module"),
 }
-_VISION = "jobs without GPUs in earnest: --devices fake:8xH100-80GB, for trials only"
+_VISION = "or try dlq on GPUs that are pretended: --devices fake:8xH100-80GB"
 
 
 def nvml(wish: Wish, library: str = LIBRARY) -> Verdict:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime, time
+from contextlib import suppress
+from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
 from dlq_cli.spec.readers import read_integer, read_text, worded
@@ -75,6 +76,14 @@ def read_steps(raw: object) -> int:
     if count < 1:
         raise ValueError("a training has at least 1 step")
     return count
+
+
+def is_past(asked: Deadlines, now_s: float, zone: tzinfo) -> bool:
+    """Whether one of them names an instant that has passed, by the caller's clock; one that nobody can read is none."""
+    instants = [step.due.text for step in asked if step.due.after_s is None]
+    with suppress(ValueError):
+        return any(parse_instant(text, now_s=now_s, zone=zone) <= now_s for text in instants)
+    return False
 
 
 def deadlines_text(asked: Sequence[DeadlineText]) -> str:

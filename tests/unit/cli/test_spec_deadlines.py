@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlq.v1.job_pb2 import JobSpec
-from dlq_cli.spec.deadlines import Due, deadlines_text, read_deadline, read_soft
+from dlq_cli.spec.deadlines import Due, deadlines_text, is_past, read_deadline, read_soft
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.given import Layer
@@ -143,3 +143,9 @@ def test_a_time_limit_below_the_work_is_doubted_where_there_is_a_deadline() -> N
 def test_a_deadline_without_work_is_doubted() -> None:
     (told,) = doubted(deadline="8h")
     assert told.startswith("--deadline: nothing can be promised before it is known")
+
+
+def test_an_instant_that_has_passed_is_known_and_a_duration_never_has() -> None:
+    assert is_past(read_deadline("2020-01-01T00:00"), NOW_S, UTC)
+    assert not is_past(read_deadline("2030-01-01T00:00"), NOW_S, UTC)
+    assert not is_past(read_deadline("8h"), NOW_S, UTC)
