@@ -42,6 +42,7 @@ from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.audit_chain import Head
 from dlq_master.rpc.audit_writer import Known
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.groups import Groups
 from dlq_master.rpc.health_metrics import health_lines
 from dlq_master.rpc.host_accounts import HostAccounts
@@ -130,7 +131,9 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
         "backup": float(config.store.backup_every),
         "compact": float(config.retention.compact_every),
     }
-    sessions = Sessions(str(config.jobs.checkpoint_root))
+    sessions = Sessions(
+        CheckpointPlaces(str(config.jobs.checkpoint_root), checkpoint_seed(state_dir))
+    )
     meter = Meter()
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)
@@ -252,6 +255,11 @@ def read_authority(state_dir: Path, cluster: str) -> Authority:
 def pool_seed(state_dir: Path) -> bytes:
     """Of the secrets of rented machines: it stays the same as long as the CA's key does, and tells nothing of it."""
     return hashlib.sha256(b"dlq pools\0" + read_private(state_dir / "ca.key")).digest()
+
+
+def checkpoint_seed(state_dir: Path) -> bytes:
+    """Of the names of jobs' directories for checkpoints, with the same life."""
+    return hashlib.sha256(b"dlq checkpoints\0" + read_private(state_dir / "ca.key")).digest()
 
 
 def _server(

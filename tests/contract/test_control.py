@@ -28,6 +28,7 @@ from dlq_master.model.job import HoldKind, JobState, RunRules
 from dlq_master.model.node import Gpu, NodeFlag
 from dlq_master.model.node_steps import Registered
 from dlq_master.model.resources import Request
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
@@ -78,7 +79,7 @@ def a_loop() -> Loop:
         clock=clock,
         store=store,
         records=store,
-        transport=Sessions("/ckpt"),
+        transport=Sessions(CheckpointPlaces("/ckpt", b"seed")),
         failpoints=Failpoints(),
         state_dir=Path("/"),
     )

@@ -20,6 +20,7 @@ from dlq_common.ids import SeededIds
 from dlq_common.pki import Role
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.logs_relay import CHUNKS_WAITING, LogsRelay
 from dlq_master.rpc.sessions import Sessions
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
@@ -232,7 +233,7 @@ async def test_a_reader_who_leaves_ends_the_push(house: RpcHouse) -> None:
 
 
 def a_relay(arrival_timeout_s: float = 0.0) -> LogsRelay:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     sessions.bind(sessions.expect(GPU01), 1, 3, [])
     return LogsRelay(sessions, SeededIds(1), arrival_timeout_s=arrival_timeout_s)
 

@@ -23,6 +23,7 @@ from dlq_master.control.loop import Loop
 from dlq_master.control.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.control.starting import start
 from dlq_master.model.rented import Machine, MachineState
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.pool_service import MOST_MACHINES
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User
@@ -104,7 +105,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         clock=clock,
         store=store,
         records=store,
-        transport=Sessions("/ckpt"),
+        transport=Sessions(CheckpointPlaces("/ckpt", b"seed")),
         failpoints=Failpoints(),
         state_dir=Path("/"),
     )

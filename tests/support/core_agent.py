@@ -20,6 +20,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agent_intake import facts_of, progress_of, report_of, reports_of
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.commands import command_message, welcome_messages
 from dlq_nodeagent import wire as agent_wire
 from dlq_nodeagent.core import AgentCore
@@ -32,6 +33,7 @@ from support.agent_bench import AgentBench, a_preparation
 from support.master_harness import Master
 
 ROOT = "/ckpt"
+PLACES = CheckpointPlaces(ROOT, b"seed")
 PORT = 29_777
 # What changes the host, the disk or the master's mind. Looks and heartbeats change nothing.
 _ACTS = frozenset(
@@ -154,7 +156,7 @@ class CoreAgent(AgentBench):
             for session_id, command in fresh:
                 if session_id == self._session_id:
                     heard = True
-                    told = command_message(command, self._master.state.epoch, ROOT)
+                    told = command_message(command, self._master.state.epoch, PLACES)
                     self._hear(wire.SessionResponse(command=told))
         return said or heard
 
@@ -187,7 +189,7 @@ class CoreAgent(AgentBench):
                 )
             )
             self._session_id = opened.session_id
-            return list(welcome_messages(opened, ROOT))
+            return list(welcome_messages(opened, PLACES))
         if session_id is None:
             return []
         if said.HasField("heartbeat"):

@@ -16,6 +16,7 @@ from dlq_common.ids import SeededIds
 from dlq_common.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.ports import Control
 from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
 from support.fake_control import FakeControl
@@ -33,7 +34,7 @@ class RpcHouse:
         self.authority = Authority.create("lab", self.clock.now_s())
         self.control = FakeControl(self.clock)
         self.foresight = FakeForesight()
-        self.sessions = Sessions("/shared/checkpoints")
+        self.sessions = Sessions(CheckpointPlaces("/shared/checkpoints", b"seed"))
         self.audit_path = tmp_path / "audit.jsonl"
         self.audit = Audit(self.audit_path, self.clock)
         self.server = MasterServer(

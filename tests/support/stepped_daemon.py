@@ -43,6 +43,7 @@ from dlq_master.model.node import Node, NodeState
 from dlq_master.model.reward import Steps
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.rpc.audit import Audit
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User
@@ -122,7 +123,7 @@ class SteppedDaemon:
         self.store.write(Batch(users=[alice], nodes=known, meta={"epoch": "0"}))
         self.state, first = start(config, self.store.load(), self.begin_s)
         self.store.write(first)
-        self.sessions = Sessions("/checkpoints")
+        self.sessions = Sessions(CheckpointPlaces("/checkpoints", b"seed"))
         self.loop = Loop(
             state=self.state,
             clock=self.clock,

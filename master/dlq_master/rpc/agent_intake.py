@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
@@ -20,8 +23,11 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.node import Gpu, NodePool
 from dlq_master.model.node_steps import Registered
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.spec import MOST_TASKS_OF_A_NODE
+
+log = structlog.get_logger("master.agent_intake")
 
 LONGEST_LINE = 500
 MOST_LAST_LINES = 10
@@ -119,6 +125,15 @@ def reports_of(reports: Iterable[agent.RankReport]) -> tuple[ReportedRank, ...]:
     if len(read) > MOST_RANKS:
         raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="ranks")
     return read
+
+
+def promotable(report: ReportedRank, places: CheckpointPlaces) -> ReportedRank:
+    """The report, without a checkpoint that lies in the place of another job or attempt."""
+    found = report.checkpoint
+    if found is None or places.may_promote(found.path, report.key):
+        return report
+    log.warning("checkpoint_not_promoted", key=str(report.key), path=found.path)
+    return replace(report, checkpoint=None)
 
 
 def report_of(report: agent.RankReport) -> ReportedRank:

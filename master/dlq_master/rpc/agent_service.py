@@ -36,6 +36,7 @@ from dlq_master.rpc.agent_intake import (
     agent_of,
     facts_of,
     progress_of,
+    promotable,
     rented_as,
     report_of,
     reports_of,
@@ -43,6 +44,7 @@ from dlq_master.rpc.agent_intake import (
 )
 from dlq_master.rpc.auth import Door, caller_of, identity_of
 from dlq_master.rpc.call import Context
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.commands import welcome_messages
 from dlq_master.rpc.exec_relay import ExecRelay
 from dlq_master.rpc.health_intake import disk_of, health_of, look_of
@@ -87,9 +89,11 @@ class AgentService(AgentServiceServicer):
         try:
             opened = await self._control.ask(opening)
             assert isinstance(opened, Opened)
-            welcome = welcome_messages(opened, self._sessions.checkpoint_root)
+            welcome = welcome_messages(opened, self._sessions.places)
             self._sessions.bind(line, opened.session_id, opened.epoch, welcome)
-            conversation = _Conversation(self._control, self._door, line, context)
+            conversation = _Conversation(
+                self._control, self._door, line, context, self._sessions.places
+            )
             tasks = [
                 asyncio.create_task(conversation.listen(request_iterator)),
                 asyncio.create_task(conversation.report()),
@@ -156,7 +160,8 @@ class AgentService(AgentServiceServicer):
         return wire.AnnounceLeaveResponse(rank_count=ranks)
 
     def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
-        reports = reports_of(hello.ranks)
+        places = self._sessions.places
+        reports = tuple(promotable(report, places) for report in reports_of(hello.ranks))
         for report in reports:
             check_placed(self._control, node_id, report.key, report.node_rank)
         pool_name, instance_id = rented_as(hello.facts)
@@ -175,11 +180,14 @@ class AgentService(AgentServiceServicer):
 class _Conversation:
     """What one agent says on one line: listened to in order, reports put to the loop in batches."""
 
-    def __init__(self, control: Control, door: Door, line: Line, context: Context) -> None:
+    def __init__(
+        self, control: Control, door: Door, line: Line, context: Context, places: CheckpointPlaces
+    ) -> None:
         assert line.session_id is not None
         self._control = control
         self._door = door
         self._line = line
+        self._places = places
         self._identity = identity_of(context)
         self._session_id = line.session_id
         self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
@@ -235,7 +243,7 @@ class _Conversation:
             case "heartbeat":
                 self._beat(request.heartbeat)
             case "report":
-                report = report_of(request.report)
+                report = promotable(report_of(request.report), self._places)
                 check_placed(self._control, self._line.node_id, report.key, report.node_rank)
                 await self._reports.put(report)
             case "profile_evidence":

@@ -9,18 +9,19 @@ from dlq.v1 import job_pb2, lease_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Signal, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.elastic import fit_to_sizes
 from dlq_master.rpc.task import fit_to_task
 
 
-def welcome_messages(opened: Opened, checkpoint_root: str) -> Iterator[agent.SessionResponse]:
+def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent.SessionResponse]:
     """What answers a hello."""
     welcome = agent.Welcome(
         epoch=opened.epoch,
         heartbeat_duration=to_duration(opened.heartbeat_s),
         ttl_duration=to_duration(opened.ttl_s),
         reconnect_jitter_duration=to_duration(opened.reconnect_jitter_s),
-        wanted=[launch_message(launch, checkpoint_root) for launch in opened.launches],
+        wanted=[launch_message(launch, places) for launch in opened.launches],
         stops=[stop_message(stop) for stop in opened.stops],
         hold_extension_duration=to_duration(opened.hold_extension_s),
         hold_revision=opened.hold_revision,
@@ -30,11 +31,11 @@ def welcome_messages(opened: Opened, checkpoint_root: str) -> Iterator[agent.Ses
         yield agent.SessionResponse(report_ack=agent.ReportAck(sequence=opened.acknowledged))
 
 
-def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent.Command:
+def command_message(command: Command, epoch: int, places: CheckpointPlaces) -> agent.Command:
     """A command of this master's epoch."""
     message = agent.Command(sequence=command.sequence, epoch=epoch)
     if isinstance(command, Launch):
-        message.launch.CopyFrom(launch_message(command, checkpoint_root))
+        message.launch.CopyFrom(launch_message(command, places))
     elif isinstance(command, Stop):
         message.stop.CopyFrom(stop_message(command))
     elif isinstance(command, LookAtGpus):
@@ -60,7 +61,7 @@ def command_message(command: Command, epoch: int, checkpoint_root: str) -> agent
     return message
 
 
-def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
+def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchCommand:
     """Run one rank."""
     spec = job_pb2.JobSpec.FromString(launch.spec)
     fit_to_task(spec, launch)
@@ -80,9 +81,8 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
         gid=launch.gid,
         groups=launch.groups,
         resume_from=launch.resume_from,
-        checkpoint_directory=checkpoint_directory(
-            spec, launch.key, checkpoint_root, trial=launch.trial
-        ),
+        checkpoint_directory=places.directory(spec, launch.key, trial=launch.trial),
+        checkpoint_base=places.base(spec),
         hold_duration=to_duration(launch.hold_s),
         grace_duration=to_duration(launch.grace_s),
         restart_count=launch.restart_count,
@@ -98,17 +98,6 @@ def launch_message(launch: Launch, checkpoint_root: str) -> agent.LaunchCommand:
     if launch.time_left_s is not None:
         message.time_left_duration.CopyFrom(to_duration(launch.time_left_s))
     return message
-
-
-def checkpoint_directory(
-    spec: job_pb2.JobSpec, key: AttemptKey, checkpoint_root: str, *, trial: bool = False
-) -> str:
-    """Where an attempt leaves its checkpoints: a directory of its own, or the script's with a marker, but
-    not those of a trial."""
-    if spec.checkpoint.marker and not trial:
-        return spec.checkpoint.directory
-    root = spec.checkpoint.directory or checkpoint_root
-    return f"{root.rstrip('/')}/{key.job_id}/{key.number}"
 
 
 def stop_message(stop: Stop) -> agent.StopCommand:

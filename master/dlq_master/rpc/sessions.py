@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.stimuli import Command
 from dlq_master.model.ids import NodeId
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.commands import command_message
 
 # An agent that does not read is cut off; its next hello brings everything anew.
@@ -52,8 +53,8 @@ class Line:
 class Sessions:
     """The loop's `Transport`, and the register of lines. Lives in the event loop's thread."""
 
-    def __init__(self, checkpoint_root: str) -> None:
-        self.checkpoint_root = checkpoint_root
+    def __init__(self, places: CheckpointPlaces) -> None:
+        self.places = places
         self._epoch = 0
         self._open: dict[NodeId, Line] = {}
         self._opening: dict[NodeId, set[Line]] = {}
@@ -128,7 +129,7 @@ class Sessions:
 
     def _say(self, line: Line, commands: Sequence[Command]) -> None:
         for command in commands:
-            message = command_message(command, self._epoch, self.checkpoint_root)
+            message = command_message(command, self._epoch, self.places)
             line.say(wire.SessionResponse(command=message))
 
     def _forget_opening(self, line: Line) -> None:

@@ -18,6 +18,7 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Request
 from dlq_master.rpc import commands, convert
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from support.fake_control import FakeControl, FakeRead
 
 KEY = AttemptKey(JobId(17), 2)
@@ -144,29 +145,7 @@ def test_facts_of_an_event_become_text() -> None:
     assert dict(convert.event_message(event).data) == {"yes": "true", "none": "", "n": "3"}
 
 
-@pytest.mark.parametrize(
-    ("directory", "marker", "expected"),
-    [
-        ("", "", "/shared/ckpt/17/2"),
-        ("/data/mine", "", "/data/mine/17/2"),
-        ("/data/mine/", "", "/data/mine/17/2"),
-        ("/data/mine", "*.pt", "/data/mine"),
-    ],
-)
-def test_each_attempt_has_a_checkpoint_directory_unless_the_script_has_its_own(
-    directory: str, marker: str, expected: str
-) -> None:
-    spec = job_pb2.JobSpec()
-    spec.checkpoint.directory, spec.checkpoint.marker = directory, marker
-    assert commands.checkpoint_directory(spec, KEY, "/shared/ckpt/") == expected
-
-
-def test_a_trial_has_a_directory_of_its_own_even_where_the_script_has_one() -> None:
-    spec = job_pb2.JobSpec()
-    spec.checkpoint.directory, spec.checkpoint.marker = "/mine", "latest"
-    assert commands.checkpoint_directory(spec, KEY, "/shared") == "/mine"
-    own = commands.checkpoint_directory(spec, KEY, "/shared", trial=True)
-    assert own == f"/mine/{KEY.job_id}/{KEY.number}"
+PLACES = CheckpointPlaces("/shared", b"seed")
 
 
 def _launch(time_left_s: float | None) -> Launch:
@@ -194,7 +173,7 @@ def _launch(time_left_s: float | None) -> Launch:
 
 
 def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> None:
-    command = commands.command_message(_launch(30.0), 4, "/shared")
+    command = commands.command_message(_launch(30.0), 4, PLACES)
     assert (command.sequence, command.epoch) == (9, 4)
     assert (command.launch.fence.epoch, command.launch.fence.attempt) == (3, 2)
     assert list(command.launch.gpu_indexes) == [0, 3]
@@ -203,8 +182,10 @@ def test_a_launch_says_everything_and_the_masters_epoch_beside_the_fence() -> No
 
 
 def test_a_launch_names_the_queue_that_the_job_is_in() -> None:
-    assert commands.launch_message(replace(_launch(None), queue="high"), "/c").spec.queue == "high"
-    assert commands.launch_message(_launch(None), "/c").spec.queue == ""
+    assert (
+        commands.launch_message(replace(_launch(None), queue="high"), PLACES).spec.queue == "high"
+    )
+    assert commands.launch_message(_launch(None), PLACES).spec.queue == ""
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -213,12 +194,12 @@ def test_an_attempt_that_nobody_joins_is_launched_as_one_of_a_fixed_size(fixed: 
     spec.elastic.resize = "live"
     spec.elastic.gpu_counts.extend([4, 8])
     launch = replace(_launch(None), spec=spec.SerializeToString(), sizes=(4, 8), fixed=fixed)
-    told = commands.launch_message(launch, "/c").spec.elastic
+    told = commands.launch_message(launch, PLACES).spec.elastic
     assert (told.resize, list(told.gpu_counts)) == ("restart" if fixed else "live", [4, 8])
 
 
 def test_a_launch_without_a_limit_says_so() -> None:
-    launch = commands.launch_message(_launch(None), "/shared")
+    launch = commands.launch_message(_launch(None), PLACES)
     assert not launch.HasField("time_left_duration")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.stimuli import Stop
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.sessions import MOST_UNREAD, Line, Sessions
 
 GPU01 = NodeId("gpu01")
@@ -44,7 +45,7 @@ async def said(line: Line, count: int) -> list[str]:
 
 
 async def test_a_command_sent_while_the_hello_is_answered_follows_the_welcome() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     line = sessions.expect(GPU01)
     sessions.send(GPU01, 8, [a_stop(4)])
     sessions.bind(line, 8, 3, a_welcome())
@@ -53,7 +54,7 @@ async def test_a_command_sent_while_the_hello_is_answered_follows_the_welcome() 
 
 
 async def test_a_command_for_another_session_is_not_said() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     line = sessions.expect(GPU01)
     sessions.send(GPU01, 7, [a_stop(4)])
     sessions.bind(line, 8, 3, a_welcome())
@@ -63,7 +64,7 @@ async def test_a_command_for_another_session_is_not_said() -> None:
 
 
 async def test_a_new_session_closes_the_old_one() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     old, new = opened(sessions, 1), opened(sessions, 2)
     assert await said(old, 1) == []
     assert "another session" in old.closed_because
@@ -71,7 +72,7 @@ async def test_a_new_session_closes_the_old_one() -> None:
 
 
 async def test_the_end_of_an_old_stream_leaves_the_new_session_alone() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     old, new = opened(sessions, 1), opened(sessions, 2)
     sessions.drop(old)
     assert sessions.line(GPU01) is new
@@ -80,14 +81,14 @@ async def test_the_end_of_an_old_stream_leaves_the_new_session_alone() -> None:
 
 
 async def test_a_node_without_a_session_is_simply_not_reached() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     sessions.send(GPU01, 1, [a_stop(1)])
     sessions.close(GPU01, 1)
     assert sessions.line(GPU01) is None
 
 
 async def test_an_agent_that_does_not_read_is_cut_off() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     line = opened(sessions, 1)
     for sequence in range(MOST_UNREAD):
         sessions.send(GPU01, 1, [a_stop(sequence)])
@@ -95,7 +96,7 @@ async def test_an_agent_that_does_not_read_is_cut_off() -> None:
 
 
 async def test_a_hello_that_fails_leaves_nothing_behind() -> None:
-    sessions = Sessions("/ckpt")
+    sessions = Sessions(CheckpointPlaces("/ckpt", b"seed"))
     line = sessions.expect(GPU01)
     sessions.drop(line)
     sessions.send(GPU01, 1, [a_stop(1)])
