@@ -9,7 +9,8 @@ from dlq_common.errors import ConfigError
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.event import JournalEvent
 
-NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send", "raise")
+NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")
+RAISE: Final = "raise"
 
 
 def _die() -> None:
@@ -25,7 +26,7 @@ class Failpoints:
         Raises ConfigError for an unknown name."""
         place, _, self._kind = setting.partition("@")
         name, _, count = place.partition(":")
-        if name and name not in NAMES:
+        if name and name not in (*NAMES, RAISE):
             raise ConfigError(f"debug.failpoint: no place {name!r}{did_you_mean(name, NAMES)}")
         if count and not count.isdecimal():
             raise ConfigError(f"debug.failpoint: {count!r} is not a number of passages")
@@ -35,7 +36,7 @@ class Failpoints:
 
     def met(self, kind: str, sender: str) -> None:
         """Say that a stimulus is about to be handled. Raises RuntimeError for the one that is named."""
-        if self._armed == "raise" and self._kind == f"{kind}/{sender}":
+        if self._armed == RAISE and self._kind == f"{kind}/{sender}":
             raise RuntimeError(f"the failpoint {self._kind}")
 
     def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
