@@ -59,6 +59,8 @@ class JobsConfig:
     roots: tuple[
         str, ...
     ] = ()  # workdirs and checkpoints must be below one of these; () = anywhere
+    # Of the directories made for checkpoints. "0750" lets the group of the job's user (or that of a set-group-id root) read.
+    checkpoint_mode: Literal["0700", "0750", "0755"] = "0700"
     startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not told to leave before
     leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
     term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
@@ -199,6 +201,7 @@ class AgentConfig:
             log_head_bytes=self.output.head,
             log_ring_bytes=self.output.ring,
             log_bytes_per_s=self.output.rate,
+            checkpoint_mode=int(self.jobs.checkpoint_mode, 8),
         )
 
 

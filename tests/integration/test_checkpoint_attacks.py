@@ -132,3 +132,19 @@ def test_what_is_the_victims_is_private_and_resumed_from(master: StubMaster, roo
     start(master, 62, root, resume=saved)
     report = master.report("62", EXITED)
     assert report.exit_code == 0, report.error
+
+
+def test_a_named_directory_of_another_is_its_users_mistake(
+    master: StubMaster, place: Path, root: Path
+) -> None:
+    theirs = root / "theirs"
+    as_attacker('mkdir -m 777 "$1"', str(theirs))
+    launch = launch_command(
+        71, script=SAVE, uid=VICTIM, gid=VICTIM, checkpoint_directory=str(theirs / "71" / "1")
+    )
+    launch.checkpoint_base = launch.spec.checkpoint.directory = str(theirs)
+    master.command(launch)
+    report = master.report("71", EXITED)
+    assert report.exit_code == 126
+    assert f"{theirs} is neither the submitter's nor root's" in report.error
+    assert list(theirs.iterdir()) == []

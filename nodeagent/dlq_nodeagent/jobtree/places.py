@@ -146,7 +146,8 @@ class _Walk:
         except FileExistsError:
             return
         if mode != PRIVATE:  # the user's mask does not decide what the site has decided
-            os.chmod(name, mode, dir_fd=self._fd)
+            inherited = os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode & stat.S_ISGID
+            os.chmod(name, mode | inherited, dir_fd=self._fd)
 
     def check(self, name: str) -> None:
         """Refuse what is not the submitter's, or what others may write to."""

@@ -43,12 +43,14 @@ def test_levels_are_private_and_made_once(place: Place) -> None:
 
 
 def test_a_site_may_open_them_for_reading(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2755)
     before = os.umask(0o077)
     try:
         make_place(Place(str(tmp_path), ("1", "1")), UID, 0o750)
     finally:
         os.umask(before)
-    assert (tmp_path / "1" / "1").stat().st_mode & 0o777 == 0o750
+    for made in (tmp_path / "1", tmp_path / "1" / "1"):
+        assert made.stat().st_mode & 0o7777 == 0o2750, "the group goes on from level to level"
 
 
 def test_a_level_that_others_may_write_to_is_refused(place: Place) -> None:
