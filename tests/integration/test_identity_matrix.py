@@ -177,6 +177,7 @@ async def test_a_certificate_of_an_earlier_user_of_the_name_is_worthless(
     house: RpcHouse,
 ) -> None:
     old = house.certificate("alice", Role.USER, now_s=house.clock.now_s() - DAY_S)
+    house.control.add_user("alice", "user")  # given again
     ends = await outcomes(house.channel(*old))
     assert set(ends.values()) == {grpc.StatusCode.UNAUTHENTICATED}
 

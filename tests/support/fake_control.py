@@ -280,6 +280,7 @@ class FakeControl:
         self.failure: Exception | None = None  # what `ask` raises instead of answering
         self.answers: dict[type, Callable[[Any], Any]] = {}  # to stimuli of which it knows nothing
         self._answered: dict[tuple[str, str], Any] = {}
+        self._names_given: set[str] = set()
         self._sessions = 0
         self._committed = asyncio.Event()
 
@@ -323,7 +324,10 @@ class FakeControl:
         return event
 
     def add_user(self, name: str, role: str, uid: int = 1000) -> User:
-        user = User(name, role, uid, uid, (), self.clock.now_s())
+        # The first of a name has been there for ever; whoever gets it later comes now.
+        since_s = self.clock.now_s() if name in self._names_given else 0.0
+        self._names_given.add(name)
+        user = User(name, role, uid, uid, (), since_s)
         self.published.all_users[name] = user
         return user
 
