@@ -26,7 +26,7 @@ def test_a_range_has_every_step_or_whole_nodes(
     ("text", "words"),
     [
         ("8:2", "upside down: write 2:8"),
-        ("0:4", "at least 1"),
+        ("0:4", "at least one"),
         ("4", "not a range"),
         ("2:8:0", "leads nowhere"),
         ("-2:8", "not a range"),
