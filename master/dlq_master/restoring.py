@@ -212,13 +212,13 @@ def _record(audit: Path, wanted: Restore, source: Path, now_s: float) -> None:
 
 
 def _give(state_dir: Path) -> None:
-    """All files belong to whoever owns the directory: the account that serves."""
+    """All files belong to whoever owns the directory: the account that serves. What its links lead to does not."""
     owner = state_dir.stat()
     if os.geteuid() != 0:
         return
     for path in state_dir.iterdir():
         if path.is_file() or path.name.startswith("replaced-"):
-            os.chown(path, owner.st_uid, owner.st_gid)
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def check_config(config_path: Path, copy: Path) -> None:

@@ -209,8 +209,13 @@ def _note_failure(state_dir: Path, what: str) -> None:
 
 
 def _note(path: Path, text: str) -> None:
-    """A file that the master reads for its metrics, whoever makes the backup."""
-    path.write_text(f"{text}\n")
-    if os.geteuid() == 0:
-        owner = path.parent.stat()
-        os.chown(path, owner.st_uid, owner.st_gid)
+    """A file that the master reads for its metrics, whoever makes the backup. Where root makes it, the directory
+    is another account's: a link there is replaced, and is not written through.
+    """
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o644), "w") as file:
+        file.write(f"{text}\n")
+        if os.geteuid() == 0:
+            owner = path.parent.stat()
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)

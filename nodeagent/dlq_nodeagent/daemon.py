@@ -51,6 +51,7 @@ from dlq_nodeagent.session import GrpcTransport
 from dlq_nodeagent.shim.binary import TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.slurm_launch import install_stand_ins
+from dlq_nodeagent.state_dir import refuse_if_foreign
 from dlq_nodeagent.tasks import install_tasks
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
@@ -95,6 +96,7 @@ def prepare_state_dir(state_dir: Path) -> None:
     """Make the agent's own directories. ConfigError when they cannot be used."""
     try:
         state_dir.mkdir(parents=True, exist_ok=True)
+        refuse_if_foreign(state_dir)
         state_dir.chmod(_STATE_MODE)
         scripts = state_dir / "scripts"
         scripts.mkdir(exist_ok=True)

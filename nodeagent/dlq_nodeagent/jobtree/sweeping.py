@@ -19,7 +19,9 @@ _MOST = 100_000  # names in one sweep: what is beyond is set aside with the dire
 
 def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
     """Delete all of it but plain files at its top that take less than that (0: none is kept); False if a
-    part is still there. By descriptors: no link is followed, whoever renames what meanwhile.
+    part is still there. By descriptors: no link is followed, whoever renames what meanwhile. A directory
+    that is not of the same owner as `job_dir` stays: its user may have moved it here from a place that is
+    shared, and root would delete for him what he must not delete himself.
     """
     try:
         top = os.open(job_dir, _OPEN)
@@ -47,6 +49,8 @@ def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper:
             return False
         inner = os.open(name, _OPEN, dir_fd=at)
         try:
+            if os.fstat(inner).st_uid != os.fstat(at).st_uid:
+                return False
             for inside, what in _entries(inner, budget):
                 if not _remove(inner, inside, what, budget, deeper - 1):
                     return False

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from dlq_master.app import main
 from dlq_master.safekeeping import Copies, copy_master
 from dlq_master.serving import read_authority
-from dlq_master.store.backup import BackupFailed
+from dlq_master.store.backup import STAMP, BackupFailed
 from dlq_master.store.reader import Reader
 
 NOW_S = 1_800_000_000.0
@@ -40,6 +40,15 @@ def test_a_copy_is_a_master_that_can_be_started(copies: Copies) -> None:
     assert reader.load().meta["copy"] == "yes"
     reader.close()
     assert run("run", "--check-config", "--config", str(made / "master.toml")).exit_code == 0
+
+
+def test_what_a_link_in_the_state_directory_leads_to_is_not_written(copies: Copies) -> None:
+    other = copies.state_dir.parent / "other"
+    other.write_text("mine")
+    (copies.state_dir / STAMP).symlink_to(other)
+    made = copy_master(copies, NOW_S)
+    assert other.read_text() == "mine"
+    assert (copies.state_dir / STAMP).read_text() == f"{made.name}\n"
 
 
 def test_nobody_else_may_read_a_copy(copies: Copies) -> None:

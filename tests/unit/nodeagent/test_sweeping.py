@@ -4,6 +4,8 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from dlq_nodeagent.jobtree.sweeping import sweep
 
 
@@ -84,3 +86,15 @@ def test_a_tree_that_is_too_deep_is_left_for_those_who_set_it_aside(tmp_path: Pa
 
 def test_a_directory_that_is_gone_already_is_fine(tmp_path: Path) -> None:
     assert sweep(tmp_path / "job")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_directory_of_another_user_is_not_emptied_for_who_moved_it_here(tmp_path: Path) -> None:
+    theirs, mine = 1001, 1002
+    job = tmp_path / "job"
+    (job / "own/results").mkdir(parents=True)
+    (job / "own/results/model").write_bytes(b"x" * 100_000)
+    for path, uid in ((job, mine), (job / "own", mine), (job / "own/results", theirs)):
+        os.chown(path, uid, uid)
+    assert not sweep(job)
+    assert (job / "own/results/model").exists()

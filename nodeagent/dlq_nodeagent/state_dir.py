@@ -1,0 +1,31 @@
+"""Whether the agent's own directories are its alone (docs/security.md)."""
+
+import os
+import stat
+from pathlib import Path
+
+from dlq_common.errors import ConfigError
+
+_OWN_DIRECTORIES = ("scripts", "attempts", "profiler", "profiles", "programs", "slurm")
+
+
+def refuse_if_foreign(state_dir: Path) -> None:
+    """ConfigError for a directory that another has made or could have filled: programs of all users' jobs
+    are started from it.
+    """
+    for path in (state_dir, *(state_dir / name for name in _OWN_DIRECTORIES)):
+        try:
+            facts = path.lstat() if path != state_dir else path.stat()
+        except FileNotFoundError:
+            continue
+        if (
+            stat.S_ISDIR(facts.st_mode)
+            and facts.st_uid in (0, os.geteuid())
+            and not facts.st_mode & stat.S_IWOTH
+        ):
+            continue
+        raise ConfigError(
+            f"{path} is not the agent's alone (uid {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o}), "
+            "so others could change what jobs are started with: remove it, or name another directory",
+            key="node.state_dir",
+        )
