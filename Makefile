@@ -29,7 +29,7 @@ TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or podman or netns or systemd or slurm or torch or frameworks or gpu or profiler)
+NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or torch or frameworks or gpu or profiler)
 # What runs PyTorch or a framework in them needs an environment that make e2e makes.
 CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
@@ -174,6 +174,10 @@ torture: setup  ## kill the daemons N times under load: make torture N=30
 storm: setup  ## random load and trouble over many lease boundaries: make storm BOUNDARIES=300 SEED=1
 	BOUNDARIES=$(or $(BOUNDARIES),300) SEED=$(or $(SEED),1) POLICY=$(or $(POLICY),dlq) \
 	  $(PY) -m pytest -q -s $(PATIENT) -m torture tests/fault/test_storms.py
+
+.PHONY: attack
+attack: setup  ## forged messages, every caller at every method, hostile jobs, kills: make attack MINUTES=10 SEED=1 (root)
+	MINUTES=$(or $(MINUTES),10) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m attack tests/attack
 
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it

@@ -76,8 +76,8 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen. `released` is None unless asked for, and False when the look itself failed; then
-    `held_by` says why, or names a GPU that is not free.
+    """What was seen. `released` is None unless asked for, and False also when that look failed; then
+    `held_by` says why, or names a GPU that is not free. A look at checkpoints that failed has seen none.
     """
 
     checkpoint: SeenCheckpoint | None = None

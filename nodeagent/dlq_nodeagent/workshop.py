@@ -122,7 +122,7 @@ class Workshop:
         self._run(
             lambda: self._look(order),
             lambda answer: self._asker().looked(order.launch.key, order.purpose, answer),
-            lambda error: Look(released=False, held_by=f"{type(error).__name__}: {error}"),
+            lambda error: _failed_look(order.purpose, error),
             self._threads,
         )
 
@@ -273,3 +273,10 @@ class Workshop:
             self._wake()
 
         future.add_done_callback(finish)
+
+
+def _failed_look(purpose: Purpose, error: BaseException) -> Look:
+    """Only a failed look at GPUs keeps them: what a job has made of its files closes no node."""
+    if purpose is Purpose.RELEASE:
+        return Look(released=False, held_by=f"{type(error).__name__}: {error}")
+    return Look()

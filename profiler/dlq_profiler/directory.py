@@ -73,10 +73,10 @@ def read_tensors(path: Path) -> tuple[int, tuple[Tensors, ...]]:
             found = os.fstat(fd)
             if not stat.S_ISREG(found.st_mode) or found.st_size > _LARGEST_TENSORS_FILE:
                 raise RecordingError(path, "it is no file of the hook")
-            facts = json.loads(file.read(_LARGEST_TENSORS_FILE))
+            facts = json.loads(file.read(_LARGEST_TENSORS_FILE).decode("utf-8"))
     except OSError as error:
         raise RecordingError(path, (error.strerror or str(error)).lower()) from None
-    except ValueError:
+    except (ValueError, RecursionError):
         raise RecordingError(path, "it is not JSON") from None
     try:
         if facts["version"] != TENSORS_VERSION:

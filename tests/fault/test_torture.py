@@ -11,137 +11,23 @@ import json
 import os
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_common.clock import SteadyClock
-from dlq_common.ids import SeededIds
 from dlq_master.control import failpoints
 from support.cutting_proxy import CuttingProxy
 from support.extent import times
 from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
+from support.ledger_clients import drain, kill_at_random, load
 from support.waiting import wait_until
 
 N = int(os.environ.get("N", "30"))
 SEED = int(os.environ.get("SEED", "1"))
-LOST_REPLIES = 0.10
-DRAIN_S = 180.0
-
-
-class Client(threading.Thread):
-    """A user who submits, sometimes asks again, sometimes cancels, and writes down every answer."""
-
-    def __init__(self, daemons: Daemons, address: str, number: int, promises: "Promises") -> None:
-        super().__init__(name=f"client-{number}")
-        self._daemons = daemons
-        self._address = address
-        self._chance = random.Random(f"{SEED}/{number}")
-        self._ids = SeededIds(SEED * 1_000 + number)
-        self._promises = promises
-        self._enough = threading.Event()
-        self.failure: BaseException | None = None
-
-    def stop(self) -> None:
-        """Finish the request at hand, then leave."""
-        self._enough.set()
-
-    def run(self) -> None:
-        try:
-            with self._daemons.connect(self._address, patience_s=120.0) as line:
-                jobs = Jobs(line)
-                while not self._enough.wait(self._chance.uniform(0.1, 0.6)):
-                    self._one_job(jobs)
-        except BaseException as failure:  # noqa: BLE001 - raised again by the test
-            self.failure = failure
-
-    def _one_job(self, jobs: Jobs) -> None:
-        nodes = self._chance.choice((1, 1, 1, 1, 2))
-        # A rank of a gang that fails ends the others, which is not what is looked at here.
-        code = self._chance.choice((0, 0, 3, 77)) if nodes == 1 else 0
-        seconds = self._chance.choice((0.0, 0.1, 0.5, 1.0, 3.0, 6.0))
-        spec = self._daemons.ledger_job(seconds, code, nodes=nodes)
-        key = self._ids.request_id()
-        job_id = ""
-        for _ in range(self._chance.choice((1, 1, 1, 2))):
-            job_id = jobs.submit(spec, request_id=key).job.job_id
-            self._promises.write(
-                what="accepted", request_id=key, job_id=job_id, exit_code=code, ranks=nodes
-            )
-        if self._chance.random() < 0.08:
-            state = jobs.cancel(job_id).state
-            self._promises.write(
-                what="cancelled", job_id=job_id, state=job_pb2.JobState.Name(state)
-            )
-
-
-class Promises:
-    """The clients' own record."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        path.touch()
-
-    def write(self, **facts: object) -> None:
-        with self._lock, self._path.open("a") as file:
-            file.write(json.dumps(facts) + "\n")
-
-
-@contextmanager
-def load(daemons: Daemons, clients: int = 3) -> Iterator[CuttingProxy]:
-    """Clients at work until the end of the block; then everything that was accepted runs out, and
-    the run is judged."""
-    promises = Promises(daemons.root / "promises")
-    with CuttingProxy(daemons.api, share=LOST_REPLIES, seed=SEED).running() as proxy:
-        crowd = [Client(daemons, proxy.address, number, promises) for number in range(clients)]
-        for client in crowd:
-            client.start()
-        try:
-            yield proxy
-        finally:
-            for client in crowd:
-                client.stop()
-            for client in crowd:
-                client.join()
-        for client in crowd:
-            if client.failure is not None:
-                raise client.failure
-
-
-def drain(daemons: Daemons) -> dict[str, int]:
-    """Wait until every job has ended and let the checker judge."""
-    with daemons.connect() as line:
-        jobs = Jobs(line)
-        wait_until(
-            lambda: all(job.HasField("end_time") for job in jobs.list(user="*").jobs),
-            what="every job has ended",
-            timeout_s=DRAIN_S,
-        )
-        daemons.write_rows(jobs)
-    return daemons.judge()
-
-
-def kill_at_random(daemons: Daemons, master: int, agents: int, chance: random.Random) -> None:
-    """So many kills, each at a random moment; every third one hits a daemon that still starts."""
-    pause = threading.Event()
-    victims = ["master"] * master + [chance.choice(daemons.agents) for _ in range(agents)]
-    chance.shuffle(victims)
-    for victim in victims:
-        pause.wait(chance.uniform(0.0, 1.0))
-        daemons.kill(victim)
-        pause.wait(chance.uniform(0.0, 0.7))
-        daemons.start(victim)
-        if chance.random() < 0.67:
-            daemons.wait_for(victim)
-    for name in ("master", *daemons.agents):
-        daemons.wait_for(name)
 
 
 def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None:
@@ -156,7 +42,7 @@ def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None
 def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
     daemons = Daemons(tmp_path)
     with daemons.up():
-        with load(daemons) as proxy:
+        with load(daemons, SEED) as proxy:
             kill_at_random(daemons, times(2, 3), times(2, 3), random.Random(SEED))
             # Each of these masters dies of its own; the next one finds what it has left.
             daemons.kill("master")
@@ -179,7 +65,7 @@ def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
 def test_many_kills_lose_nothing(tmp_path: Path) -> None:
     daemons = Daemons(tmp_path)
     with daemons.up():
-        with load(daemons) as proxy:
+        with load(daemons, SEED) as proxy:
             kill_at_random(daemons, N, N, random.Random(SEED))
         found = drain(daemons)
         report(daemons, proxy, found)
@@ -194,7 +80,7 @@ def test_lines_that_break_all_the_time_disturb_no_job(tmp_path: Path) -> None:
     with CuttingProxy(daemons.api, share=0.03, seed=SEED).running() as agents_line:
         daemons.dialled = agents_line.address
         with daemons.up():
-            with load(daemons) as proxy:
+            with load(daemons, SEED) as proxy:
                 kill_at_random(daemons, N // 5, N // 5, random.Random(SEED))
                 threading.Event().wait(float(N))
             found = drain(daemons)
@@ -209,7 +95,7 @@ def test_a_daemon_that_freezes_for_a_while_disturbs_no_job(tmp_path: Path) -> No
     """SIGSTOP for longer than a node may be silent, of the master and of every agent."""
     daemons = Daemons(tmp_path, silence_s=BRIEF_SILENCE_S)
     with daemons.up():
-        with load(daemons) as proxy:
+        with load(daemons, SEED) as proxy:
             for name in ("master", *daemons.agents, "master"):
                 daemons.freeze(name)
                 threading.Event().wait(9.0)
@@ -227,7 +113,7 @@ def test_a_crash_at_each_of_many_passages_of_a_failpoint_loses_nothing(
 ) -> None:
     daemons = Daemons(tmp_path)
     with daemons.up():
-        with load(daemons) as proxy:
+        with load(daemons, SEED) as proxy:
             for passage in range(1, 1 + max(1, N // 4)):
                 daemons.kill("master")
                 daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{name}:{passage}")

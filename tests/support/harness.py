@@ -81,6 +81,8 @@ longest = "500ms"
 class Daemons:
     """Starts, kills and watches them; `log(name)` is what one has written so far."""
 
+    ledger_user = "*"  # whose jobs all keep a ledger
+
     def __init__(
         self,
         root: Path,
@@ -223,6 +225,10 @@ class Daemons:
         identity = replace(identity, address=address or self.api)
         return Connection(identity, patience_s=patience_s, deadline_s=5.0)
 
+    def connect_as_user(self, address: str) -> Connection:
+        """A line of whoever submits the jobs that keep a ledger."""
+        return self.connect(address, patience_s=120.0)
+
     def dlq(self, *arguments: str) -> Said:
         """One command to its end, in this process: a new one needs half a second to import itself."""
         with chdir("/tmp"):
@@ -252,7 +258,7 @@ class Daemons:
     def write_rows(self, jobs: Jobs) -> None:
         """What the master says at the end, for the checker."""
         with (self.root / "rows").open("w") as file:
-            for job in jobs.list(user="*").jobs:
+            for job in jobs.list(user=self.ledger_user).jobs:
                 attempts = jobs.get(job.job_id).attempts
                 row = {
                     "job_id": job.job_id,

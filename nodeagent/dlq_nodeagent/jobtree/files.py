@@ -35,9 +35,11 @@ def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes; empty for anything else, however hostile."""
+    """The JSON object in these bytes; empty for anything else, however hostile. UTF-8 alone: for another
+    encoding Python would load a module with the rights of the user whose file this is, and may not find it.
+    """
     try:
-        value = json.loads(content)
+        value = json.loads(content.decode("utf-8"))
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

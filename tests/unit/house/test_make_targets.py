@@ -65,7 +65,7 @@ def test_a_scenario_by_name_makes_what_it_needs(only: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["e2e", "podman", "slurm", "systemd", "profiler", "torture", "storm"]
+    "target", ["e2e", "podman", "slurm", "systemd", "profiler", "torture", "storm", "attack"]
 )
 def test_a_target_of_its_own_fails_where_all_its_tests_skip(target: str) -> None:
     assert "--fail-if-all-skip" in recipe(target)

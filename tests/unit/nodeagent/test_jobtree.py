@@ -9,7 +9,7 @@ import pytest
 
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt, newest_checkpoint
-from dlq_nodeagent.jobtree.files import read_small
+from dlq_nodeagent.jobtree.files import json_object, read_small
 from dlq_nodeagent.jobtree.paths import PathRefused, check_real_place, checked_path, make_directory
 from dlq_nodeagent.jobtree.user_rights import UserRights
 
@@ -328,3 +328,9 @@ def _open_the_way(path: Path) -> None:
         if parent == Path("/tmp") or len(parent.parts) <= 2:
             return
         os.chmod(parent, parent.stat().st_mode | 0o011)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32-be"])
+def test_json_in_another_encoding_than_utf_8_says_nothing(encoding: str) -> None:
+    assert json_object('{"step": 3}'.encode(encoding)) == {}
+    assert json_object(b'{"step": 3}') == {"step": 3}

@@ -317,3 +317,16 @@ async def test_what_is_on_the_gpus_the_devices_say(make_bench: MakeBench) -> Non
     bench.workshop.look_at_gpus(9)
     await bench.asker.wait()
     assert bench.asker.at_gpus[-1].number == 9
+
+
+async def test_a_look_at_a_jobs_files_that_fails_keeps_no_gpu(
+    make_bench: MakeBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise LookupError("unknown encoding: utf-32-be")
+
+    monkeypatch.setattr("dlq_nodeagent.workshop.newest_checkpoint", fails)
+    bench = make_bench()
+    (tmp_path / "c").mkdir()
+    launch = a_launch(checkpoint_directory=str(tmp_path / "c"))
+    assert await bench.look(launch, Purpose.FINAL, settled=True) == Look()
