@@ -140,7 +140,6 @@ class AgentCore:
     def opened(self) -> None:
         """The transport has a stream."""
         self.uplink.opened()
-        self._pending.mark_sent(self._clock.boottime_s())
         self.supervisor.profiles.unsent()
 
     def closed(self) -> None:
@@ -278,12 +277,12 @@ class AgentCore:
     # ---- reports
 
     def _hello(self) -> Hello:
-        for key in self.supervisor.unconfirmed():
-            self._pending.sequence_of(key)
-        ranks = (self._report(key) for key in self.supervisor.unconfirmed())
+        keys = self.supervisor.unconfirmed()
+        ranks = tuple(self._report(key) for key in keys)
+        self._pending.begin(keys, self._clock.boottime_s())
         return Hello(
             highest_epoch=self.highest_epoch,
-            ranks=tuple(ranks),
+            ranks=ranks,
             instance=self._instance,
             unexplained=tuple(
                 (each.key, Fence(each.epoch, each.key.attempt)) for each in self._leftovers.all()

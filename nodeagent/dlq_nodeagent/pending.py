@@ -1,6 +1,6 @@
 """Reports that the master has not confirmed: the latest of each rank, repeated until it does."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,21 +42,29 @@ class PendingReports:
         return self._waiting[subject].sequence
 
     def due(self, now_s: float, *, repeat_s: float) -> Iterator[tuple[Subject, int]]:
-        """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them sent."""
-        for subject, waiting in list(self._waiting.items()):
+        """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them sent. In the order
+        of their numbers: a confirmation is of all up to its number.
+        """
+        for subject, waiting in sorted(self._waiting.items(), key=lambda item: item[1].sequence):
             if waiting.sent_s is None or now_s - waiting.sent_s >= repeat_s:
                 waiting.sent_s = now_s
                 yield subject, waiting.sequence
 
-    def mark_sent(self, now_s: float) -> None:
-        """All that waits has just been said, in Hello."""
+    def begin(self, said: Iterable[Subject], now_s: float) -> None:
+        """A new session, whose Hello says these; whatever is added from now on, it does not say."""
         for waiting in self._waiting.values():
-            waiting.sent_s = now_s
+            waiting.sent_s = None
+        for subject in said:
+            self._waiting[subject].sent_s = now_s
 
     def confirmed(self, sequence: int) -> list[Subject]:
-        """The ranks whose latest report is confirmed now, in the order of their reports."""
+        """The ranks whose latest report is confirmed now, in the order of their reports. One that this session has
+        not sent is not: the number is of another's report.
+        """
         confirmed = [
-            subject for subject, waiting in self._waiting.items() if waiting.sequence <= sequence
+            subject
+            for subject, waiting in self._waiting.items()
+            if waiting.sequence <= sequence and waiting.sent_s is not None
         ]
         for subject in confirmed:
             del self._waiting[subject]

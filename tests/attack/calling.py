@@ -105,6 +105,8 @@ class Fuzzer(threading.Thread):
         code, came = self._caller.ask(method, requests)
         self.longest_s = max(self.longest_s, time.monotonic() - began_s)
         self.codes[code.name] += 1
+        if code is grpc.StatusCode.UNAVAILABLE:
+            self._enough.wait(0.1)  # the master is away
         shown = f"{self.name} {method.path} {b'|'.join(requests)[:400].hex()}"
         if code in FAULTS:
             self.wrongs.append(f"{code.name}: {shown}: {came[-1][:300]!r}")

@@ -22,7 +22,7 @@ CASES = [
     ("pause", 0, 2, "completed"),
     ("requeue", 0, 1, "completed"),
     ("requeue", 3, 1, "failed"),
-    ("cancel", 0, 1, "completed"),
+    ("cancel", 0, 1, "cancelled"),
     ("cancel", 3, 1, "cancelled"),
     ("drain", 0, 1, "completed"),
 ]

@@ -20,7 +20,6 @@ from dlq_master.model.job import (
     EndReason,
     ExitZeroInGrace,
     Job,
-    JobState,
     Resizing,
     RunRules,
     Taken,
@@ -269,8 +268,7 @@ def consequence(
 ) -> on_job.JobEvent | None:
     """What the end of its live attempt is for a job; None: the job has ended already, and stays as it is."""
     if job.ended:
-        done = isinstance(end, on_attempt.Succeeded) and not is_reduced(attempt, job)
-        return on_job.Completed(usage=used) if done and job.state is JobState.CANCELLED else None
+        return None
     event = _job_end(end, attempt, job, used)
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:

@@ -336,8 +336,6 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_P, Cancelled): JobState.CANCELLED,
     (_Q, Cancelled): JobState.CANCELLED,
     (_H, Cancelled): JobState.CANCELLED,
-    # its last attempt, which had completed before anybody told it of the cancel
-    (JobState.CANCELLED, Completed): JobState.COMPLETED,
     (_P, Updated): _P,
     (_Q, Updated): _Q,
     (_H, Updated): _H,

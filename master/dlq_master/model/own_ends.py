@@ -29,14 +29,12 @@ def before_stop(attempt: Attempt) -> bool:
     """Whether an attempt all of whose ranks are gone is judged as if it had not been asked to stop.
 
     So it is where none of its ranks was told. Where some were, a rank that failed without a word may have failed
-    because the others left: then only a failure from before the decision is known to be its own. A cancel is the
-    last word on what failed; what had completed before it was told has completed.
+    because the others left: then only a failure from before the decision is known to be its own. A cancel stands
+    whatever was done before it was told: its user, and the jobs that depend on this one, have had that answer.
     """
     if not _asked(attempt) or any(_unseen(it) for it in attempt.ranks):
         return False
     members = _members(attempt)
-    if attempt.stop_cause is StopCause.CANCEL:
-        return all(it.noticed is False and it.exit_code == 0 and not it.failed for it in members)
     if all(_untold(attempt, it) for it in members):
         return True
     return any(it.failed and _before_decision(attempt, it) for it in members)
@@ -57,8 +55,7 @@ def words(attempt: Attempt) -> str:
 
 
 def _asked(attempt: Attempt) -> bool:
-    known = attempt.stop_cause in _FROM_OUTSIDE or attempt.stop_cause is StopCause.CANCEL
-    return known and attempt.notice_time_s is not None
+    return attempt.stop_cause in _FROM_OUTSIDE and attempt.notice_time_s is not None
 
 
 def _unseen(status: RankStatus) -> bool:
