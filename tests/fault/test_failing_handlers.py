@@ -70,6 +70,10 @@ def test_a_node_whose_hello_fails_is_left_out_and_the_others_work(daemons: Daemo
     told = json.loads(found[0].read_text())
     assert (told["kind"], told["sender"]) == ("OpenSession", "node:n2")
     assert any("RuntimeError" in text for text in told["trace"])
+    doctor = daemons.dlq("doctor")
+    assert doctor.code != 0
+    assert f"incidents/{told['incident_id']}.json" in doctor.out
+    assert "the master failed on OpenSession of node:n2" in doctor.out
 
     fail_on(daemons, "")
     wait_until(lambda: is_up(daemons, "n2"), what="n2 is back by itself", timeout_s=120.0)

@@ -25,6 +25,7 @@ from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.helper_health import Health
+from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.ports import PastJobs
@@ -111,6 +112,10 @@ class FakeRead:
 
     def helpers(self) -> tuple[Health, ...]:
         return (Health("planner"), Health("twin"), Health("policy"))
+
+    @property
+    def incidents(self) -> Callable[[], tuple[Incident, ...]]:
+        return tuple
 
     def planning(self) -> Planning:
         return Planning(Facts("resting", None, 3, 1, 2, 0.25, 0.5, "it ended", 1.5), 1, 7)

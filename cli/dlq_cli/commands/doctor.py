@@ -110,6 +110,7 @@ def _line(app: App, identity: Identity) -> Iterator[Verdict]:
     yield client.versions(answer)
     yield client.clocks(answer, middle_s)
     yield from client.helpers(answer, _look(app))
+    yield from client.incidents(answer, middle_s)
 
 
 def node_verdicts(

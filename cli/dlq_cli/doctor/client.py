@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from dlq_cli import helper_text
 from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.render import Look
+from dlq_cli.render import Look, clean_line
 from dlq_cli.settings import KEYS, Settings
 from dlq_common.addresses import split_address
 from dlq_common.clock import Clock
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 # One try each; a doctor does not wait for a master that restarts.
 DIAL_S = 5.0
+LOOKED_BACK_S = 86_400
 CLOCKS_APART_S = 5.0
 # Certificates renew themselves at two thirds of their life; one this near its end did not.
 EXPIRES_SOON_S = 3 * 86_400.0
@@ -137,6 +138,21 @@ def helpers(answer: queue_service_pb2.GetClusterResponse, look: Look) -> Iterato
             yield told(helper.name, helper_text.failing(helper, look), helper_text.todo(helper))
     if answer.helpers and not any(helper.failing for helper in answer.helpers):
         yield ok("helpers", f"{', '.join(helper.name for helper in answer.helpers)} do well")
+
+
+def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Iterator[Verdict]:
+    """On what the master has failed within a day; operators are told."""
+    for one in answer.incidents:
+        ago_s = now_s - one.failure_time.seconds
+        if ago_s > LOOKED_BACK_S:
+            continue
+        yield fail(
+            "incident",
+            f"the master failed on {one.kind} of {one.sender or 'its clock'} {format_span(round(max(0.0, ago_s)))} ago"
+            f" ({clean_line(one.error)})",
+            f"read incidents/{one.incident_id}.json in the master's state directory and report it;"
+            " until a master without the fault runs, it is refused for up to an hour at a time",
+        )
 
 
 def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> Verdict:

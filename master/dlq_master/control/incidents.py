@@ -134,6 +134,10 @@ class Incidents:
             _log.error("incident_not_written", cause=str(error))
         return incident
 
+    def told(self) -> tuple[Incident, ...]:
+        """The last of each kind and sender, oldest first."""
+        return tuple(sorted(self._last.values(), key=lambda one: one.time_s))
+
     def __len__(self) -> int:
         return len(self._last)
 

@@ -121,7 +121,7 @@ class Loop:
         self._turned_s = clock.now_s()
         self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
         self._moment = _moment
-        self.published = Published(state, records, foreseen)
+        self.published = Published(state, records, foreseen, self._incidents.told)
         self._watchers.horizon, self._watchers.last = state.journal_horizon, state.next_event - 1
 
     # --- the doors ----------------------------------------------------------------------------

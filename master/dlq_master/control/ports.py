@@ -1,12 +1,13 @@
 """What the rest of the master may ask of the loop, and what the loop asks of the world."""
 
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.helper_health import Health
+from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts as QueueFacts
@@ -59,6 +60,8 @@ class Readable(Protocol):
     def planning(self) -> Planning: ...
     def loop_lag_s(self) -> float: ...  # how late the last turn came
     def helpers(self) -> tuple[Health, ...]: ...  # planner, twin, policy
+    @property
+    def incidents(self) -> Callable[[], tuple[Incident, ...]]: ...  # on what the master has failed
     def job(self, job_id: JobId) -> Job | None: ...  # whether it lives or has ended
     def owner(self, job_id: JobId) -> Owner | None: ...  # None for an unknown job
     def jobs(self) -> Iterable[Job]: ...  # living and lately ended ones, in the order of their ids

@@ -1,6 +1,6 @@
 """The read model: what the last commit made true. Readers look here and nowhere else."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from dlq_master.control import queues, reservations, scheduling, team_use, teams
@@ -8,6 +8,7 @@ from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.helper_health import Health
+from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts
@@ -82,9 +83,14 @@ class Published:
     """Frozen values, copied by reference after each commit. Touched in the loop's thread only."""
 
     def __init__(
-        self, state: State, history: History, foreseen: Foreseen = NOBODY_FORESEES
+        self,
+        state: State,
+        history: History,
+        foreseen: Foreseen = NOBODY_FORESEES,
+        incidents: Callable[[], tuple[Incident, ...]] = tuple,
     ) -> None:
-        """Take over what a fresh state has loaded: all of it is on disk."""
+        """Take over what a fresh state has loaded: all of it is on disk. `incidents`: on what the master has failed."""
+        self.incidents = incidents
         self._state = state
         self._history = history
         self._foreseen = foreseen

@@ -12,6 +12,7 @@ from dlq_master.rpc.metrics import Labels, family
 def health_lines(read: Readable, now_s: float) -> Iterator[str]:
     """All families, one sample a line."""
     yield from _helpers(read)
+    yield from _incidents(read, now_s)
     yield from _silence(read, now_s)
     words = "GPUs of nodes that are not down with which something is wrong (dlq gpus)."
     unwell: dict[Labels, float] = {(): sum(_unwell(read))}
@@ -28,6 +29,15 @@ def _helpers(read: Readable) -> Iterator[str]:
     fine: dict[Labels, float] = {(("helper", one.name),): not one.failing for one in told}
     words = "1, or 0 while it fails time after time."
     yield from family("dlq_helper_ok", "gauge", words, fine)
+
+
+def _incidents(read: Readable, now_s: float) -> Iterator[str]:
+    told = read.incidents()
+    words = "Kinds of requests and messages, by sender, on which the master has failed through a fault of its own."
+    yield from family("dlq_incidents", "gauge", words, {(): float(len(told))})
+    words = "Of those, how many are refused at present."
+    refused: dict[Labels, float] = {(): sum(one.until_s > now_s for one in told)}
+    yield from family("dlq_incidents_refused", "gauge", words, refused)
 
 
 def _silence(read: Readable, now_s: float) -> Iterator[str]:

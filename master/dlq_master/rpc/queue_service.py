@@ -7,11 +7,13 @@ from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
+from dlq_master.control.incidents import Incident
 from dlq_master.control.ports import Control, QueueFacts
 from dlq_master.model.node import NodeState
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.policy_view import helper_message
+from dlq_master.rpc.roles import OPERATORS
 
 
 class QueueService(QueueServiceServicer):
@@ -45,7 +47,22 @@ class QueueService(QueueServiceServicer):
             master_time=to_timestamp(self._clock.now_s()),
             freeze_reason=read.freeze_reason(),
             helpers=[helper_message(health) for health in read.helpers()],
+            incidents=[
+                incident_message(one) for one in read.incidents() if caller.role in OPERATORS
+            ],
         )
+
+
+def incident_message(incident: Incident) -> wire.Incident:
+    """On what the master has failed, without the words of whoever sent it."""
+    return wire.Incident(
+        incident_id=incident.incident_id,
+        failure_time=to_timestamp(incident.time_s),
+        kind=incident.kind,
+        sender=incident.sender,
+        error=incident.words,
+        failure_count=incident.failures,
+    )
 
 
 def queue_message(queue: QueueFacts) -> queue_pb2.Queue:

@@ -96,6 +96,7 @@ class GetClusterResponse(_message.Message):
     MASTER_TIME_FIELD_NUMBER: _builtins.int
     FREEZE_REASON_FIELD_NUMBER: _builtins.int
     HELPERS_FIELD_NUMBER: _builtins.int
+    INCIDENTS_FIELD_NUMBER: _builtins.int
     cluster_name: _builtins.str
     """Name of the cluster, from `dlq-master init`."""
     master_version: _builtins.str
@@ -122,6 +123,10 @@ class GetClusterResponse(_message.Message):
     def helpers(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.Helper]:
         """How the processes and the code do that plan and foresee; anybody may see it, for it is why requests go unanswered."""
 
+    @_builtins.property
+    def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]:
+        """Stimuli on which the master has failed, the last of each kind and sender, oldest first. Operators are told; nobody else."""
+
     def __init__(
         self,
         *,
@@ -136,11 +141,56 @@ class GetClusterResponse(_message.Message):
         master_time: _timestamp_pb2.Timestamp | None = ...,
         freeze_reason: _builtins.str = ...,
         helpers: _abc.Iterable[_policy_pb2.Helper] | None = ...,
+        incidents: _abc.Iterable[Global___Incident] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["master_time", b"master_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "epoch", b"epoch", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "cluster_name", b"cluster_name", "epoch", b"epoch", "free_gpu_count", b"free_gpu_count", "freeze_reason", b"freeze_reason", "gpu_count", b"gpu_count", "helpers", b"helpers", "incidents", b"incidents", "master_time", b"master_time", "master_version", b"master_version", "policy", b"policy", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetClusterResponse: _TypeAlias = GetClusterResponse  # noqa: Y015
+
+@_typing.final
+class Incident(_message.Message):
+    """A request, or what a node has sent, on which the master has failed through a fault of its own. It was put aside."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCIDENT_ID_FIELD_NUMBER: _builtins.int
+    FAILURE_TIME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    FAILURE_COUNT_FIELD_NUMBER: _builtins.int
+    incident_id: _builtins.str
+    """Its file in the directory `incidents` of the master's state directory, without ".json"."""
+    kind: _builtins.str
+    """What kind of request or message it was."""
+    sender: _builtins.str
+    """"user:NAME" or "node:NAME"; empty: the master's own clock."""
+    error: _builtins.str
+    """What was wrong."""
+    failure_count: _builtins.int
+    """How often it has failed on that kind by that sender."""
+    @_builtins.property
+    def failure_time(self) -> _timestamp_pb2.Timestamp:
+        """When it failed."""
+
+    def __init__(
+        self,
+        *,
+        incident_id: _builtins.str = ...,
+        failure_time: _timestamp_pb2.Timestamp | None = ...,
+        kind: _builtins.str = ...,
+        sender: _builtins.str = ...,
+        error: _builtins.str = ...,
+        failure_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure_time", b"failure_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "failure_count", b"failure_count", "failure_time", b"failure_time", "incident_id", b"incident_id", "kind", b"kind", "sender", b"sender"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Incident: _TypeAlias = Incident  # noqa: Y015
