@@ -366,7 +366,7 @@ def test_a_label_decides_where_a_job_runs_and_why_it_waits(daemons: Daemons) -> 
         ).strip()
         assert daemons.dlq("admin", "node", "label", "n1", "rack-").code == 0
         wait_until(
-            lambda: "none of the 1 nodes is such" in daemons.said("why", job_id),
+            lambda: "that is true of none of the 1 nodes" in daemons.said("why", job_id),
             what="the reason",
         )
         assert "rack=r1" in daemons.said("why", job_id)

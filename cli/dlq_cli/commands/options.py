@@ -15,6 +15,7 @@ import click
 
 from dlq_cli import exit_codes, json_errors
 from dlq_cli.app import App
+from dlq_cli.zone import show_utc
 
 _ASK_AGAIN_S = 0.3
 # An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would wait for ever.
@@ -26,11 +27,19 @@ pass_app = click.pass_obj
 
 
 def json_option(command: F) -> F:
-    """`--json`: one stable object."""
+    """`--json`: one stable object; and `--utc`, which commands that show anything take behind their name too."""
     words = "One JSON object on stdout."
-    return click.option("--json", "as_json", is_flag=True, callback=json_errors.ask, help=words)(
-        command
-    )
+    told = click.option("--json", "as_json", is_flag=True, callback=json_errors.ask, help=words)
+    return _utc_option(told(command))
+
+
+def _utc_option(command: F) -> F:
+    def show(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+        if value:
+            show_utc(yes=True)
+
+    option = click.option("--utc", is_flag=True, expose_value=False, callback=show, hidden=True)
+    return option(command)
 
 
 def yes_option(command: F) -> F:

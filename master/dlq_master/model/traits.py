@@ -68,7 +68,7 @@ def runtime_of(text: str | None) -> str | None:
 
 def chosen(text: str) -> list[str]:
     """What the user has chosen nodes by, for people: `rack=r1`, `nodes with 8 cores`,
-    `among gpu01,gpu02`, `not gpu07`.
+    `one of gpu01,gpu02`, `not gpu07`.
     """
     return [_words(trait) for trait in text.split(_AND)[1 if runtime_of(text) else 0 :]]
 
@@ -82,7 +82,7 @@ def each_alone(text: str) -> list[str]:
 
 def _words(trait: str) -> str:
     if trait[0] in (_AMONG, _NOT_AMONG):
-        return ("among " if trait[0] == _AMONG else "not ") + trait[1:]
+        return ("one of " if trait[0] == _AMONG else "not ") + trait[1:]
     what, least = _size(trait)
     return f"nodes with {_amount(what, least)}" if what else trait
 

@@ -49,11 +49,13 @@ def _able(nodes: Collection[Node], traits: str) -> int:
 
 def _counted(able: int, nodes: int, *, ever: bool) -> str:
     if not able:
-        return f"none of the {nodes} nodes is such (see `dlq nodes -l`)"
+        return f"that is true of none of the {nodes} nodes (see `dlq nodes -l`)"
     if not ever:
-        return f"of {nodes} nodes {able} are such; GPUs are free on others"
+        return f"that is true of {able} of the {nodes} nodes; GPUs are free on others"
     return (
-        f"the {able} such nodes could never hold it" if able > 1 else "the one could never hold it"
+        f"the {able} nodes of which that is true could never hold it"
+        if able > 1
+        else "the one of which that is true could never hold it"
     )
 
 

@@ -73,7 +73,7 @@ def test_equal_wishes_are_one_shape_in_whatever_order_they_are_written() -> None
         (wanted(PODMAN), PODMAN, []),
         (wanted(PODMAN, ["rack=r1"]), PODMAN, ["rack=r1"]),
         (wanted(None, ["rack=r1"]), None, ["rack=r1"]),
-        (wanted(None, [], [N1, N2]), None, ["among n1,n2"]),
+        (wanted(None, [], [N1, N2]), None, ["one of n1,n2"]),
         (wanted(None, ["k=v"], [], [N1]), None, ["k=v", "not n1"]),
         (wanted(None, cpus=1), None, ["nodes with 1 core"]),
         (wanted(PODMAN, memory_bytes=64 * GIB), PODMAN, ["nodes with 64GiB of memory"]),
