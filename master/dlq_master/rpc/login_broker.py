@@ -11,9 +11,11 @@ import json
 import socket
 import stat
 import struct
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlq_common.clock import Clock
 from dlq_common.errors import (
@@ -37,6 +39,10 @@ TIMEOUT_S = 5.0
 VERSION = 1
 MASTER = Caller("master", Role.ADMIN.value)
 _UCRED = struct.Struct("3i")  # pid, uid, gid
+# From Python 3.13 on a server takes its socket along when it is closed: also one that systemd holds for the next.
+_LEAVES_ITS_SOCKET: dict[str, Any] = (
+    {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +83,14 @@ class LoginBroker:
         path = self._settings.socket_path
         if self._listening is not None:
             self._server = await asyncio.start_unix_server(
-                self._serve, sock=self._listening, limit=LARGEST_LINE
+                self._serve, sock=self._listening, limit=LARGEST_LINE, **_LEAVES_ITS_SOCKET
             )
             return
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         await asyncio.to_thread(_remove_dead_socket, path)
-        self._server = await asyncio.start_unix_server(self._serve, path, limit=LARGEST_LINE)
+        self._server = await asyncio.start_unix_server(
+            self._serve, path, limit=LARGEST_LINE, **_LEAVES_ITS_SOCKET
+        )
         # Everybody may ask; who they are is for the kernel to say.
         path.chmod(0o666)
 

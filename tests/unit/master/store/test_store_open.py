@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,8 @@ def test_a_missing_database_is_not_made_in_passing(tmp_path: Path) -> None:
 def test_an_existing_database_is_not_made_anew(path: Path) -> None:
     with pytest.raises(DatabaseDamaged, match="exists already"):
         create_database(path)
-    assert len(Reader(path).load().jobs) == 2
+    with closing(Reader(path)) as reader:
+        assert len(reader.load().jobs) == 2
 
 
 def test_a_creation_that_was_interrupted_leaves_no_database(
@@ -127,12 +129,15 @@ def _overwritten_pages(path: Path) -> None:
 
 
 def _without_a_table(path: Path) -> None:
-    sqlite3.connect(path).execute("DROP TABLE outbox")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("DROP TABLE outbox")
 
 
 def _of_somebody_else(path: Path) -> None:
     path.unlink()
-    Database(path).table("notes").insert({"text": "hello"})
+    db = Database(path)
+    db.table("notes").insert({"text": "hello"})
+    db.close()
 
 
 def _a_directory(path: Path) -> None:
