@@ -31,8 +31,15 @@ from dlq_common.errors import (
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
-# The line broke, or the answer got lost: the same request may be repeated.
-LOST = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+# The line broke, the answer got lost, or a master that stops has cut it off: the same request may be repeated.
+# Nothing in this package cancels a call by itself.
+LOST = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+    }
+)
 
 # Limits on what one user may have on its way at a time (the master's rpc/limits.py).
 CROWDED = frozenset({"reads", "forecasts", "changes"})

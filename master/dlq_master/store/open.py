@@ -35,12 +35,11 @@ def create_database(path: Path) -> None:
         raise DatabaseDamaged(f"{path} exists already")
     unfinished = path.with_name(f"{path.name}.incomplete")
     unfinished.unlink(missing_ok=True)
-    db = connect(unfinished, mode="rwc")
-    db.enable_wal()
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    with write(db):
-        migrations.apply(db)
-    db.close()
+    with closing(connect(unfinished, mode="rwc")) as db:
+        db.enable_wal()
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        with write(db):
+            migrations.apply(db)
     settle_file(unfinished, path)
 
 
