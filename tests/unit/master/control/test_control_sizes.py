@@ -28,7 +28,7 @@ def master(masters: Callable[..., Master]) -> Master:
     [
         (Request(gpus=1, memory_bytes_per_node=3 * 10**15), "the largest has 512GiB of memory"),
         (Request(gpus=1, cpus_per_node=65), "nodes with 65 cores; the largest has 64 cores"),
-        (Request(gpus=2, nodes=2, memory_bytes_per_node=65 * GIB), "the one could never hold it"),
+        (Request(gpus=2, nodes=2, memory_bytes_per_node=65 * GIB), "true could never hold it"),
     ],
 )
 def test_what_no_nodes_have_is_refused_with_the_most_there_is(
