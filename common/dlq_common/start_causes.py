@@ -22,6 +22,7 @@ class StartCause(StrEnum):
     INSTALL = "install"
     CONTAINER_ENGINE = "container_engine"
     # of nobody, or of what jobs can bring about
+    GPU_HELD = "gpu_held"
     NO_ROOM = "no_room"
     EXHAUSTED = "exhausted"
     PORTS = "ports"
@@ -51,6 +52,7 @@ CAUSES: Mapping[StartCause, Known] = {
     StartCause.STATE: Known(True, "the agent cannot read or write its own directories"),
     StartCause.INSTALL: Known(True, "something of dlq itself is missing or set wrongly there"),
     StartCause.CONTAINER_ENGINE: Known(True, "podman itself cannot be run"),
+    StartCause.GPU_HELD: Known(False, "something else computes on a GPU that it was given"),
     StartCause.NO_ROOM: Known(False, "a disk is full"),
     StartCause.EXHAUSTED: Known(False, "processes, memory, files or a quota are used up"),
     StartCause.PORTS: Known(False, "too few ports are free"),

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
 from dlq_nodeagent.errands import (
     Look,
@@ -24,7 +25,14 @@ from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
 from dlq_nodeagent.jobtree.places import is_theirs
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.launching import Launching, place_of, refusal, watch_of
-from dlq_nodeagent.model.messages import GpuLook, GpuReading, OpenExec, OpenLog, ProfileFound
+from dlq_nodeagent.model.messages import (
+    GpuLook,
+    GpuReading,
+    Launch,
+    OpenExec,
+    OpenLog,
+    ProfileFound,
+)
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
 from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
@@ -100,6 +108,12 @@ class Workshop:
         self._preparing.add(launch.key)
 
         def prepare() -> Preparation | Wish:
+            # The watch tells the master what is held, but no faster than it looks.
+            if held_by := self._held_by(launch, answers=False):
+                return Preparation(
+                    error=f"a GPU is in use by something else: {held_by}",
+                    cause=StartCause.GPU_HELD,
+                )
             try:
                 return self._launching.prepare(launch, ports=order.ports, taken=order.taken)
             except ImageWanted as wanted:
@@ -220,7 +234,7 @@ class Workshop:
     def _look(self, order: LookOrder) -> Look:
         launch = order.launch
         if order.purpose is Purpose.RELEASE:
-            held_by = self._held_by(order)
+            held_by = self._held_by(launch, answers=True)
             return Look(released=not held_by, held_by=held_by)
         seen = None
         if launch.checkpoint_directory:
@@ -235,17 +249,21 @@ class Workshop:
             sweep(Path(self._launching.job_files(launch.key).job_dir))
         return Look(checkpoint=seen)
 
-    def _held_by(self, order: LookOrder) -> str:
-        """The first GPU of a launch that is not free, and why; empty when all are."""
+    def _held_by(self, launch: Launch, *, answers: bool) -> str:
+        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: one whose
+        driver does not answer is not free either.
+        """
         try:
-            devices = self._launching.devices_of(order.launch)
+            devices = self._launching.devices_of(launch)
         except LaunchRefused:
             return ""  # it never had them
         for device in devices:
             try:
                 usage = self._devices.usage(device.uuid)
             except DeviceFault as fault:
-                return str(fault)
+                if answers:
+                    return str(fault)
+                continue
             if not usage.released_below(self._free_below_bytes):
                 return f"{device.uuid}: {usage.words}"
         return ""

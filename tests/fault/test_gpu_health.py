@@ -12,6 +12,7 @@ from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from support.harness import Daemons
+from support.json_lines import json_lines
 from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -159,3 +160,25 @@ def test_a_stranger_on_a_gpu_keeps_that_gpu_and_no_other_from_work(
     assert nodes.get("n1").free_gpu_count == 7
     ward.say("n1")
     wait_until(lambda: withheld(nodes.get("n1")) == [], what="it is free again")
+
+
+def test_a_stranger_who_was_there_before_the_agent_shares_its_gpu_with_no_job(
+    ward: Ward, line: Connection
+) -> None:
+    def told() -> list[str]:
+        rows = json_lines(ward.root / "ledger") if (ward.root / "ledger").exists() else []
+        return [row["what"] for row in rows if row["job"] == job_id]
+
+    nodes, jobs = Nodes(line), Jobs(line)
+    ward.kill("n1")
+    ward.say("n1", *(f"{index}|process|4711|8589934592" for index in range(8)))
+    spec = ward.ledger_job(0.1, 0)
+    spec.resources.node_ids.append("n1")
+    job_id = jobs.submit(spec).job.job_id
+    ward.start("n1")
+    wait_until(lambda: len(withheld(nodes.get("n1"))) == 8, what="all are withheld")
+    assert told() == []
+    ward.say("n1")
+    wait_until(lambda: jobs.get(job_id).job.HasField("end_time"), what="it runs and ends")
+    assert jobs.get(job_id).job.exit_code == 0
+    assert told() == ["start", "stop"]

@@ -9,6 +9,7 @@ from typing import Protocol
 import pytest
 
 from dlq_common.clock import FakeClock
+from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
 from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
@@ -137,6 +138,22 @@ async def test_a_refused_rank_has_its_reason(make_bench: MakeBench) -> None:
     preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,)))
     assert preparation.error == "this node has no GPU 9"
     assert preparation.exit_code is None
+
+
+async def test_nothing_is_started_on_a_gpu_that_something_else_holds(
+    make_bench: MakeBench,
+) -> None:
+    bench = make_bench()
+    uuid = bench.devices.devices()[1].uuid
+    bench.devices.usages[uuid] = DeviceUsage(GIB, (DeviceProcess(4711, GIB),))
+    refused = await bench.prepare(a_launch(gpu_indexes=(0, 1), checkpoint_directory=""))
+    assert (refused.plan, refused.cause, refused.exit_code) == (None, StartCause.GPU_HELD, None)
+    assert "processes: 4711" in refused.error
+    other = await bench.prepare(a_launch(gpu_indexes=(0,), checkpoint_directory=""))
+    assert other.plan is not None
+    del bench.devices.usages[uuid]
+    again = await bench.prepare(a_launch(gpu_indexes=(0, 1), checkpoint_directory=""))
+    assert again.plan is not None
 
 
 async def test_a_checkpoint_is_found_with_its_age(make_bench: MakeBench, tmp_path: Path) -> None:
