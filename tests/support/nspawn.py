@@ -86,7 +86,7 @@ class Host:
         _settle(self)
 
     def run(
-        self, script: str, *, user: str = "root", check: bool = True, timeout_s: float = 120.0
+        self, script: str, *, user: str = "root", check: bool = True, timeout_s: float = 600.0
     ) -> Done:
         """Run a script by `bash -eu` in the host, as if `user` had just logged in."""
         shell = ["/bin/bash", "-eu", "-o", "pipefail", "-c", f"cd\n{script}"]
