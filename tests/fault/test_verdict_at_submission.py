@@ -83,6 +83,24 @@ def test_a_promise_to_a_job_that_says_nothing_of_how_it_saves_warns(daemons: Dae
     assert "nothing is known of how it saves" in daemons.said("show", number)
 
 
+@pytest.mark.usefixtures("unhurried")
+def test_of_an_array_the_first_task_is_told_and_that_it_is_one_of_several(
+    daemons: Daemons,
+) -> None:
+    kept = submit(daemons, *KEPT, "--array", "1-2")
+    number = kept.out.split()[3]
+    assert f"job {number}_1 is guaranteed: its deadline is promised" in kept.err
+    assert "each of the other tasks is judged for itself" in kept.err
+    assert "each of the other tasks" in submit(daemons, *REFUSED, "--array", "1-2").err
+
+
+def test_a_time_limit_is_no_run_time_and_what_is_missing_is_said(daemons: Daemons) -> None:
+    told = submit(daemons, *DUE, "--time", "5m", "-G", "1").err
+    assert "nothing can be promised before it is known how long the job runs" in told
+    assert "--work" in told
+    assert "not judged yet: not judged yet" not in told
+
+
 def test_a_policy_without_promises_says_so_and_which_it_is(daemons: Daemons) -> None:
     daemons.said("admin", "policy", "set", "fifo", "-y")
     told = submit(daemons, *KEPT)

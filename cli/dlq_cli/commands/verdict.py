@@ -39,8 +39,8 @@ def tell_verdict(app: App, job: job_pb2.Job) -> None:
     promise, name = job.promise, shown_id(job)
     of_array = " (and each of the other tasks is judged for itself)" if _is_array(job) else ""
     if not is_judged(job):
-        why = "" if promise.detail == NO_ANSWER_YET else f": {promise.detail}"
-        app.say(f"job {name} is not judged yet{why or ', whether its deadline is promised'}")
+        why = promise.detail.removeprefix(NO_ANSWER_YET)
+        app.say(f"job {name} is {NO_ANSWER_YET}{why or ', whether its deadline is promised'}")
         app.say(f"to see it: dlq show {name}; to wait for it: dlq submit --wait-admission")
         return
     if shown_state(job) == "held" and promise.state == "undecided":
