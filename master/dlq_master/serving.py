@@ -51,7 +51,7 @@ from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.metrics import MetricsServer
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.rpc.sessions import Sessions
-from dlq_master.start_clock import anchor, start_clock
+from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
@@ -110,7 +110,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     reader = Reader(state_dir / "dlq.db")
     leaving.callback(reader.close)
     loaded = reader.load(window_of(config))
-    clock = start_clock(loaded.meta, loaded.last_time_s, state_dir)
+    boot_id = this_boot(os.environ)
+    clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
     known = Known(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
@@ -121,7 +122,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     for kind, facts, cause in losses.events():
         get_logger("master").error(kind, cause=cause, **facts)
     state, first = start(config, loaded, clock.now_s(), losses)
-    first.meta |= anchor(clock)
+    first.meta |= anchor(clock, boot_id)
     state.pools.seed = pool_seed(state_dir)
     del loaded
     _calm_collector()

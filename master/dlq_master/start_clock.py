@@ -20,17 +20,32 @@ from dlq_common.units import approximate_span
 ANCHOR = "clock"  # key of meta: this boot, its boottime and the axis when the last master started
 # The wall clock and the axis may differ by so much: shown times are wrong by it, and nothing worse.
 MOST_APART_S = 3600.0
+BOOT_ID = "DLQ_BOOT_ID"  # in the environment; the unit sets it, since a service with ProcSubset=pid has no /proc/sys
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
-def start_clock(meta: Mapping[str, str], last_time_s: float, state_dir: Path) -> SteadyClock:
-    """The clock of this master.
+def this_boot(environ: Mapping[str, str], path: Path = _BOOT_ID) -> str:
+    """The id of the host's boot, 32 hexadecimal digits; empty where nothing tells it."""
+    told = environ.get(BOOT_ID, "")
+    if not told:
+        try:
+            told = path.read_text("ascii")
+        except OSError:
+            return ""
+    return told.strip().replace("-", "")
+
+
+def start_clock(
+    meta: Mapping[str, str], last_time_s: float, state_dir: Path, boot_id: str
+) -> SteadyClock:
+    """The clock of this master. `boot_id`: as `this_boot` tells it; without one every start is taken for the first
+    in its boot.
 
     Raises ConfigError where the wall clock and the database contradict each other, in either direction: time
     limits, retention and deadlines would follow whichever is wrong. `dlq-master reset-clock` settles it.
     """
     host = SteadyClock()
-    wall_s, passed_s = host.now_s(), _passed_to(meta, host)
+    wall_s, passed_s = host.now_s(), _passed_to(meta, host, boot_id)
     _check(wall_s, last_time_s, passed_s, state_dir)
     if passed_s is None or wall_s <= passed_s + MOST_APART_S:
         return SteadyClock(floor_s=last_time_s)
@@ -43,9 +58,9 @@ def start_clock(meta: Mapping[str, str], last_time_s: float, state_dir: Path) ->
     return SteadyClock(floor_s=last_time_s, ceiling_s=passed_s)
 
 
-def anchor(clock: Clock) -> dict[str, str]:
+def anchor(clock: Clock, boot_id: str) -> dict[str, str]:
     """The row of meta by which the next master of this boot finds the axis again."""
-    told = {"boot_id": _boot_id(), "boottime_s": clock.boottime_s(), "now_s": clock.now_s()}
+    told = {"boot_id": boot_id, "boottime_s": clock.boottime_s(), "now_s": clock.now_s()}
     return {ANCHOR: json.dumps(told)}
 
 
@@ -70,16 +85,12 @@ def _doubt(where: str, wall_s: float, last_time_s: float, state_dir: Path) -> Co
     )
 
 
-def _passed_to(meta: Mapping[str, str], host: Clock) -> float | None:
+def _passed_to(meta: Mapping[str, str], host: Clock, boot_id: str) -> float | None:
     """The instant that the axis of the last master would show now; None in another boot."""
     stored = meta.get(ANCHOR)
     if stored is None:
         return None
     found = json.loads(stored)
-    if found["boot_id"] != _boot_id():
+    if not boot_id or found["boot_id"].replace("-", "") != boot_id:
         return None
     return float(found["now_s"]) + host.boottime_s() - float(found["boottime_s"])
-
-
-def _boot_id() -> str:
-    return _BOOT_ID.read_text("ascii").strip()
