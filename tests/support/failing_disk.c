@@ -1,5 +1,6 @@
 /* LD_PRELOAD: the N-th fsync or fdatasync of a file whose name ends in DISK_FILE fails with EIO,
- * and so do all that follow. Counts down DISK_AFTER, default 1. For tests of the store. */
+ * and so do all that follow. Counts down DISK_AFTER, default 1. With DISK_DELAY_MS none fails: each
+ * takes so long. For tests of the store. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
@@ -21,6 +22,11 @@ static int fails(int fd) {
     name[length] = '\0';
     size_t tail = strlen(wanted);
     if ((size_t)length < tail || strcmp(name + length - tail, wanted) != 0) return 0;
+    const char *delay = getenv("DISK_DELAY_MS");
+    if (delay != NULL) {
+        usleep((useconds_t)atol(delay) * 1000);
+        return 0;
+    }
     if (left < 0) left = getenv("DISK_AFTER") ? atol(getenv("DISK_AFTER")) : 1;
     if (left > 1) {
         left--;
