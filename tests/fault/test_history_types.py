@@ -1,0 +1,71 @@
+"""What a program took on one GPU type says nothing about another: real daemons, and a master that begins anew."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dlq_cli.commands import verdict
+from support.cli_run import Said
+from support.harness import Daemons
+from support.waiting import wait_until
+
+pytestmark = pytest.mark.integration
+
+LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'
+RUNS = 5  # the fewest by which a family is known
+PROGRAM = ("--", "/bin/sleep", "3")
+
+
+class TwoTypes(Daemons):
+    """n1 has H100s, n2 has A100s."""
+
+    def _make_agent(self, name: str) -> None:
+        super()._make_agent(name)
+        if name == "n2":
+            config = self.root / f"{name}.toml"
+            config.write_text(config.read_text().replace("H100-80GB", "A100-80GB"))
+
+
+@pytest.fixture
+def daemons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemons]:
+    monkeypatch.setattr(verdict, "PATIENCE_S", 60.0)  # however busy the machine is
+    with TwoTypes(tmp_path, ("n1", "n2"), lease=LEASE).up() as made:
+        settings = ("-s", "be_floor=0", "-s", "profile_floor=0")
+        made.said("admin", "policy", "set", "chronus", *settings, "-y")
+        yield made
+
+
+def with_deadline(daemons: Daemons, gpu_type: str) -> tuple[str, Said]:
+    """The promise of a job of that program with a deadline in an hour, and what `submit` said."""
+    done = daemons.dlq(
+        "submit", "--json", "-G", "1", "--gpu-type", gpu_type, "--deadline", "1h", *PROGRAM
+    )
+    assert done.code == 0, done
+    (job,) = json.loads(done.out)["jobs"]
+    daemons.dlq("cancel", "--kill", job["job_id"])
+    return job["promise"]["state"], done
+
+
+def test_a_family_known_on_one_type_is_promised_there_and_not_on_another(daemons: Daemons) -> None:
+    flags = ("--parsable", "-G", "1", "--gpu-type", "h100-80gb")
+    numbers = [daemons.said("submit", *flags, *PROGRAM).strip() for _ in range(RUNS)]
+    daemons.said("wait", *numbers)
+    for _ in range(2):
+        state, _told = with_deadline(daemons, "h100-80gb")
+        assert state == "guaranteed"
+        state, told = with_deadline(daemons, "a100-80gb")
+        assert state != "guaranteed", told
+        daemons.kill("master")
+        daemons.start("master")
+        daemons.wait_for("master")
+        wait_until(lambda: all_up(daemons), what="the nodes are back")
+
+
+def all_up(daemons: Daemons) -> bool:
+    """Whether every node may be given work."""
+    nodes = json.loads(daemons.said("nodes", "--json"))["nodes"]
+    return [node["state"] for node in nodes] == ["up"] * len(daemons.agents)
