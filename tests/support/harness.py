@@ -329,10 +329,8 @@ class Daemons:
         }
 
     def _end_all(self) -> None:
-        for name in (*self.agents, "master"):
-            process = self._running.pop(name, None)
-            if process is None:
-                continue
+        for name in sorted(self._running, key=lambda name: name == "master"):  # the master last
+            process = self._running.pop(name)
             process.terminate()
             try:
                 process.wait(timeout=15.0)
