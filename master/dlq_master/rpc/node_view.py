@@ -24,8 +24,8 @@ class Readable(Protocol):
 def reasons(node: Node, read: Readable) -> Iterator[node_pb2.NodeReason]:
     """Everything that keeps a node, or some of its GPUs, from taking work."""
     if node.state is not NodeState.UP:
-        words = "its agent is silent" if node.state is not NodeState.DOWN else "given up"
-        yield _reason(node.state.value, words, "master", read.contact_s(node.node_id))
+        contact_s = read.contact_s(node.node_id)
+        yield _reason(node.state.value, _silence(node, contact_s), "master", contact_s)
     for flag in sorted(node.flags):
         note = node.note(flag)
         if flag is NodeFlag.MAINTENANCE:
@@ -45,6 +45,16 @@ def reasons(node: Node, read: Readable) -> Iterator[node_pb2.NodeReason]:
             yield _reason(
                 "withheld", f"{one}, {one.action.value}", f"node:{node.node_id}", one.since_s
             )
+
+
+def _silence(node: Node, contact_s: float | None) -> str:
+    if node.state is not NodeState.DOWN:
+        return "its agent is silent"
+    if contact_s is None:
+        return "this master has not heard its agent yet: is dlq-nodeagent running there?"
+    return (
+        "its agent was silent for longer than its jobs may run alone (lease.hold), or it was fenced"
+    )
 
 
 def gpu_statuses(node: Node, read: Readable) -> Iterator[node_pb2.GpuStatus]:
