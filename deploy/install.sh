@@ -10,6 +10,8 @@ set -eu
 HOME_DIR=/opt/dlq
 UNIT_DIR=/etc/systemd/system
 BIN_DIR=/usr/local/bin
+MAN_DIR=/usr/local/share/man
+MAN_PAGES="man1/dlq.1 man8/dlq-master.8 man8/dlq-nodeagent.8"
 MASTER_UNITS="dlq-master.service dlq-login.socket dlq-backup.service dlq-backup.timer"
 NODE_UNITS="dlq-nodeagent.service dlq-jobs.service"
 
@@ -180,6 +182,10 @@ put_in_place() {
     for command in dlq dlq-master dlq-nodeagent; do
         ln -sfn "$HOME_DIR/current/bin/$command" "$BIN_DIR/$command"
     done
+    for page in $MAN_PAGES; do
+        mkdir -p "$(dirname "$MAN_DIR/$page")"
+        ln -sfn "$HOME_DIR/current/share/man/$page" "$MAN_DIR/$page"
+    done
     has master || rm -f "$BIN_DIR/dlq-master"
     has node || rm -f "$BIN_DIR/dlq-nodeagent"
     if has master; then
@@ -254,6 +260,10 @@ uninstall() {
     rmdir --ignore-fail-on-non-empty /etc/sysusers.d 2>/dev/null || true
     for command in dlq dlq-master dlq-nodeagent; do
         [ ! -L "$BIN_DIR/$command" ] || rm -f "$BIN_DIR/$command"
+    done
+    for page in $MAN_PAGES; do
+        rm -f "$MAN_DIR/$page"
+        rmdir --ignore-fail-on-non-empty "$(dirname "$MAN_DIR/$page")" 2>/dev/null || true
     done
     remove_groups
     rm -rf "$HOME_DIR" /run/dlq

@@ -137,7 +137,13 @@ def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answe
     command = "dlq estimate --json -G 2 -t 1h -- sleep 900"
     assert json.loads(site.head.read(command, user="ada"))["missing"] is None
     waits = site.head.read("dlq submit --parsable -G 2 -t 1h -- sleep 900", user="ada")
-    assert json.loads(site.head.read("dlq what-if --json --add-nodes 1x2"))["starts"]
+    # The twin looks at a state that is at most a minute old.
+    what_if = "dlq what-if --json --add-nodes 1x2"
+    wait_until(
+        lambda: json.loads(site.head.read(what_if))["starts"],
+        what="the job that waits is in the answer",
+        timeout_s=180,
+    )
     site.head.run(f"dlq cancel {waits}", user="ada")
     planner = site.head.read("dlq admin policy show")
     assert not re.search(r"failed [1-9]|of no use [1-9]", planner), planner
