@@ -1,6 +1,8 @@
 """A handler with a fault: what it fails on is put aside, and everybody else is served. Real daemons."""
 
 import json
+import os
+import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,7 +85,7 @@ def test_a_request_that_fails_is_answered_and_the_others_go_on(daemons: Daemons)
     with daemons.connect() as line:
         jobs = Jobs(line)
         held = jobs.submit(daemons.ledger_job(0.1, 0)).job.job_id
-    fail_on(daemons, "HoldJob/user:root")
+    fail_on(daemons, f"HoldJob/user:{pwd.getpwuid(os.geteuid()).pw_name}")
     pid = daemons.pid("master")
     with daemons.connect() as line:
         jobs = Jobs(line)

@@ -20,6 +20,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
+OTHER = "somebody-else"  # no account of the host: everything runs as who runs the agents
 SHELL = ("/bin/sh", "-c")
 MISTAKES: dict[str, job_pb2.JobSpec] = {
     "exit-1": job_pb2.JobSpec(command=[*SHELL, "exit 1"]),
@@ -90,8 +91,8 @@ def is_closed(line: Connection, node: str) -> bool:
 
 
 def test_no_mistake_of_users_closes_a_node(daemons: Daemons) -> None:
-    with daemons.connect() as one, connected(daemons, "ada") as other:
-        for line, who in ((one, "root"), (other, "ada")):
+    with daemons.connect() as one, connected(daemons, OTHER) as other:
+        for line, who in ((one, "founder"), (other, OTHER)):
             jobs = Jobs(line)
             ids = [submit(jobs, f"{name}-{who}", spec, "n1") for name, spec in MISTAKES.items()]
             ends = dict(zip(MISTAKES, ends_of(jobs, ids), strict=True))

@@ -135,7 +135,7 @@ async def test_a_prepared_rank_has_its_plan(make_bench: MakeBench, tmp_path: Pat
 
 
 async def test_a_refused_rank_has_its_reason(make_bench: MakeBench) -> None:
-    preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,)))
+    preparation = await make_bench().prepare(a_launch(gpu_indexes=(9,), checkpoint_directory=""))
     assert preparation.error == "this node has no GPU 9"
     assert preparation.exit_code is None
 
@@ -236,14 +236,18 @@ async def test_pulls_that_hang_keep_nothing_else_waiting_and_end_with_their_rank
     keys = []
     for number in range(40):
         image = ContainerRequest(image=f"hangs.example/{number}:1")
-        launch = replace(a_launch(job=number + 100), container=image, user="mallory")
+        launch = replace(
+            a_launch(job=number + 100, checkpoint_directory=""), container=image, user="mallory"
+        )
         bench.workshop.prepare(PrepareOrder(launch=launch))
         keys.append(launch.key)
     while len(bench.asker.details) < 40:
         await bench.asker.wait()
     process = await bench.prepare(a_launch(checkpoint_directory=""))
     assert process.plan is not None
-    here = replace(a_launch(), container=ContainerRequest(image="localhost/here:1"))
+    here = replace(
+        a_launch(checkpoint_directory=""), container=ContainerRequest(image="localhost/here:1")
+    )
     assert (await bench.prepare(here)).plan is not None
     assert (await bench.look(a_launch(checkpoint_directory=""), Purpose.RELEASE)).released
     before = len(bench.asker.preparations)
@@ -258,7 +262,9 @@ async def test_pulls_that_hang_keep_nothing_else_waiting_and_end_with_their_rank
 
 async def test_a_rank_whose_image_has_come_is_ordered_again(make_bench: MakeBench) -> None:
     bench = make_bench(HangingRegistry(Pulls(fetch=lambda wish, say, ending: None)))
-    launch = replace(a_launch(), container=ContainerRequest(image="reg.example/a:1"))
+    launch = replace(
+        a_launch(checkpoint_directory=""), container=ContainerRequest(image="reg.example/a:1")
+    )
     bench.workshop.prepare(PrepareOrder(launch=launch))
     while not bench.asker.preparations:
         await bench.asker.wait()
@@ -268,7 +274,9 @@ async def test_a_rank_whose_image_has_come_is_ordered_again(make_bench: MakeBenc
 async def test_a_rank_that_went_while_podman_was_asked_pulls_nothing(make_bench: MakeBench) -> None:
     pulled: list[Wish] = []
     bench = make_bench(HangingRegistry(Pulls(fetch=lambda wish, say, ending: pulled.append(wish))))
-    launch = replace(a_launch(), container=ContainerRequest(image="reg.example/a:1"))
+    launch = replace(
+        a_launch(checkpoint_directory=""), container=ContainerRequest(image="reg.example/a:1")
+    )
     bench.workshop.prepare(PrepareOrder(launch=launch))
     bench.workshop.abandon(launch.key)
     await bench.asker.wait()
