@@ -70,7 +70,7 @@ def _leaves(
 def _context(
     command: click.Command, name: str, parent: click.Context | None = None
 ) -> click.Context:
-    settings = command.context_settings | {"max_content_width": WIDTH}
+    settings = {**command.context_settings, "max_content_width": WIDTH}
     return click.Context(command, parent=parent, info_name=name, **settings)
 
 
