@@ -29,9 +29,9 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-# Slots of four seconds; deadlines so far away that a slow machine keeps them too.
+# Slots of four seconds; work and deadlines so long that a slow machine judges them in time, and keeps them.
 LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'
-DUE_S, WORK_S, GPUS = 240, 1, 8
+DUE_S, WORK_S, GPUS = 240, 4, 8
 FOREVER = 1_000_000  # steps
 GIVEN_UP = {"promise_broken", "promise_at_risk", "promise_overrun"}
 COMMITS = failpoints.NAMES[:2]
