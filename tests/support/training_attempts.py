@@ -63,7 +63,7 @@ class TrainingJob:
     def end(self) -> list[int]:
         """Wait for all ranks; their exit codes."""
         for process in self.ranks:
-            process.communicate(timeout=60)
+            process.communicate(timeout=600)
         return [process.returncode for process in self.ranks]
 
     def abandon(self) -> None:
