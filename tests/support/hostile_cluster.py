@@ -35,7 +35,9 @@ class HostileDaemons(Daemons):
     def up(self) -> Iterator[Daemons]:
         disk = self.root / self.small
         disk.mkdir(mode=0o711)
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=711", "tmpfs", disk], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64m,mode=711", "tmpfs", disk], check=True
+        )
         try:
             with super().up() as running:
                 yield running
