@@ -15,7 +15,7 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-HOLD_S = 12
+HOLD_S = 30  # half of it without contact, and its shim ends a job: an agent takes seconds to begin
 
 
 @pytest.fixture
