@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -14,6 +17,7 @@ from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
 from dlq_cli.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
 
+_FLUSH_S = 2.0  # for what an interrupted command has written; its reader may be gone or slow
 COMMANDS = {
     "submit": Lazy("dlq_cli.commands.submit:submit", "Queue a job."),
     "run": Lazy("dlq_cli.commands.run:run", "Queue a job and stay: its output, its exit code."),
@@ -157,7 +161,19 @@ def run(arguments: list[str]) -> int:
 
 def main() -> None:
     """Entry point of the `dlq` script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == exit_codes.INTERRUPTED:
+        _leave(code)
+    sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """End without waiting for threads: one may hold the lock of stdout, over which the interpreter's own end aborts."""
+    flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
+    flushing.start()
+    flushing.join(_FLUSH_S)
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _usage(error: click.UsageError) -> int:

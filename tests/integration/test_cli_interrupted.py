@@ -37,9 +37,10 @@ def step(frame, event, _):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.settrace(entered)
 sys.settrace(entered)
-from dlq_cli.main import run
+from dlq_cli.main import main
 
-sys.exit(run(arguments))
+sys.argv[1:] = arguments
+main()
 """
 
 

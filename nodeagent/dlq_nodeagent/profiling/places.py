@@ -96,7 +96,8 @@ class Places:
 
     def remove(self, key: AttemptKey) -> bool:
         """Whether it is gone; with more names in it than any rank makes, a part may be left."""
-        return _remove(self.root / str(key))
+        # The rings first: they are their user's, and a sweep goes into no directory of another owner.
+        return _remove(self.rings(key)) and _remove(self.root / str(key))
 
     def keep_only(self, keys: Iterable[AttemptKey]) -> None:
         """Remove all but these: what an earlier agent had no time to."""

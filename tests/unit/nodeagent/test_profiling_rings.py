@@ -321,3 +321,19 @@ def test_what_a_process_that_runs_has_started_is_looked_at_too(tmp_path: Path) -
     (tmp_path / "13" / "fd" / "5").symlink_to("anon_inode:[io_uring]")
     assert limits_of_process(10, tmp_path) == ("io-uring",)
     assert limits_of_process(99, tmp_path) == ()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_rings_of_a_user_are_removed_with_their_place() -> None:
+    # Not in a directory of pytest's: another user must get there.
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        places, theirs = Places.of(Path(name)), UserRights(4711, 4711, ())
+        rings = places.make(LAUNCH.key, theirs, file_limit=12, ring_bytes=1 << 20)
+        inner = rings / "deeper"
+        inner.mkdir()
+        (inner / "ring").write_bytes(b"x")
+        os.chown(inner, 4711, 4711)
+        assert rings.stat().st_uid == 4711
+        assert places.remove(LAUNCH.key)
+        assert list(places.root.iterdir()) == []
