@@ -179,6 +179,14 @@ storm: setup  ## random load and trouble over many lease boundaries: make storm 
 attack: setup  ## forged messages, every caller at every method, hostile jobs, kills: make attack MINUTES=10 SEED=1 (root)
 	MINUTES=$(or $(MINUTES),10) SEED=$(or $(SEED),1) $(PY) -m pytest -q -s $(PATIENT) -m attack tests/attack
 
+.PHONY: identical
+identical: setup  ## every recorded plan, journal, replay and spec is as it was: for refactorings
+	EVERY=1 $(PY) -m pytest -q $(PATIENT) tests/identical
+
+.PHONY: record
+record: setup  ## record them anew, after a change of behaviour that is wanted
+	PYTHONPATH=tests $(PY) tests/support/recorded.py
+
 .PHONY: package
 package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into empty venvs, run it
 	UV=$(UV) $(PY) tests/support/package_trial.py

@@ -5,6 +5,9 @@ transport that only remembers. A restart throws the working state away and loads
 """
 
 import asyncio
+import shutil
+import tempfile
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +19,7 @@ from dlq_common.errors import DlqError
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
+from dlq_master.control.incidents import Incidents
 from dlq_master.control.loop import Loop
 from dlq_master.control.published import NOBODY_FORESEES, Foreseen
 from dlq_master.control.starting import start
@@ -89,6 +93,8 @@ class Master:
         self._tasks = asyncio.new_event_loop()
         self._requests = 0
         self._foresees = foresees
+        self._incidents = Path(tempfile.mkdtemp(prefix="dlq-incidents-"))
+        weakref.finalize(self, shutil.rmtree, self._incidents, ignore_errors=True)
         self._failpoints = failpoints
         self._checked: object = None  # rows that were looked at
         self._unseen = (
@@ -119,6 +125,7 @@ class Master:
             failpoints=self._failpoints or Failpoints(),
             state_dir=Path("/"),
             foreseen=self._foresees(self.state, self.clock),
+            incidents=Incidents(self._incidents),
         )
 
     def crashed(self) -> None:
