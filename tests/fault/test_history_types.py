@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'
 RUNS = 5  # the fewest by which a family is known
-PROGRAM = ("--", "/bin/sleep", "3")
+PROGRAM = ("--", "/bin/sleep", "10")  # long enough that a busy machine makes little difference
 
 
 class TwoTypes(Daemons):
