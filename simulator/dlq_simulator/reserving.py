@@ -1,4 +1,4 @@
-"""Reserved nodes in a replay, and in the twin: what the master does about them (its control/reservations.py, avoiding.py),
+"""Reserved nodes in a replay, and in the twin: what the master does about them (its control/reservations/reservations.py, avoiding.py),
 on a virtual clock."""
 
 from __future__ import annotations

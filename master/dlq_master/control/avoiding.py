@@ -1,5 +1,5 @@
 """Where a job may go whose attempts the cluster has failed: elsewhere, if there is an elsewhere; and who keeps off nodes
-that are reserved (control/reservations.py).
+that are reserved (control/reservations/reservations.py).
 
 A job avoids the nodes on which its attempts failed as long as others, all taken together and empty,
 could hold it; when there are none (any more) it may go anywhere. After an attempt that was preempted
@@ -9,8 +9,8 @@ job's row; the agents and a silent line have no part in it.
 
 from math import isfinite
 
-from dlq_master.control import reservations
 from dlq_master.control.plan_faults import sheltered
+from dlq_master.control.reservations import reservations
 from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import NodeId

@@ -20,7 +20,6 @@ from dlq_master.control import (
     pools,
     reclaims,
     renting,
-    reservations,
     risks,
     scheduling,
     submitting,
@@ -30,6 +29,7 @@ from dlq_master.control import (
     trials,
     updating,
 )
+from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AcceptGpus,
     AnnounceLeave,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dlq_master.control import queues, reservations, scheduling, team_use, teams
+from dlq_master.control import queues, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.gpu_figures import Figures
@@ -12,6 +12,7 @@ from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts
+from dlq_master.control.reservations import reservations
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
 from dlq_master.control.team_use import Use

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from dlq_master.control import usage
 from dlq_master.control.away import Away
-from dlq_master.control.bookings import Bookings
 from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
@@ -22,6 +21,7 @@ from dlq_master.control.pool_state import Pools
 from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
+from dlq_master.control.reservations.bookings import Bookings
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
