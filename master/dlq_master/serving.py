@@ -24,7 +24,8 @@ from dlq_common.systemd import Service, passed_sockets
 from dlq_common.units import MINUTE
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.forecasts import PAST_KEPT, Forecasts
+from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
+from dlq_master.control.forecast.twin_process import TwinProcess
 from dlq_master.control.incidents import HandlerFailed
 from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loop import Loop
@@ -36,7 +37,6 @@ from dlq_master.control.startup_losses import Losses
 from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.ticks import PERIODS_S, start_metronome
-from dlq_master.control.twin_process import TwinProcess
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlq_master.control.twin_process import TwinGone, TwinHangs
+from dlq_master.control.forecast.twin_process import TwinGone, TwinHangs
 from dlq_master.planner.answers import read_answer
 from dlq_master.planner.questions import read_question
 from dlq_simulator.twin.answering import Answering

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from dlq_master.control.helper_health import HelperHealth
+from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.model import drive
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened

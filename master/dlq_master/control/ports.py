@@ -5,14 +5,14 @@ from typing import Any, Protocol
 
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
+from dlq_master.control.forecast.helper_health import Health
+from dlq_master.control.forecast.starts import Quality
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.helper_health import Health
 from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.queues import QueueFacts as QueueFacts
 from dlq_master.control.risk_watch import Risk
-from dlq_master.control.starts import Quality
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     Command,

@@ -6,8 +6,8 @@ from typing import Protocol
 from dlq_master.control import queues, scheduling, team_use, teams
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
+from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.helper_health import Health
 from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
 from dlq_master.control.pool_config import PoolConfig, RentingConfig

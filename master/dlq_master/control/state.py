@@ -10,9 +10,10 @@ from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
+from dlq_master.control.forecast.helper_health import HelperHealth
+from dlq_master.control.forecast.starts import Starts
 from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
-from dlq_master.control.helper_health import HelperHealth
 from dlq_master.control.instance_state import Instances
 from dlq_master.control.instance_state import restore as restore_instances
 from dlq_master.control.loan_state import SWITCH, Loans, read_switch
@@ -25,7 +26,6 @@ from dlq_master.control.reservations.bookings import Bookings
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
-from dlq_master.control.starts import Starts
 from dlq_master.control.stays import Stays
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.control.waits import Waits

@@ -16,7 +16,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.names import shown
 from dlq_common.wire import from_duration, to_duration, to_timestamp
-from dlq_master.control.forecasts import NOT_SUBMITTED, Unknown
+from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
 from dlq_master.control.policies import live_policy
 from dlq_master.control.ports import Control, Foresight, Readable
 from dlq_master.control.stimuli import Caller, Submitted

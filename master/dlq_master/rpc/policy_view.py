@@ -10,7 +10,7 @@ from dlq_common.names import shown
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
-from dlq_master.control.helper_health import Health
+from dlq_master.control.forecast.helper_health import Health
 from dlq_master.policy.presets import PRESETS
 
 MOST_SETTINGS = 64

@@ -10,7 +10,7 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_master.control.config import TwinConfig
-from dlq_master.control.forecasts import (
+from dlq_master.control.forecast.forecasts import (
     MOST_QUESTIONS,
     NOT_SUBMITTED,
     STALE_S,

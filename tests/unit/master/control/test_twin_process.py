@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_master.control.twin_process import (
+from dlq_master.control.forecast.twin_process import (
     FIRST_REST_S,
     LONGEST_REST_S,
     TwinGone,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.control.helper_health import MANY
+from dlq_master.control.forecast.helper_health import MANY
 from dlq_master.control.meter import Meter
 from dlq_master.control.state import PlanFault
 from dlq_master.model.gpu_health import Action, GpuCondition
