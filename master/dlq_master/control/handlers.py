@@ -15,7 +15,6 @@ from dlq_master.control import (
     maintenance,
     misses,
     nodes,
-    people,
     policies,
     pools,
     reclaims,
@@ -23,12 +22,12 @@ from dlq_master.control import (
     risks,
     scheduling,
     submitting,
-    teams,
     telling,
     traffic,
     trials,
     updating,
 )
+from dlq_master.control.people import people, teams
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AcceptGpus,

@@ -14,9 +14,9 @@ from dlq_common.logs import get_logger
 from dlq_master.control import usage
 from dlq_master.control.chosen import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.people.team_words import team_words
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PolicySet, SetPolicy
-from dlq_master.control.team_words import team_words
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job

@@ -3,19 +3,20 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dlq_master.control import queues, scheduling, team_use, teams
+from dlq_master.control import scheduling
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.incidents import Incident
 from dlq_master.control.loan_state import Followed, SwitchedOff
+from dlq_master.control.people import queues, team_use, teams
+from dlq_master.control.people.queues import QueueFacts
+from dlq_master.control.people.team_use import Use
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
-from dlq_master.control.queues import QueueFacts
 from dlq_master.control.reservations import reservations
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
-from dlq_master.control.team_use import Use
 from dlq_master.control.unjudged import delay_of
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt

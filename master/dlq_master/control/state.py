@@ -18,8 +18,8 @@ from dlq_master.control.instance_state import Instances
 from dlq_master.control.instance_state import restore as restore_instances
 from dlq_master.control.loan_state import SWITCH, Loans, read_switch
 from dlq_master.control.outbox import Outbox
+from dlq_master.control.people.queues import in_order, rank_base
 from dlq_master.control.pool_state import Pools
-from dlq_master.control.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.recent import Recent
 from dlq_master.control.reservations.bookings import Bookings

@@ -22,10 +22,10 @@ from dlq_master.control import (
     profile_limit,
     renting,
     scheduling,
-    teams,
 )
 from dlq_master.control.config import JobsConfig
-from dlq_master.control.queues import MOST_NICE
+from dlq_master.control.people import teams
+from dlq_master.control.people.queues import MOST_NICE
 from dlq_master.control.reservations import reservations
 from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.stimuli import (

@@ -6,17 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
-from dlq_master.control import (
-    arrays,
-    deadline_updates,
-    depending,
-    elastic,
-    scheduling,
-    submitting,
-    teams,
-)
+from dlq_master.control import arrays, deadline_updates, depending, elastic, scheduling, submitting
 from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
+from dlq_master.control.people import teams
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job

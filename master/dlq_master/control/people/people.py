@@ -11,7 +11,7 @@ from dlq_common.errors import (
     PermissionDenied,
     Unauthenticated,
 )
-from dlq_master.control import leaving
+from dlq_master.control.people import leaving
 from dlq_master.control.stimuli import (
     CreateToken,
     DeleteUser,
