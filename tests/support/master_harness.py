@@ -21,7 +21,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Letter
 from dlq_master.control.incidents import Incidents
 from dlq_master.control.loop import Loop
-from dlq_master.control.published import NOBODY_FORESEES, Foreseen
+from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen
 from dlq_master.control.starting import start
 from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import (

@@ -44,8 +44,9 @@ from dlq_master.control.inbox import Inbox, Letter
 from dlq_master.control.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Transport
-from dlq_master.control.published import NOBODY_FORESEES, Foreseen, History, Published
-from dlq_master.control.recent import AT_ONCE
+from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
+from dlq_master.control.read_model.recent import AT_ONCE
+from dlq_master.control.read_model.watch import Subscription, Watchers
 from dlq_master.control.state import State, forget
 from dlq_master.control.stimuli import (
     Heartbeat,
@@ -57,7 +58,6 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.control.turn import Archive, Turn
-from dlq_master.control.watch import Subscription, Watchers
 from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 

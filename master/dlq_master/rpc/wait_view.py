@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.ports import Readable
+from dlq_master.control.read_model.waits import RUNS
 from dlq_master.control.stimuli import Caller
-from dlq_master.control.waits import RUNS
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason
 from dlq_master.rpc.visible import names_others
