@@ -27,7 +27,7 @@ from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.forecast.twin_process import TwinProcess
 from dlq_master.control.incidents import HandlerFailed
-from dlq_master.control.loan_auto import Follower
+from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.loop import Loop
 from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Foresight

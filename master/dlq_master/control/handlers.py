@@ -10,14 +10,11 @@ from dlq_master.control import (
     labels,
     limits,
     live_resizes,
-    loan_switch,
-    loans,
     maintenance,
     misses,
     nodes,
     policies,
     pools,
-    reclaims,
     renting,
     risks,
     scheduling,
@@ -27,6 +24,7 @@ from dlq_master.control import (
     trials,
     updating,
 )
+from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.people import people, teams
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (

@@ -16,7 +16,7 @@ from dlq_master.control.gates import Gates, build
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.instance_state import Instances
 from dlq_master.control.instance_state import restore as restore_instances
-from dlq_master.control.loan_state import SWITCH, Loans, read_switch
+from dlq_master.control.loans.loan_state import SWITCH, Loans, read_switch
 from dlq_master.control.outbox import Outbox
 from dlq_master.control.people.queues import in_order, rank_base
 from dlq_master.control.pool_state import Pools

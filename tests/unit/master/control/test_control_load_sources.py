@@ -9,7 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.control.load_sources import LARGEST_BYTES, LoadUnknown, check_source, read_load
+from dlq_master.control.loans.load_sources import (
+    LARGEST_BYTES,
+    LoadUnknown,
+    check_source,
+    read_load,
+)
 from support.ports import free_ports
 
 OK = "HTTP/1.1 200 OK\r\n"

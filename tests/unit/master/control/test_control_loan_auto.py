@@ -11,9 +11,9 @@ from dlq_common.config import Seconds
 from dlq_common.errors import IllegalTransition
 from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig
-from dlq_master.control.load_sources import LoadUnknown
-from dlq_master.control.loan_auto import Follower
 from dlq_master.control.loan_stimuli import SwitchLoans
+from dlq_master.control.loans.load_sources import LoadUnknown
+from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.model.event import JournalEvent

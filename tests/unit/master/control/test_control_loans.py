@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
-from dlq_master.control import reclaims
 from dlq_master.control.loan_stimuli import (
     Found,
     Reading,
@@ -13,6 +12,7 @@ from dlq_master.control.loan_stimuli import (
     TakeLook,
     ToChoose,
 )
+from dlq_master.control.loans import reclaims
 from dlq_master.control.stimuli import AskedDeadline, FenceNode, ForgetNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import RunRules

@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
 from dlq_common.units import format_span
-from dlq_master.control import loans
-from dlq_master.control.loan_state import Planned
 from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServers, ToChoose
-from dlq_master.control.reclaim_hits import clipped, hits_of, left_s, words_of
+from dlq_master.control.loans import loans
+from dlq_master.control.loans.loan_state import Planned
+from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node

@@ -1,8 +1,8 @@
 """Whether servers are lent by the load of the inference side: switched by people, and kept over restarts."""
 
 from dlq_common.errors import IllegalTransition
-from dlq_master.control.loan_state import SWITCH, SwitchedOff, written
 from dlq_master.control.loan_stimuli import SwitchLoans
+from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
 from dlq_master.control.turn import Turn
 
 
