@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dlq_common.config import Seconds
-from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_simulator.clusters import ClusterSpec, NodeGroup

@@ -14,8 +14,6 @@ from dlq_master.control import (
     misses,
     nodes,
     policies,
-    pools,
-    renting,
     risks,
     scheduling,
     submitting,
@@ -25,6 +23,7 @@ from dlq_master.control import (
     updating,
 )
 from dlq_master.control.loans import loan_switch, loans, reclaims
+from dlq_master.control.machines import pools, renting
 from dlq_master.control.people import people, teams
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (

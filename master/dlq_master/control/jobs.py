@@ -2,7 +2,7 @@
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
 from dlq_master.control import losses, scheduling
-from dlq_master.control.rented_words import rented_reasons
+from dlq_master.control.machines.rented_words import rented_reasons
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,

@@ -15,7 +15,6 @@ from dlq_master.control import (
     losses,
     maintenance,
     paces,
-    pool_hellos,
     quarantine,
     reports,
     resumes,
@@ -24,6 +23,7 @@ from dlq_master.control import (
     unclean,
     wanted,
 )
+from dlq_master.control.machines import pool_hellos
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,

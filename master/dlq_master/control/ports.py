@@ -10,9 +10,9 @@ from dlq_master.control.forecast.starts import Quality
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.incidents import Incident
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.people.team_use import Use
-from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (

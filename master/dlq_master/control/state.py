@@ -17,9 +17,10 @@ from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.instance_state import Instances
 from dlq_master.control.instance_state import restore as restore_instances
 from dlq_master.control.loans.loan_state import SWITCH, Loans, read_switch
+from dlq_master.control.machines.pool_state import Pools
+from dlq_master.control.machines.stays import Stays
 from dlq_master.control.outbox import Outbox
 from dlq_master.control.people.queues import in_order, rank_base
-from dlq_master.control.pool_state import Pools
 from dlq_master.control.rates import Rates
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
@@ -27,7 +28,6 @@ from dlq_master.control.reservations.bookings import Bookings
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
 from dlq_master.control.risk_watch import Risks
-from dlq_master.control.stays import Stays
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array

@@ -20,10 +20,10 @@ from dlq_master.control import (
     eligible,
     gpu_types,
     profile_limit,
-    renting,
     scheduling,
 )
 from dlq_master.control.config import JobsConfig
+from dlq_master.control.machines import renting
 from dlq_master.control.people import teams
 from dlq_master.control.people.queues import MOST_NICE
 from dlq_master.control.reservations import reservations

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.control.pool_state import FIRST_REST_S, LONGEST_REST_S, Pools
+from dlq_master.control.machines.pool_state import FIRST_REST_S, LONGEST_REST_S, Pools
 from dlq_master.model.fleet import DAY_S, MOST_TOLD, Fleet
 from dlq_master.model.ids import NodeId
 from dlq_master.model.rented import Machine, MachineState, moved

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dlq_common.errors import IllegalTransition, NotFound
 from dlq_master.control import emptiness, nodes
-from dlq_master.control.pool_config import STATIC, PoolConfig
-from dlq_master.control.pool_state import pool_of
+from dlq_master.control.machines.pool_config import STATIC, PoolConfig
+from dlq_master.control.machines.pool_state import pool_of
 from dlq_master.control.pool_stimuli import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import NodeId

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlq_master.control.pool_config import PoolConfig
-from dlq_master.control.pool_state import pool_of
+from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.machines.pool_state import pool_of
 from dlq_master.control.turn import Turn
 from dlq_master.model.job import Job, JobState
 from dlq_master.model.rented import Machine, MachineState
