@@ -18,8 +18,6 @@ from dlq_master.control import (
     scheduling,
     submitting,
     telling,
-    traffic,
-    trials,
     updating,
 )
 from dlq_master.control.loans import loan_switch, loans, reclaims
@@ -73,6 +71,7 @@ from dlq_master.control.stimuli import (
     UpdateJob,
     UseToken,
 )
+from dlq_master.control.trials import traffic, trials
 from dlq_master.control.turn import Answer, Turn
 
 # These answer with what stands at the end of the turn, after the plan.

@@ -17,8 +17,6 @@ from dlq_master.control import (
     paces,
     quarantine,
     reports,
-    resumes,
-    speeds,
     unaccounted,
     unclean,
     wanted,
@@ -39,6 +37,7 @@ from dlq_master.control.stimuli import (
     ReportedProgress,
     SetNodeFlags,
 )
+from dlq_master.control.trials import resumes, speeds
 from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import node_steps as on_node

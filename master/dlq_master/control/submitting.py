@@ -13,15 +13,7 @@ from dlq_common.errors import (
 )
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
-from dlq_master.control import (
-    crowd,
-    depending,
-    elastic,
-    eligible,
-    gpu_types,
-    profile_limit,
-    scheduling,
-)
+from dlq_master.control import crowd, depending, elastic, eligible, gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.machines import renting
 from dlq_master.control.people import teams
@@ -36,6 +28,7 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     Submitted,
 )
+from dlq_master.control.trials import profile_limit
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array

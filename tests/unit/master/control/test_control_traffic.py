@@ -7,7 +7,7 @@ import pytest
 
 from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
-from dlq_master.control.traffic import SETTLED_S
+from dlq_master.control.trials.traffic import SETTLED_S
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import RunRules
 from dlq_master.model.packing import Packing

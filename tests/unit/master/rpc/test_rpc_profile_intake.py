@@ -10,7 +10,7 @@ import pytest
 from dlq.v1 import profile_pb2
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.evidence import found_of
+from dlq_master.control.trials.evidence import found_of
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.intake import family_of
 from dlq_master.rpc.profile_intake import MOST_PROCESSES_BYTES, evidence_of
