@@ -11,15 +11,14 @@ from dlq_master.control import (
     limits,
     live_resizes,
     maintenance,
-    misses,
     nodes,
     policies,
-    risks,
     scheduling,
     submitting,
     telling,
     updating,
 )
+from dlq_master.control.deadlines import misses, risks
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.people import people, teams

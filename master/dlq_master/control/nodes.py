@@ -14,13 +14,13 @@ from dlq_master.control import (
     instances,
     losses,
     maintenance,
-    paces,
     quarantine,
     reports,
     unaccounted,
     unclean,
     wanted,
 )
+from dlq_master.control.deadlines import paces
 from dlq_master.control.machines import pool_hellos
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (

@@ -10,6 +10,7 @@ from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
+from dlq_master.control.deadlines.risk_watch import Risks
 from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.control.forecast.starts import Starts
 from dlq_master.control.gates import Gates, build
@@ -27,7 +28,6 @@ from dlq_master.control.read_model.waits import Waits
 from dlq_master.control.reservations.bookings import Bookings
 from dlq_master.control.retries import Retries
 from dlq_master.control.retries import build as retries_of
-from dlq_master.control.risk_watch import Risks
 from dlq_master.control.suspicion import Suspicion
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
-from dlq_master.control import arrays, deadline_updates, depending, elastic, scheduling, submitting
+from dlq_master.control import arrays, depending, elastic, scheduling, submitting
+from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs import editable, must_live
 from dlq_master.control.people import teams

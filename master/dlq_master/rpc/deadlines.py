@@ -12,7 +12,7 @@ from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import LONGEST_DURATION_S
 from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
-from dlq_master.control.risk_watch import Risk
+from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.deadlines import due_s, slack_s

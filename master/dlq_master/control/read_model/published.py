@@ -6,6 +6,8 @@ from typing import Protocol
 from dlq_master.control import scheduling
 from dlq_master.control.away import Planning
 from dlq_master.control.chosen import Chosen
+from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.deadlines.unjudged import delay_of
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.gpu_figures import Figures
 from dlq_master.control.incidents import Incident
@@ -15,9 +17,7 @@ from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import Use
 from dlq_master.control.reservations import reservations
-from dlq_master.control.risk_watch import Risk
 from dlq_master.control.state import Beat, State
-from dlq_master.control.unjudged import delay_of
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cost import Costs

@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dlq_common.errors import Conflict
-from dlq_master.control import risks
+from dlq_master.control.deadlines import risks
 from dlq_master.control.turn import Turn
 from support.master_harness import Master
 
