@@ -5,13 +5,9 @@ from typing import Any, Final
 
 from dlq_master.control import (
     barrier,
-    gpu_health,
     jobs,
-    labels,
     limits,
     live_resizes,
-    maintenance,
-    nodes,
     policies,
     scheduling,
     submitting,
@@ -21,6 +17,7 @@ from dlq_master.control import (
 from dlq_master.control.deadlines import misses, risks
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.machines import pools, renting
+from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (

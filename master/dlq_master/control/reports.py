@@ -8,8 +8,9 @@ shows something running that nobody wants, that is told to stop.
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control import late_words, live_resizes, quarantine, unclean
-from dlq_master.control.instances import is_unaccounted
+from dlq_master.control import late_words, live_resizes
+from dlq_master.control.nodes import quarantine, unclean
+from dlq_master.control.nodes.instances import is_unaccounted
 from dlq_master.control.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.standing import Standing, standing_of
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank

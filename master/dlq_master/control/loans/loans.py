@@ -9,9 +9,9 @@ flags are on disk, and all are asked anew.
 from collections.abc import Iterable
 
 from dlq_common.errors import Conflict, IllegalTransition
-from dlq_master.control import emptiness
 from dlq_master.control.loan_stimuli import LendServers, TakeLook
 from dlq_master.control.machines import pools
+from dlq_master.control.nodes import emptiness
 from dlq_master.control.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import drive

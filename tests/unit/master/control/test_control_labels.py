@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from dlq_common.errors import InvalidRequest, NotFound, Unsatisfiable
-from dlq_master.control.labels import MOST_LABELS
+from dlq_master.control.nodes.labels import MOST_LABELS
 from dlq_master.control.stimuli import Caller, SetNodeLabels
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node

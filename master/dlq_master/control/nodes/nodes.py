@@ -7,21 +7,18 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control import (
-    disk_space,
-    gpu_health,
-    gpu_types,
-    instances,
-    losses,
-    maintenance,
-    quarantine,
-    reports,
-    unaccounted,
-    unclean,
-    wanted,
-)
+from dlq_master.control import gpu_types, losses, reports, wanted
 from dlq_master.control.deadlines import paces
 from dlq_master.control.machines import pool_hellos
+from dlq_master.control.nodes import (
+    disk_space,
+    gpu_health,
+    instances,
+    maintenance,
+    quarantine,
+    unaccounted,
+    unclean,
+)
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
