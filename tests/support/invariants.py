@@ -4,7 +4,7 @@ import math
 import re
 from collections import Counter
 
-from dlq_master.control.bookkeeping import Bookkeeping
+from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.crowd import of_user
 from dlq_master.control.gates import holds_place
 from dlq_master.control.ports import Readable

@@ -3,17 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import (
-    barrier,
-    jobs,
-    limits,
-    live_resizes,
-    policies,
-    scheduling,
-    submitting,
-    telling,
-    updating,
-)
+from dlq_master.control import jobs, limits, policies, scheduling, submitting, telling, updating
+from dlq_master.control.attempts import barrier, live_resizes
 from dlq_master.control.deadlines import misses, risks
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.machines import pools, renting

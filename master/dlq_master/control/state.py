@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_master.control import usage
+from dlq_master.control.attempts.bookkeeping import Bookkeeping
+from dlq_master.control.attempts.outbox import Outbox
 from dlq_master.control.away import Away
-from dlq_master.control.bookkeeping import Bookkeeping
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.crowd import Crowd
@@ -21,7 +22,6 @@ from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.control.nodes.suspicion import Suspicion
-from dlq_master.control.outbox import Outbox
 from dlq_master.control.people.queues import in_order, rank_base
 from dlq_master.control.rates import Rates
 from dlq_master.control.read_model.recent import Recent

@@ -6,12 +6,12 @@ operator's fence loses them at once. After a restart of the master the next hell
 when the line goes silent, the ordinary silence of a node decides.
 """
 
-from dlq_master.control import reports
+from dlq_master.control.attempts import reports
+from dlq_master.control.attempts.standing import Standing, ranks_on
+from dlq_master.control.attempts.wanted import standing
 from dlq_master.control.node_stimuli import OpenSession
 from dlq_master.control.nodes import instances
-from dlq_master.control.standing import Standing, ranks_on
 from dlq_master.control.turn import Turn
-from dlq_master.control.wanted import standing
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model.attempt import AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId

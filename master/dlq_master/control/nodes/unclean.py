@@ -6,8 +6,8 @@ flag `cleaning` and its withheld GPUs follow from it.
 
 from collections.abc import Collection
 
-from dlq_master.control.rank_status import PHASES
-from dlq_master.control.standing import Standing
+from dlq_master.control.attempts.rank_status import PHASES
+from dlq_master.control.attempts.standing import Standing
 from dlq_master.control.state import Clinging
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.control.turn import Turn

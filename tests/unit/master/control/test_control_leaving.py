@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import DlqError, IllegalTransition, NotFound, Unauthenticated
+from dlq_master.control.attempts.dispatch import launch_command
 from dlq_master.control.caller import Caller
-from dlq_master.control.dispatch import launch_command
 from dlq_master.control.stimuli import (
     CancelJob,
     CheckpointJob,

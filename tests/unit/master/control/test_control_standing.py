@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.control.standing import Standing, standing_of
+from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.stimuli import FenceNode, ForgetNode, ReportedPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import RunRules

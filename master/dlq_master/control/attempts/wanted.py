@@ -1,7 +1,7 @@
 """What an agent is told when it says hello: all that shall run on its node, and all that shall end."""
 
-from dlq_master.control.dispatch import launch_command, stop_command, stop_of
-from dlq_master.control.standing import Standing, ranks_on, standing_of
+from dlq_master.control.attempts.dispatch import launch_command, stop_command, stop_of
+from dlq_master.control.attempts.standing import Standing, ranks_on, standing_of
 from dlq_master.control.stimuli import Launch, Stop
 from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, NodeId

@@ -5,7 +5,7 @@ lives, another rank may come to be the one that failed first. Once the attempt h
 was lost, how it ended is written down beside the others; attempt and job stay what they are.
 """
 
-from dlq_master.control.rank_status import status_of
+from dlq_master.control.attempts.rank_status import status_of
 from dlq_master.control.stimuli import ReportedRank
 from dlq_master.control.turn import Turn
 from dlq_master.model.attempt import Attempt
