@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlq_client.jobs import Jobs
-from dlq_master.control.limits import STARTUP_S
+from dlq_master.control.jobs.limits import STARTUP_S
 from support.harness import Daemons
 from support.waiting import wait_until
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dlq_cli.spec.validate import Spec
 
-# The master warns nobody in an attempt's first seconds (control/limits.py).
+# The master warns nobody in an attempt's first seconds (control/jobs/limits.py).
 STARTUP_S = 20
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import jobs, limits, policies, scheduling, submitting, telling, updating
+from dlq_master.control import policies, scheduling
 from dlq_master.control.attempts import barrier, live_resizes
 from dlq_master.control.deadlines import misses, risks
+from dlq_master.control.jobs import jobs, limits, submitting, telling, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes

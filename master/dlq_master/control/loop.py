@@ -28,12 +28,13 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import audit_note, avoiding, compaction, eligible, handlers, scheduling
+from dlq_master.control import audit_note, avoiding, compaction, handlers, scheduling
 from dlq_master.control.attempts.dispatch import commands_for
 from dlq_master.control.away import Planner
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
 from dlq_master.control.incidents import HandlerFailed, Incidents, refused_for, sent_by
+from dlq_master.control.jobs import eligible
 from dlq_master.control.machines import moves
 from dlq_master.control.meter import Meter
 from dlq_master.control.ports import Transport

@@ -10,11 +10,14 @@ from dlq_master.control.attempts.outbox import Outbox
 from dlq_master.control.away import Away
 from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.crowd import Crowd
 from dlq_master.control.deadlines.risk_watch import Risks
 from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.control.forecast.starts import Starts
-from dlq_master.control.gates import Gates, build
+from dlq_master.control.jobs.crowd import Crowd
+from dlq_master.control.jobs.gates import Gates, build
+from dlq_master.control.jobs.rates import Rates
+from dlq_master.control.jobs.retries import Retries
+from dlq_master.control.jobs.retries import build as retries_of
 from dlq_master.control.loans.loan_state import SWITCH, Loans, read_switch
 from dlq_master.control.machines.pool_state import Pools
 from dlq_master.control.machines.stays import Stays
@@ -23,12 +26,9 @@ from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.control.nodes.suspicion import Suspicion
 from dlq_master.control.people.queues import in_order, rank_base
-from dlq_master.control.rates import Rates
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
 from dlq_master.control.reservations.bookings import Bookings
-from dlq_master.control.retries import Retries
-from dlq_master.control.retries import build as retries_of
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.eligible import Array
 from dlq_master.model.fleet import Fleet

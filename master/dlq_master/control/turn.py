@@ -69,7 +69,9 @@ class Turn:
         self.plan_due = False
         self._told = 0  # of the lapses, and of those that were saving before
         self._waves = 1
-        self.entered: Counter[str] = Counter()  # jobs that came in this turn (control/crowd.py)
+        self.entered: Counter[str] = (
+            Counter()
+        )  # jobs that came in this turn (control/jobs/crowd.py)
         self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}

@@ -2,7 +2,7 @@
 was not its own. Pure values.
 
 A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan looks
-at it. Who unblocks it is its driver: the master's `control/gates.py`; the simulator has none.
+at it. Who unblocks it is its driver: the master's `control/jobs/gates.py`; the simulator has none.
 """
 
 from __future__ import annotations

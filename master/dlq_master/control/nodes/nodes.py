@@ -7,9 +7,10 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control import gpu_types, losses
+from dlq_master.control import gpu_types
 from dlq_master.control.attempts import reports, wanted
 from dlq_master.control.deadlines import paces
+from dlq_master.control.jobs import losses
 from dlq_master.control.machines import pool_hellos
 from dlq_master.control.nodes import (
     disk_space,

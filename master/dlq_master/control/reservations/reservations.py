@@ -18,7 +18,7 @@ from typing import Final
 from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.instants import format_instant
 from dlq_common.units import DAY
-from dlq_master.control import losses
+from dlq_master.control.jobs import losses
 from dlq_master.control.reservations import foretold
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import CancelReservation, CreateReservation

@@ -3,7 +3,7 @@
 import pytest
 
 from dlq_common.errors import AlreadyExists, QuotaExceeded
-from dlq_master.control.arrays import array_of, task_of, tasks
+from dlq_master.control.jobs.arrays import array_of, task_of, tasks
 from dlq_master.control.stimuli import AskedArray, CancelJob, HoldJob, Launch, ReleaseJob
 from dlq_master.model.eligible import Block
 from dlq_master.model.ids import AttemptKey, JobId

@@ -13,8 +13,8 @@ from dlq_common.errors import (
     NotFound,
     PermissionDenied,
 )
-from dlq_master.control.arrays import tasks
 from dlq_master.control.config import QueueConfig
+from dlq_master.control.jobs.arrays import tasks
 from dlq_master.control.stimuli import (
     AskedArray,
     AskedDependency,

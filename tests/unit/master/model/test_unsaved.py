@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.control.losses import loss_words
+from dlq_master.control.jobs.losses import loss_words
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.job import Checkpoint, RunRules
 from dlq_master.model.unsaved import stop_loss

@@ -13,8 +13,9 @@ from dlq_common.errors import (
 )
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
-from dlq_master.control import crowd, depending, elastic, eligible, gpu_types, scheduling
+from dlq_master.control import gpu_types, scheduling
 from dlq_master.control.config import JobsConfig
+from dlq_master.control.jobs import crowd, depending, elastic, eligible
 from dlq_master.control.machines import renting
 from dlq_master.control.people import teams
 from dlq_master.control.people.queues import MOST_NICE

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dlq_master.control.gates import Gates
+from dlq_master.control.jobs.gates import Gates
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.drive import Happened
 from dlq_master.model.eligible import Block
