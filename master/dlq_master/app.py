@@ -24,7 +24,7 @@ from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.machines.pool_config import check_pools
-from dlq_master.control.policies import policy_of
+from dlq_master.control.placement.policies import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.model.gpu_health import actions_of
 from dlq_master.policy.settings import PolicyError

@@ -19,7 +19,7 @@ from dlq_master.control import stimuli as say
 from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loop import Loop
-from dlq_master.control.policies import policy_of
+from dlq_master.control.placement.policies import policy_of
 from dlq_master.control.ports import Control
 from dlq_master.control.state import State, restore
 from dlq_master.model.cluster import Cluster

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control import policies, scheduling
 from dlq_master.control.attempts import barrier, live_resizes
 from dlq_master.control.deadlines import misses, risks
 from dlq_master.control.jobs import jobs, limits, submitting, telling, updating
@@ -11,6 +10,7 @@ from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
+from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AcceptGpus,

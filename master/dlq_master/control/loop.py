@@ -8,7 +8,7 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 3. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
 4. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
    the next batch: that is the group commit;
-5. publish, answer the callers, send the commands; ask for a plan that may take long (control/away.py).
+5. publish, answer the callers, send the commands; ask for a plan that may take long (control/placement/away.py).
 
 A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back: the stimulus
 is put aside (control/incidents.py), and the master begins anew from what is on disk, in the same process.
@@ -28,15 +28,16 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import audit_note, avoiding, compaction, handlers, scheduling
+from dlq_master.control import audit_note, compaction, handlers
 from dlq_master.control.attempts.dispatch import commands_for
-from dlq_master.control.away import Planner
 from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.inbox import Inbox, Letter
 from dlq_master.control.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.jobs import eligible
 from dlq_master.control.machines import moves
 from dlq_master.control.meter import Meter
+from dlq_master.control.placement import avoiding, scheduling
+from dlq_master.control.placement.away import Planner
 from dlq_master.control.ports import Transport
 from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.read_model.recent import AT_ONCE

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-from dlq_master.control.away import Planning
-from dlq_master.control.chosen import Chosen
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.forecast.starts import Quality
@@ -14,6 +12,8 @@ from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.people.team_use import Use
+from dlq_master.control.placement.away import Planning
+from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     Command,

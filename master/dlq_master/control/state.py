@@ -4,11 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dlq_master.control import usage
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.attempts.outbox import Outbox
-from dlq_master.control.away import Away
-from dlq_master.control.chosen import Chosen
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines.risk_watch import Risks
 from dlq_master.control.forecast.helper_health import HelperHealth
@@ -26,6 +23,9 @@ from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.control.nodes.suspicion import Suspicion
 from dlq_master.control.people.queues import in_order, rank_base
+from dlq_master.control.placement import usage
+from dlq_master.control.placement.away import Away
+from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
 from dlq_master.control.reservations.bookings import Bookings

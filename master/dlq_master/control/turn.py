@@ -12,9 +12,9 @@ from dataclasses import fields
 from typing import Any, Protocol, TypeGuard, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
-from dlq_master.control import usage
 from dlq_master.control.attempts import lapses
 from dlq_master.control.attempts.dispatch import RESIZE
+from dlq_master.control.placement import usage
 from dlq_master.control.read_model import journal
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.instants import format_instant
 from dlq_master.control.jobs.submitting import steps_of
-from dlq_master.control.scheduling import look
+from dlq_master.control.placement.scheduling import look
 from dlq_master.control.state import note_cancel_late
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.control.turn import Turn

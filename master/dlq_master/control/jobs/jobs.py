@@ -1,9 +1,9 @@
 """What users do with jobs that are there: cancel, hold, release, pause, resume, ask why."""
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
-from dlq_master.control import scheduling
 from dlq_master.control.jobs import losses
 from dlq_master.control.machines.rented_words import rented_reasons
+from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,

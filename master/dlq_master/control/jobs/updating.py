@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
 from dlq_common.instants import format_instant
 from dlq_common.units import format_duration
-from dlq_master.control import scheduling
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import arrays, depending, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs.jobs import editable, must_live
 from dlq_master.control.people import teams
+from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
 from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job

@@ -17,7 +17,7 @@ from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServer
 from dlq_master.control.loans import loans
 from dlq_master.control.loans.loan_state import Planned
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
-from dlq_master.control.scheduling import look
+from dlq_master.control.placement.scheduling import look
 from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import Attempt

@@ -7,7 +7,6 @@ the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control import gpu_types
 from dlq_master.control.attempts import reports, wanted
 from dlq_master.control.deadlines import paces
 from dlq_master.control.jobs import losses
@@ -21,6 +20,7 @@ from dlq_master.control.nodes import (
     unaccounted,
     unclean,
 )
+from dlq_master.control.placement import gpu_types
 from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound
-from dlq_master.control import policies
 from dlq_master.control.people import teams
+from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import DeleteUser, User, UserDeleted
 from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job

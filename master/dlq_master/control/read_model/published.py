@@ -3,9 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from dlq_master.control import scheduling
-from dlq_master.control.away import Planning
-from dlq_master.control.chosen import Chosen
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.deadlines.unjudged import delay_of
 from dlq_master.control.forecast.helper_health import Health
@@ -16,6 +13,9 @@ from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import Use
+from dlq_master.control.placement import scheduling
+from dlq_master.control.placement.away import Planning
+from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.reservations import reservations
 from dlq_master.control.state import Beat, State
 from dlq_master.model.accounting import Level

@@ -8,7 +8,7 @@ node is lost - its evidence never comes, and the recording is closed for that re
 all is taken nevertheless.
 """
 
-from dlq_master.control.plan_faults import sheltered
+from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.state import believe
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.control.trials.evidence import found_of

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from dlq_common.config import Seconds
 from dlq_master.control.config import NodesConfig
-from dlq_master.control.scheduling import MOST_LOOKED_AT
+from dlq_master.control.placement.scheduling import MOST_LOOKED_AT
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.why import ReasonCode
 from support.master_harness import Master, config_of

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import ConfigError, TryAgain
-from dlq_master.control.policies import live_policy
+from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
 from dlq_master.model.attempt import AttemptState
 from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured

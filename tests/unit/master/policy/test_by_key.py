@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_common.errors import ConfigError
-from dlq_master.control.policies import policy_of
+from dlq_master.control.placement.policies import policy_of
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain, jobs_ahead

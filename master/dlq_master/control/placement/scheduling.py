@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 from dlq_common.errors import Conflict
 from dlq_common.logs import get_logger
-from dlq_master.control import away, plan_faults
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines import unjudged
 from dlq_master.control.people import queues
+from dlq_master.control.placement import away, plan_faults
 from dlq_master.control.reservations import foretold
 from dlq_master.control.state import State
 from dlq_master.control.stimuli import PlanMade
