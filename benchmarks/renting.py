@@ -19,9 +19,9 @@ import structlog
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from dlq_common.config import Seconds
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig
-from dlq_master.control.turn import Turn
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from support.master_harness import ALICE

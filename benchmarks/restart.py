@@ -23,7 +23,7 @@ from dlq_client.connection import Connection
 from dlq_client.identity import load_identity
 from dlq_client.queues import Queues
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.state import window_of
+from dlq_master.control.loop.state import window_of
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId

@@ -22,8 +22,8 @@ from benchmarks.restart import BATCH, a_job, an_end
 
 from dlq_common.clock import SteadyClock
 from dlq_common.config import Seconds
-from dlq_master.control.compaction import compact
 from dlq_master.control.config import RetentionConfig
+from dlq_master.control.loop.compaction import compact
 from dlq_master.model.event import JournalEvent
 from dlq_master.store.batch import Batch
 from dlq_master.store.open import create_database

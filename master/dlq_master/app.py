@@ -21,8 +21,8 @@ from dlq_common.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.private_files import read_private
 from dlq_common.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
-from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.loans.load_sources import check_source
+from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.machines.pool_config import check_pools
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.founding import Charter, found

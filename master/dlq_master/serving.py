@@ -23,20 +23,20 @@ from dlq_common.private_files import read_private
 from dlq_common.systemd import Service, passed_sockets
 from dlq_common.units import MINUTE
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.failpoints import Failpoints
 from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.forecast.twin_process import TwinProcess
-from dlq_master.control.incidents import HandlerFailed
 from dlq_master.control.loans.loan_auto import Follower
-from dlq_master.control.loop import Loop
-from dlq_master.control.meter import Meter
-from dlq_master.control.ports import Foresight
-from dlq_master.control.preload import preload
-from dlq_master.control.starting import start
-from dlq_master.control.startup_losses import Losses
-from dlq_master.control.state import State, window_of
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.incidents import HandlerFailed
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.meter import Meter
+from dlq_master.control.loop.ports import Foresight
+from dlq_master.control.loop.preload import preload
+from dlq_master.control.loop.starting import start
+from dlq_master.control.loop.startup_losses import Losses
+from dlq_master.control.loop.state import State, window_of
+from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.stimuli import PlanMade
-from dlq_master.control.ticks import PERIODS_S, start_metronome
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.rpc.audit import Audit

@@ -19,7 +19,7 @@ import pytest
 from dlq.v1 import event_pb2, job_pb2
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.job import Job
 from dlq_master.store.reader import Reader

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.resources import Request

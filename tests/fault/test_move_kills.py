@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from dlq_master.control.stimuli import AskedLateness
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.resources import Request

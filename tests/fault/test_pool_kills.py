@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.config import Seconds
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.rent.decide import AHEAD_S
 from support.counted_failpoints import MortalStory, dies_at_every_passage

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import JobState
 from support.crashing_site import STORY, CrashingSite

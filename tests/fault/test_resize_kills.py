@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from dlq_common.config import Seconds
-from dlq_master.control import failpoints
 from dlq_master.control.config import LeaseConfig
+from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import JobState
 from dlq_master.model.resources import Request

@@ -18,7 +18,7 @@ import pytest
 
 from dlq_client.jobs import Jobs
 from dlq_common.clock import SteadyClock
-from dlq_master.control import failpoints
+from dlq_master.control.loop import failpoints
 from support.cutting_proxy import CuttingProxy
 from support.extent import times
 from support.harness import BRIEF_SILENCE_S, Daemons

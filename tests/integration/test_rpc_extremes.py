@@ -20,10 +20,10 @@ from grpc import aio
 from dlq.v1 import job_service_pb2
 from dlq_common.clock import SteadyClock
 from dlq_common.pki import Role
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.loop import Loop
-from dlq_master.control.starting import start
-from dlq_master.control.state import window_of
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.starting import start
+from dlq_master.control.loop.state import window_of
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node
 from dlq_master.store.batch import Batch, User

@@ -18,10 +18,10 @@ from dlq_common.clock import SteadyClock
 from dlq_common.config import Seconds
 from dlq_common.pki import Role
 from dlq_master.control.config import NodesConfig
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.loop import Loop
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.starting import start
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
-from dlq_master.control.starting import start
 from dlq_master.model.rented import Machine, MachineState
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.pool_service import MOST_MACHINES

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.model.event import JournalEvent
 
 T = TypeVar("T")

@@ -23,15 +23,15 @@ from dlq_common.errors import (
 from dlq_master.control import stimuli as say
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.incidents import Incident
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.ports import PastJobs
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import Use
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen
-from dlq_master.control.ports import PastJobs
 from dlq_master.model.accounting import Account, Level, Used
 from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.cost import Costs, Stay, costs

@@ -7,8 +7,8 @@ from collections import Counter
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.jobs.crowd import of_user
 from dlq_master.control.jobs.gates import holds_place
-from dlq_master.control.ports import Readable
-from dlq_master.control.state import State
+from dlq_master.control.loop.ports import Readable
+from dlq_master.control.loop.state import State
 from dlq_master.model import job_steps
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import LIVE, AttemptState

@@ -17,13 +17,13 @@ from dlq_common.clock import FakeClock
 from dlq_common.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.inbox import Letter
-from dlq_master.control.incidents import Incidents
-from dlq_master.control.loop import Loop
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.incidents import Incidents
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.starting import start
+from dlq_master.control.loop.state import State, window_of
 from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen
-from dlq_master.control.starting import start
-from dlq_master.control.state import State, window_of
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,

@@ -8,7 +8,7 @@ from typing import Any
 from dlq_common.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.failpoints import Failpoints
+from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.control.pool_stimuli import Act
 from dlq_master.control.stimuli import AskedLateness

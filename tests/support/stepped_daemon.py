@@ -25,9 +25,9 @@ from dlq_common.clock import FakeClock
 from dlq_common.ids import SeededIds
 from dlq_common.pki import SERVER_NAME, Authority, Role, new_key_and_csr
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.loop import Loop
-from dlq_master.control.starting import start
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.starting import start
 from dlq_master.control.stimuli import (
     Heartbeat,
     PlanMade,

@@ -14,7 +14,7 @@ from dlq_common.names import shown
 from dlq_common.pki import PEOPLE
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import (
     AcceptGpus,
     ClearGpuConditions,

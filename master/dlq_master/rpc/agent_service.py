@@ -17,7 +17,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
 from dlq_common.logs import get_logger
 from dlq_common.units import DAY
 from dlq_common.wire import to_duration
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import (
     AnnounceLeave,
     AnnounceMaintenance,

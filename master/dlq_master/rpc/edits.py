@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller, JobStimulus, UpdatedJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job

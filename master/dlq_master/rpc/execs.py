@@ -19,7 +19,7 @@ from dlq_common.errors import (
 )
 from dlq_common.names import printable
 from dlq_common.pki import Identity, Role
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId

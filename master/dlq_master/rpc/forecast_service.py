@@ -17,8 +17,8 @@ from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.names import shown
 from dlq_common.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
+from dlq_master.control.loop.ports import Control, Foresight, Readable
 from dlq_master.control.placement.policies import live_policy
-from dlq_master.control.ports import Control, Foresight, Readable
 from dlq_master.control.stimuli import Caller, Submitted
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Job

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dlq_common.clock import Clock
 from dlq_common.pki import Authority
-from dlq_master.control.startup_losses import Losses
+from dlq_master.control.loop.startup_losses import Losses
 from dlq_master.rpc.audit_writer import AuditWriter
 from dlq_master.rpc.metrics import Labels, family
 from dlq_master.store.backup import FAILURE, STAMP

@@ -11,7 +11,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest, Unauthenticated
 from dlq_common.join_token import parse_join_token
 from dlq_common.pki import Authority, fingerprint, requested_key_fingerprint, requested_name
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import UseToken
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.intake import node_id_of

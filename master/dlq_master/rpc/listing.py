@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean
 from dlq_common.wire import from_timestamp
-from dlq_master.control.ports import PastJobs, Readable
+from dlq_master.control.loop.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId

@@ -13,7 +13,7 @@ from dlq_master.control import loan_stimuli as stimuli
 from dlq_master.control.loan_stimuli import Hit, Reclaimed
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loans.reclaim_asking import ask_back
-from dlq_master.control.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag, NodePool
 from dlq_master.rpc.auth import caller_of

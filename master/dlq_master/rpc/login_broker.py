@@ -27,7 +27,7 @@ from dlq_common.errors import (
 )
 from dlq_common.logs import get_logger
 from dlq_common.pki import LIFETIME_S, Authority, Role, parse_identity
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.groups import Groups

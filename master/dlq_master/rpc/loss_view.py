@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.jobs.losses import loss_words
-from dlq_master.control.ports import Readable
+from dlq_master.control.loop.ports import Readable
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.job import Job

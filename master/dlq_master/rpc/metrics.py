@@ -13,8 +13,8 @@ from itertools import accumulate
 
 from dlq_common.addresses import split_address
 from dlq_common.logs import get_logger
-from dlq_master.control.meter import BUCKETS_S, Meter
-from dlq_master.control.ports import Readable
+from dlq_master.control.loop.meter import BUCKETS_S, Meter
+from dlq_master.control.loop.ports import Readable
 from dlq_master.model.job import Job, shown_state
 from dlq_master.model.node import NodeState
 

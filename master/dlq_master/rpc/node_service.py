@@ -7,7 +7,7 @@ from bisect import bisect_right
 from dlq.v1 import node_service_pb2 as wire
 from dlq.v1.node_service_pb2_grpc import NodeServiceServicer
 from dlq_common.errors import NotFound
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import node_message

@@ -10,10 +10,10 @@ from dlq.v1.pool_service_pb2_grpc import PoolServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.pool_state import Pools
 from dlq_master.control.pool_stimuli import StopMachines
-from dlq_master.control.ports import Control, Readable
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.rented import Machine
 from dlq_master.rpc.auth import caller_of

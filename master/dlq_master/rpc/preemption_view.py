@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
-from dlq_master.control.ports import Readable
+from dlq_master.control.loop.ports import Readable
 from dlq_master.model.job import Job, Taken
 from dlq_master.model.sentence import preempted
 

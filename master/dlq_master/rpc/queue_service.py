@@ -7,8 +7,8 @@ from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
-from dlq_master.control.incidents import Incident
-from dlq_master.control.ports import Control, QueueFacts
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.ports import Control, QueueFacts
 from dlq_master.model.node import NodeState
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context

@@ -6,7 +6,7 @@ from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceServicer
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp, to_timestamp
-from dlq_master.control.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli import CancelReservation, CreateReservation, Reservation
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context

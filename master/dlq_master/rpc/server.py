@@ -30,7 +30,7 @@ from dlq.v1.usage_service_pb2_grpc import add_UsageServiceServicer_to_server
 from dlq_common.clock import Clock
 from dlq_common.ids import Ids
 from dlq_common.pki import Authority, fingerprint
-from dlq_master.control.ports import Control, Foresight
+from dlq_master.control.loop.ports import Control, Foresight
 from dlq_master.rpc.admin_service import AdminService
 from dlq_master.rpc.agent_service import AgentService
 from dlq_master.rpc.audit import Audit

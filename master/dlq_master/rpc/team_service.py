@@ -6,7 +6,7 @@ from dlq.v1 import team_service_pb2 as wire
 from dlq.v1.team_service_pb2_grpc import TeamServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import NotFound
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
 from dlq_master.model.accounts import account_of
 from dlq_master.rpc.auth import caller_of

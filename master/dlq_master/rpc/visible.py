@@ -13,7 +13,7 @@ from dlq_common.names import shown
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
-from dlq_master.control.ports import Readable
+from dlq_master.control.loop.ports import Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.job import Job

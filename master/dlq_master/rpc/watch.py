@@ -9,7 +9,7 @@ from contextlib import suppress
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.control.read_model.watch import cursor_expired
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dlq_common.start_causes import StartCause
 from dlq_common.units import format_duration
 from dlq_master.control.attempts import reports
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model import gang
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import AttemptKey

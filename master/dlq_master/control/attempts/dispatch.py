@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dlq_master.control.attempts.standing import Standing, standing_of
-from dlq_master.control.state import State
+from dlq_master.control.loop.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
 from dlq_master.model import live
 from dlq_master.model.attempt import Attempt

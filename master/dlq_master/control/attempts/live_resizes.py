@@ -15,7 +15,7 @@ one that does not leave - its shim kills it after its grace.
 from dlq_common.live_resize import LIVE
 from dlq_common.units import format_duration
 from dlq_master.control.attempts.dispatch import RESIZE
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model import live
 from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled

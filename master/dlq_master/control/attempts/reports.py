@@ -12,10 +12,10 @@ from dlq_master.control.attempts import late_words, live_resizes
 from dlq_master.control.attempts.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.attempts.wanted import standing
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine, unclean
 from dlq_master.control.nodes.instances import is_unaccounted
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
-from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang, live, own_ends
 from dlq_master.model import job_steps as on_job

@@ -2,8 +2,8 @@
 
 from dlq_master.control.attempts.dispatch import launch_command, stop_command, stop_of
 from dlq_master.control.attempts.standing import Standing, ranks_on, standing_of
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import Launch, Stop
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, NodeId
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.instants import format_instant
 from dlq_master.control.jobs.submitting import steps_of
+from dlq_master.control.loop.state import note_cancel_late
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
-from dlq_master.control.state import note_cancel_late
 from dlq_master.control.stimuli import SAME, UpdateJob
-from dlq_master.control.turn import Turn
 from dlq_master.model import drive
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.job import Job

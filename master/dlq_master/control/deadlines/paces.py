@@ -7,8 +7,8 @@ restarts: it is learned again, from the next beats on.
 
 from __future__ import annotations
 
-from dlq_master.control.state import Beat
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.state import Beat
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.profile.judge import told_s
 from dlq_master.policy.profile.steps import followed

@@ -20,7 +20,7 @@ from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.forecast.starts import Quality, compared_of
 from dlq_master.control.forecast.twin_process import Twin, TwinGone, TwinHangs, TwinRests
-from dlq_master.control.state import State
+from dlq_master.control.loop.state import State
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.planner import questions

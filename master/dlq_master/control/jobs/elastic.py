@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, Unsatisfiable
 from dlq_common.sizes import format_sizes
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.control.trials import speeds
-from dlq_master.control.turn import Turn
 from dlq_master.model.job import Job
 from dlq_master.model.naming import shown_id
 from dlq_master.model.resources import Request

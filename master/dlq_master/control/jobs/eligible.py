@@ -7,7 +7,7 @@ what a turn has ended lets others in at once.
 from heapq import heappop, heappush
 
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import JobId

@@ -2,6 +2,7 @@
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines.rented_words import rented_reasons
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import (
@@ -15,7 +16,6 @@ from dlq_master.control.stimuli import (
     ReleaseJob,
     ResumeJob,
 )
-from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, JobState

@@ -7,7 +7,7 @@ when it is back. A master that has just started stops nothing before the nodes c
 what ended meanwhile.
 """
 
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.gang import is_reduced
 from dlq_master.model.grace import grace_s

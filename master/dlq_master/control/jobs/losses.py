@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dlq_common.errors import WorkWouldBeLost
 from dlq_common.units import approximate_span
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.job import Job
 from dlq_master.model.naming import shown_id

@@ -15,12 +15,13 @@ from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.jobs import crowd, depending, elastic, eligible
+from dlq_master.control.loop.state import believe, note_cancel_late, note_unknown_type
+from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import teams
 from dlq_master.control.people.queues import MOST_NICE
 from dlq_master.control.placement import gpu_types, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.stimuli import (
     AskedArray,
     AskedDeadline,
@@ -30,7 +31,6 @@ from dlq_master.control.stimuli import (
     Submitted,
 )
 from dlq_master.control.trials import profile_limit
-from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array
 from dlq_master.model.estimate import DECLARED, NOTHING_KNOWN

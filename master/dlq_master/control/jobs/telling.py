@@ -8,8 +8,8 @@ numbered, and a repeat of it asks for nothing new.
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.jobs import losses
 from dlq_master.control.jobs.jobs import editable, must_live
+from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.stimuli import CheckpointJob, RequeueJob, SignalJob
-from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.ids import JobId

@@ -10,10 +10,10 @@ from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import arrays, depending, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs.jobs import editable, must_live
+from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import teams
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
-from dlq_master.control.turn import Answer, Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.eligible import Array, Block
 from dlq_master.model.ids import JobId

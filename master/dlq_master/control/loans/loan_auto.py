@@ -20,7 +20,7 @@ from dlq_master.control.loan_stimuli import LendServers, ReclaimServers
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
 from dlq_master.control.loans.loan_state import Followed, Loans
 from dlq_master.control.loans.reclaim_asking import ask_back
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 

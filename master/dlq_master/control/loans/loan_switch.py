@@ -3,7 +3,7 @@
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.loan_stimuli import SwitchLoans
 from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 
 
 def switch(turn: Turn, ask: SwitchLoans) -> None:

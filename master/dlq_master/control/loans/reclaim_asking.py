@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from dlq_master.control.loan_stimuli import Found, Reclaimed, ReclaimServers, ToChoose
-from dlq_master.control.ports import Control
+from dlq_master.control.loop.ports import Control
 
 TRIES = 3  # of a choice that takes long, while the cluster changes; then one that is found at once
 

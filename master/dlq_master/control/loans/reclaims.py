@@ -17,8 +17,8 @@ from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServer
 from dlq_master.control.loans import loans
 from dlq_master.control.loans.loan_state import Planned
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
-from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.attempt_steps import sooner

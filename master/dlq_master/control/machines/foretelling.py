@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Foretold, Job, Lateness
 from dlq_master.policy.expected_end import expected_end_s

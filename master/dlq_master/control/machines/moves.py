@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import scheduling
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.machine import StopCause

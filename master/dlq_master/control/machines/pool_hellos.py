@@ -6,9 +6,9 @@ A node of its own name has the certificate that the token of that machine was go
 from __future__ import annotations
 
 from dlq_common.errors import PermissionDenied, TryAgain
+from dlq_master.control.loop.state import State
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.pool_state import Refused, pool_of
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import OpenSession
 from dlq_master.model.node import NodePool
 from dlq_master.model.rented import Machine

@@ -11,11 +11,11 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import foretelling, moves, pools
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.run_times import node_type, run_times
 from dlq_master.control.placement import scheduling
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.job import Job
 from dlq_master.model.rented import Machine, MachineState

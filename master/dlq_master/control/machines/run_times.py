@@ -8,8 +8,8 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING
 
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.turn import Turn
 from dlq_master.model.job import Job, JobState
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ master restarts - what it has judged is on disk; the line is silent - the last w
 from collections.abc import Iterable, Mapping
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
-from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.gpu_health import Action, GpuCondition, Symptom, judge
 from dlq_master.model.ids import NodeId

@@ -7,8 +7,8 @@ line goes silent - they have no part in it; a node is forgotten - they are too.
 from collections.abc import Iterable
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeLabels
-from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.node import Node
 

@@ -10,6 +10,8 @@ from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, Stale
 from dlq_master.control.attempts import reports, wanted
 from dlq_master.control.deadlines import paces
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.state import Beat
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pool_hellos
 from dlq_master.control.nodes import (
     disk_space,
@@ -21,7 +23,6 @@ from dlq_master.control.nodes import (
     unclean,
 )
 from dlq_master.control.placement import gpu_types
-from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     AcceptGpus,
     CloseSession,
@@ -37,7 +38,6 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
 )
 from dlq_master.control.trials import resumes, speeds
-from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import AttemptState

@@ -13,9 +13,9 @@ the flag is on disk, counting begins anew; the agents and a silent line have no 
 
 from collections.abc import Iterable
 
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import blame
 from dlq_master.control.nodes.suspicion import Failure, Family, Suspicion, charges
-from dlq_master.control.turn import Turn
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model import gang
 from dlq_master.model import node_steps as on_node

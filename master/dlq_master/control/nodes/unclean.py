@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 from dlq_master.control.attempts.rank_status import PHASES
 from dlq_master.control.attempts.standing import Standing
-from dlq_master.control.state import Clinging
+from dlq_master.control.loop.state import Clinging
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
-from dlq_master.control.turn import Turn
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId

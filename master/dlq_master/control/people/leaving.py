@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import teams
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import DeleteUser, User, UserDeleted
-from dlq_master.control.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.job import Job
 from dlq_master.model.person import belongs

@@ -11,6 +11,7 @@ from dlq_common.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import leaving
 from dlq_master.control.stimuli import (
     CreateToken,
@@ -23,7 +24,6 @@ from dlq_master.control.stimuli import (
     UserDeleted,
     UseToken,
 )
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeState
 from dlq_master.model.person import new_person

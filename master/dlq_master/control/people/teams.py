@@ -23,10 +23,10 @@ from dlq_common.errors import (
 from dlq_common.instants import format_instant
 from dlq_common.suggest import did_you_mean
 from dlq_master.control.jobs import crowd
+from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import policies
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
-from dlq_master.control.turn import Turn
 from dlq_master.model.accounts import account_of, team_of
 from dlq_master.model.job import Job
 from dlq_master.model.lane import Lane

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dlq_common.logs import get_logger
-from dlq_master.control.state import PlanFault
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.state import PlanFault
+from dlq_master.control.loop.turn import Turn
 
 T = TypeVar("T")
 FIRST_PAUSE_S = 10.0

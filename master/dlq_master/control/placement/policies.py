@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
 from dlq_common.logs import get_logger
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.team_words import team_words
 from dlq_master.control.placement import usage
 from dlq_master.control.placement.chosen import CHOSEN, Chosen, read_chosen, written
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import PolicySet, SetPolicy
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import Job
 from dlq_master.model.order import Ordering

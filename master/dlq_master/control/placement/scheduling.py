@@ -6,13 +6,13 @@ from dlq_common.errors import Conflict
 from dlq_common.logs import get_logger
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines import unjudged
+from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import queues
 from dlq_master.control.placement import away, plan_faults
 from dlq_master.control.reservations import foretold
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.trials import traffic
-from dlq_master.control.turn import Turn
 from dlq_master.model import drive, sentence
 from dlq_master.model.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId

@@ -6,8 +6,9 @@ from typing import Protocol
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.deadlines.unjudged import delay_of
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.incidents import Incident
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.state import Beat, State
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people import queues, team_use, teams
@@ -17,7 +18,6 @@ from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.reservations import reservations
-from dlq_master.control.state import Beat, State
 from dlq_master.model.accounting import Level
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cost import Costs

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_common.instants import format_instant
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job

@@ -19,10 +19,10 @@ from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.instants import format_instant
 from dlq_common.units import DAY
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.reservations import foretold
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
-from dlq_master.control.turn import Turn
 from dlq_master.model import booked as booked_nodes
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.booked import Kept

@@ -7,8 +7,8 @@ master listened is not measured: the agent's restarts, and a silence, only make 
 
 from __future__ import annotations
 
-from dlq_master.control.state import Beat
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.state import Beat
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model import gang
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt

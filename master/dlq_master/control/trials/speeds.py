@@ -7,8 +7,8 @@ lies with the job, on disk; only the steps of a size that was being measured are
 
 from __future__ import annotations
 
-from dlq_master.control.state import Beat
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.state import Beat
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.gang import is_reduced

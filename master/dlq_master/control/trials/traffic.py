@@ -8,11 +8,11 @@ node is lost - its evidence never comes, and the recording is closed for that re
 all is taken nevertheless.
 """
 
+from dlq_master.control.loop.state import believe
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.plan_faults import sheltered
-from dlq_master.control.state import believe
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.control.trials.evidence import found_of
-from dlq_master.control.turn import Turn
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.cluster import Cluster
 from dlq_master.model.ids import AttemptKey

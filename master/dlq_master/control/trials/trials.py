@@ -12,7 +12,7 @@ trial has told is on disk with its stop, and an estimate with its job; what lead
 
 from __future__ import annotations
 
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from dlq_master.model import job_steps as on_job
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.attempt_steps import StopRequested

@@ -11,7 +11,8 @@ import pytest
 from dlq_common.clock import FakeClock
 from dlq_common.config import Seconds
 from dlq_common.errors import CursorExpired, Unavailable
-from dlq_master.control.compaction import (
+from dlq_master.control.config import MasterConfig, RetentionConfig
+from dlq_master.control.loop.compaction import (
     FIRST_SLICE,
     LARGEST_SLICE,
     SHORTEST_PAUSE_S,
@@ -19,8 +20,7 @@ from dlq_master.control.compaction import (
     compact,
     next_size,
 )
-from dlq_master.control.config import MasterConfig, RetentionConfig
-from dlq_master.control.inbox import Letter
+from dlq_master.control.loop.inbox import Letter
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId

@@ -12,7 +12,7 @@ import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.instants import format_instant
-from dlq_master.control.state import Beat
+from dlq_master.control.loop.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.deadlines import due_s, slack_s
 from dlq_master.model.estimate import Unmeasured

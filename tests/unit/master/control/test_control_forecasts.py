@@ -17,8 +17,8 @@ from dlq_master.control.forecast.forecasts import (
     Forecasts,
     Unknown,
 )
+from dlq_master.control.loop.state import State
 from dlq_master.control.placement.policies import live_policy
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import CreateReservation
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.job import Job, JobState, RunRules

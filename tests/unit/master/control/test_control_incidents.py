@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.errors import InternalError
-from dlq_master.control.incidents import FIRST_PAUSE_S, MOST_KEPT, Incidents
+from dlq_master.control.loop.incidents import FIRST_PAUSE_S, MOST_KEPT, Incidents
 from dlq_master.control.stimuli import Caller, HoldJob, Tick, UseToken
 from dlq_master.model.ids import JobId, NodeId
 

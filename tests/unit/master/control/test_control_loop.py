@@ -8,11 +8,11 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.errors import ConfigError, NotFound, Unavailable
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.inbox import Letter
-from dlq_master.control.loop import Loop
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.loop import Loop
+from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.stimuli import CancelJob, Tick
-from dlq_master.control.ticks import PERIODS_S, Watchdog
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import JobState

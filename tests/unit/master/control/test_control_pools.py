@@ -8,11 +8,11 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import run_times
 from dlq_master.control.machines.pool_config import RentingConfig
 from dlq_master.control.pool_stimuli import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request

@@ -14,7 +14,7 @@ ROOMS = ("control", "model", "policy", "rpc", "store")
 LOADED = """
 import json, sys
 import dlq_master.serving
-from dlq_master.control.preload import preload
+from dlq_master.control.loop.preload import preload
 preload()
 print(json.dumps(sorted(sys.modules)))
 """

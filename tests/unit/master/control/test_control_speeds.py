@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_master.control.state import Beat
+from dlq_master.control.loop.state import Beat
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
 from dlq_master.control.trials.speeds import hear
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request

@@ -17,9 +17,9 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_master.control.config import QueueConfig
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
 from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
-from dlq_master.control.turn import Turn
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.lane import Lane
 from dlq_master.model.reward import strict

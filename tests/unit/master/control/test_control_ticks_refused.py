@@ -5,7 +5,7 @@ from structlog.testing import capture_logs
 
 from dlq_common.errors import Conflict
 from dlq_master.control.deadlines import risks
-from dlq_master.control.turn import Turn
+from dlq_master.control.loop.turn import Turn
 from support.master_harness import Master
 
 

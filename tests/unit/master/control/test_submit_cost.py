@@ -12,7 +12,7 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
-from dlq_master.control.inbox import Letter
+from dlq_master.control.loop.inbox import Letter
 from dlq_master.control.stimuli import ExplainJob, Stimulus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.why import ReasonCode

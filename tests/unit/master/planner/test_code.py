@@ -16,12 +16,16 @@ def a_package(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-FILES = {"model/job.py": "a = 1", "policy/promise/plan.py": "b = 2", "control/loop.py": "c = 3"}
+FILES = {
+    "model/job.py": "a = 1",
+    "policy/promise/plan.py": "b = 2",
+    "control/loop/loop.py": "c = 3",
+}
 
 
 def test_the_same_files_elsewhere_are_the_same_code(tmp_path: Path) -> None:
     one = digest(a_package(tmp_path / "one", FILES))
-    other = a_package(tmp_path / "other", FILES | {"control/loop.py": "c = 4"})
+    other = a_package(tmp_path / "other", FILES | {"control/loop/loop.py": "c = 4"})
     (other / "model" / "job.pyc").write_text("compiled")
     assert digest(other) == one, "nobody asks a planner what the loop does"
 

@@ -10,7 +10,7 @@ import pytest
 from dlq_common.errors import ConfigError
 from dlq_master.app import _check_addresses
 from dlq_master.control.config import ListenConfig, MasterConfig
-from dlq_master.control.meter import Meter
+from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
 from dlq_master.model.accounting import Account, UseClass, Used
 from dlq_master.model.ids import NodeId

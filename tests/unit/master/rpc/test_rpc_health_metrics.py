@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dlq_master.control.forecast.helper_health import MANY
-from dlq_master.control.meter import Meter
-from dlq_master.control.state import PlanFault
+from dlq_master.control.loop.meter import Meter
+from dlq_master.control.loop.state import PlanFault
 from dlq_master.model.gpu_health import Action, GpuCondition
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.health_metrics import health_lines

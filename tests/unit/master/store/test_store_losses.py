@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.control.startup_losses import Losses
+from dlq_master.control.loop.startup_losses import Losses
 from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
 from dlq_master.store.codec import BodyDamaged, decode, encode

@@ -7,6 +7,7 @@ from dlq_master.control.attempts import barrier, live_resizes
 from dlq_master.control.deadlines import misses, risks
 from dlq_master.control.jobs import jobs, limits, submitting, telling, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
+from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
@@ -60,7 +61,6 @@ from dlq_master.control.stimuli import (
     UseToken,
 )
 from dlq_master.control.trials import traffic, trials
-from dlq_master.control.turn import Answer, Turn
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {

@@ -14,9 +14,9 @@ from typing import Any, Protocol, TypeGuard, TypeVar
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
 from dlq_master.control.attempts import lapses
 from dlq_master.control.attempts.dispatch import RESIZE
+from dlq_master.control.loop.state import State
 from dlq_master.control.placement import usage
 from dlq_master.control.read_model import journal
-from dlq_master.control.state import State
 from dlq_master.control.stimuli import Caller, SubmitJob
 from dlq_master.model import attempt_steps, drive, job_steps
 from dlq_master.model import node_steps as node_machine

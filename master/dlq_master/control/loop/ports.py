@@ -6,15 +6,15 @@ from typing import Any, Protocol
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.forecast.starts import Quality
-from dlq_master.control.incidents import Incident
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.state import Beat
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.people.team_use import Use
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen
-from dlq_master.control.state import Beat
 from dlq_master.control.stimuli import (
     Command,
     JoinToken,

@@ -11,7 +11,7 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 5. publish, answer the callers, send the commands; ask for a plan that may take long (control/placement/away.py).
 
 A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back: the stimulus
-is put aside (control/incidents.py), and the master begins anew from what is on disk, in the same process.
+is put aside (control/loop/incidents.py), and the master begins anew from what is on disk, in the same process.
 
 Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
 nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit that
@@ -28,21 +28,24 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import audit_note, compaction, handlers
+from dlq_master.control import audit_note
 from dlq_master.control.attempts.dispatch import commands_for
-from dlq_master.control.failpoints import Failpoints
-from dlq_master.control.inbox import Inbox, Letter
-from dlq_master.control.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.jobs import eligible
+from dlq_master.control.loop import compaction, handlers
+from dlq_master.control.loop.failpoints import Failpoints
+from dlq_master.control.loop.inbox import Inbox, Letter
+from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
+from dlq_master.control.loop.meter import Meter
+from dlq_master.control.loop.ports import Transport
+from dlq_master.control.loop.state import State, forget
+from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
+from dlq_master.control.loop.turn import Archive, Turn
 from dlq_master.control.machines import moves
-from dlq_master.control.meter import Meter
 from dlq_master.control.placement import avoiding, scheduling
 from dlq_master.control.placement.away import Planner
-from dlq_master.control.ports import Transport
 from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.read_model.recent import AT_ONCE
 from dlq_master.control.read_model.watch import Subscription, Watchers
-from dlq_master.control.state import State, forget
 from dlq_master.control.stimuli import (
     Heartbeat,
     LookAtGpus,
@@ -51,8 +54,6 @@ from dlq_master.control.stimuli import (
     Stimulus,
     Tick,
 )
-from dlq_master.control.ticks import PERIODS_S, Watchdog
-from dlq_master.control.turn import Archive, Turn
 from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch
 
