@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count as counting
 from typing import Any
 
-from dlq_master.control.loan_stimuli import LendServers, Reading, ReclaimServers, TakeLook
+from dlq_master.control.stimuli.loans import LendServers, Reading, ReclaimServers, TakeLook
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node import NodePool
 from dlq_master.model.node_steps import Registered

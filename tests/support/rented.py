@@ -10,8 +10,8 @@ from dlq_common.errors import DlqError
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
-from dlq_master.control.pool_stimuli import Act
 from dlq_master.control.stimuli import AskedLateness
+from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.node import NodePool

@@ -12,8 +12,8 @@ from threading import Thread
 
 from dlq_common.logs import get_logger
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.pool_stimuli import Act, ProviderTold, Verb
 from dlq_master.control.stimuli import Stimulus
+from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import Provider, ProviderFailed, Wish

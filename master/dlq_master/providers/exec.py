@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from dlq_master.control.pool_stimuli import Listed
+from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call, object_of, word_of
 from dlq_master.providers.port import ProviderFailed, Wish
 

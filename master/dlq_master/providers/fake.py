@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from dlq_master.control.pool_stimuli import Listed
+from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.port import Wish
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from dlq_master.control.pool_stimuli import Listed
+from dlq_master.control.stimuli.machines import Listed
 
 
 class ProviderFailed(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from dlq_master.control.pool_stimuli import Listed
+from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call
 from dlq_master.providers.port import ProviderFailed, Wish
 

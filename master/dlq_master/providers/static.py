@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.control.pool_stimuli import Listed
+from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.port import Wish
 
 

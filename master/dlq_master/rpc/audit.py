@@ -4,7 +4,7 @@ Its files are a chain of hashes (audit_chain.py), in which a line that was chang
 found. A thread of its own writes (audit_writer.py).
 
 A change is not acknowledged unless its line is on disk. The line of a change that the loop commits is in
-the same transaction (control/audit_note.py), and the file has it half a second later; any other change
+the same transaction (control/stimuli/audit_note.py), and the file has it half a second later; any other change
 waits for the file. While the file cannot be written no further change is accepted (AuditUnavailable):
 what is read, what runs, and what agents report goes on, and changes are accepted again once a line has
 been written.
@@ -26,7 +26,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import AuditUnavailable, DlqError
 from dlq_common.instants import format_instant
 from dlq_common.pki import Identity, Role
-from dlq_master.control.audit_note import CURRENT, AuditNote
+from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
 from dlq_master.rpc.audit_file import DiskFile, OpenFile
 from dlq_master.rpc.audit_writer import NOTHING_KNOWN, AuditWriter, Known
 from dlq_master.rpc.call import Call

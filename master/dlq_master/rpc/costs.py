@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
-from dlq_master.control.caller import Caller
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.cost import Cost, CostAccount, Costs, Paid
 from dlq_master.model.job import Job
 from dlq_master.rpc.days import by_pool, day_words

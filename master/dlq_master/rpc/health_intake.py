@@ -9,8 +9,8 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.names import printable
 from dlq_common.units import DAY
 from dlq_common.wire import from_duration
-from dlq_master.control.loan_stimuli import Reading, TakeLook
 from dlq_master.control.stimuli import ToldDisk, ToldGpu, ToldSymptom
+from dlq_master.control.stimuli.loans import Reading, TakeLook
 from dlq_master.model.ids import NodeId
 
 MOST_GPUS = 64

@@ -9,11 +9,11 @@ from dlq.v1.loan_service_pb2_grpc import LoanServiceServicer
 from dlq_common.errors import InvalidRequest
 from dlq_common.units import DAY
 from dlq_common.wire import to_duration, to_timestamp
-from dlq_master.control import loan_stimuli as stimuli
-from dlq_master.control.loan_stimuli import Hit, Reclaimed
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.stimuli import loans as stimuli
+from dlq_master.control.stimuli.loans import Hit, Reclaimed
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag, NodePool
 from dlq_master.rpc.auth import caller_of

@@ -13,7 +13,7 @@ from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.pool_state import Pools
-from dlq_master.control.pool_stimuli import StopMachines
+from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.rented import Machine
 from dlq_master.rpc.auth import caller_of

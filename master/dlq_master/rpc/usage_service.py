@@ -8,8 +8,8 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
-from dlq_master.control.caller import Caller
 from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context

@@ -14,13 +14,13 @@ from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
 from dlq_common.ids import Ids
 from dlq_common.logs import get_logger
-from dlq_master.control.caller import Caller
 from dlq_master.control.config import LoansConfig
-from dlq_master.control.loan_stimuli import LendServers, ReclaimServers
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
 from dlq_master.control.loans.loan_state import Followed, Loans
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loop.ports import Control
+from dlq_master.control.stimuli.caller import Caller
+from dlq_master.control.stimuli.loans import LendServers, ReclaimServers
 from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dlq_master.control.loan_stimuli import Found, ReclaimServers
+from dlq_master.control.stimuli.loans import Found, ReclaimServers
 from dlq_master.model.ids import NodeId
 from dlq_master.policy.reclaim.demand import Demand
 

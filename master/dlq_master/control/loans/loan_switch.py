@@ -1,9 +1,9 @@
 """Whether servers are lent by the load of the inference side: switched by people, and kept over restarts."""
 
 from dlq_common.errors import IllegalTransition
-from dlq_master.control.loan_stimuli import SwitchLoans
 from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.loans import SwitchLoans
 
 
 def switch(turn: Turn, ask: SwitchLoans) -> None:

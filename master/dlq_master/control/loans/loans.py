@@ -9,11 +9,11 @@ flags are on disk, and all are asked anew.
 from collections.abc import Iterable
 
 from dlq_common.errors import Conflict, IllegalTransition
-from dlq_master.control.loan_stimuli import LendServers, TakeLook
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pools
 from dlq_master.control.nodes import emptiness
 from dlq_master.control.placement.scheduling import look
+from dlq_master.control.stimuli.loans import LendServers, TakeLook
 from dlq_master.model import drive
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.ids import NodeId

@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from dlq_master.control.loan_stimuli import Found, Reclaimed, ReclaimServers, ToChoose
 from dlq_master.control.loop.ports import Control
+from dlq_master.control.stimuli.loans import Found, Reclaimed, ReclaimServers, ToChoose
 
 TRIES = 3  # of a choice that takes long, while the cluster changes; then one that is found at once
 

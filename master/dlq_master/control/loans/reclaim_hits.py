@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import format_span
-from dlq_master.control.loan_stimuli import Hit
+from dlq_master.control.stimuli.loans import Hit
 from dlq_master.model.attempt import Attempt, AttemptState
 from dlq_master.model.deadlines import due_s
 from dlq_master.model.grace import grace_s, work_at_risk_s

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
 from dlq_common.units import format_span
-from dlq_master.control.loan_stimuli import Found, Hit, Reclaimed, ReclaimServers, ToChoose
 from dlq_master.control.loans import loans
 from dlq_master.control.loans.loan_state import Planned
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
+from dlq_master.control.stimuli.loans import Found, Hit, Reclaimed, ReclaimServers, ToChoose
 from dlq_master.model import node_steps as on_node
 from dlq_master.model.attempt import Attempt
 from dlq_master.model.attempt_steps import sooner

@@ -4,8 +4,8 @@ import asyncio
 from collections import deque
 from typing import Any, NamedTuple
 
-from dlq_master.control.audit_note import AuditNote
 from dlq_master.control.stimuli import Stimulus
+from dlq_master.control.stimuli.audit_note import AuditNote
 
 
 class Letter(NamedTuple):

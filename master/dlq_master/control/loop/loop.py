@@ -28,7 +28,6 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.logs import get_logger
-from dlq_master.control import audit_note
 from dlq_master.control.attempts.dispatch import commands_for
 from dlq_master.control.jobs import eligible
 from dlq_master.control.loop import compaction, handlers
@@ -53,6 +52,7 @@ from dlq_master.control.stimuli import (
     RankReports,
     Stimulus,
     Tick,
+    audit_note,
 )
 from dlq_master.store.backup import BackupFailed, backup
 from dlq_master.store.batch import Batch

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.pool_stimuli import Act
+from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.job import Job

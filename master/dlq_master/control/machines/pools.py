@@ -18,7 +18,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.pool_state import pool_of
 from dlq_master.control.nodes import emptiness, nodes
-from dlq_master.control.pool_stimuli import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
+from dlq_master.control.stimuli.machines import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
 from dlq_master.model.node import NodePool, NodeState

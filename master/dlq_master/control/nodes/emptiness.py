@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from dlq_master.control.loan_stimuli import Reading
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.loans import Reading
 from dlq_master.model.ids import NodeId
 from dlq_master.model.node import Node, NodeFlag, NodeState
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dlq_master.control.node_stimuli import AgentInstance
+from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.ids import NodeId
 
 META = "agent:"  # key of meta, before the node's id

@@ -10,8 +10,8 @@ from dlq_master.control.attempts import reports
 from dlq_master.control.attempts.standing import Standing, ranks_on
 from dlq_master.control.attempts.wanted import standing
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.node_stimuli import OpenSession
 from dlq_master.control.nodes import instances
+from dlq_master.control.stimuli.nodes import OpenSession
 from dlq_master.model import attempt_steps as on_attempt
 from dlq_master.model.attempt import AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.control.pool_stimuli import StopMachines
+from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.accounting import DAY_S
 from dlq_master.model.cost import Cost
 from dlq_master.model.ids import AttemptKey, JobId

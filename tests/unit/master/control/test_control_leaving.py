@@ -6,7 +6,6 @@ import pytest
 
 from dlq_common.errors import DlqError, IllegalTransition, NotFound, Unauthenticated
 from dlq_master.control.attempts.dispatch import launch_command
-from dlq_master.control.caller import Caller
 from dlq_master.control.stimuli import (
     CancelJob,
     CheckpointJob,
@@ -23,6 +22,7 @@ from dlq_master.control.stimuli import (
     UpdateJob,
     UserDeleted,
 )
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.job import JobState
 from dlq_master.model.person import belongs
 from dlq_master.store.batch import User

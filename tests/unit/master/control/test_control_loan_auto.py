@@ -11,11 +11,11 @@ from dlq_common.config import Seconds
 from dlq_common.errors import IllegalTransition
 from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig
-from dlq_master.control.loan_stimuli import SwitchLoans
 from dlq_master.control.loans.load_sources import LoadUnknown
 from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.stimuli import Stimulus
+from dlq_master.control.stimuli.loans import SwitchLoans
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.node import NodeState
 from support.lent_servers import asked, flags, server

@@ -5,15 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
-from dlq_master.control.loan_stimuli import (
+from dlq_master.control.loans import reclaims
+from dlq_master.control.stimuli import AskedDeadline, FenceNode, ForgetNode, PlanMade, SetNodeFlags
+from dlq_master.control.stimuli.loans import (
     Found,
     Reading,
     Reclaimed,
     TakeLook,
     ToChoose,
 )
-from dlq_master.control.loans import reclaims
-from dlq_master.control.stimuli import AskedDeadline, FenceNode, ForgetNode, PlanMade, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.job import RunRules
 from dlq_master.model.node import NodeFlag

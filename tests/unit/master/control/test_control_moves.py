@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_master.control.pool_stimuli import StopMachines
 from dlq_master.control.stimuli import AskedLateness, SetNodeFlags
+from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request

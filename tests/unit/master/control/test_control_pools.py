@@ -11,8 +11,8 @@ from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import run_times
 from dlq_master.control.machines.pool_config import RentingConfig
-from dlq_master.control.pool_stimuli import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
+from dlq_master.control.stimuli.machines import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.node import NodeFlag
 from dlq_master.model.resources import Request
@@ -84,7 +84,7 @@ def test_nobody_else_starts_on_a_rented_machine() -> None:
 
 
 def test_it_is_given_back_only_when_its_devices_are_empty() -> None:
-    from dlq_master.control.loan_stimuli import Reading
+    from dlq_master.control.stimuli.loans import Reading
 
     site = Site()
     job_id = site.submit()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.control.pool_stimuli import ProviderTold, Verb
+from dlq_master.control.stimuli.machines import ProviderTold, Verb
 from support.rented import Site
 
 

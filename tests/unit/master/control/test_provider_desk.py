@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from dlq_master.control.pool_stimuli import Act, ProviderTold, Verb
+from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.providers.fake import FakeProvider
 from support.rented import SPOT

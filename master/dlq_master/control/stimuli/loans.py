@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlq_master.control.caller import Caller
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.policy.reclaim.demand import Choice, Demand
 

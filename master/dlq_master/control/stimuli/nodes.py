@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.control.caller import Caller
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.eligible import Array
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.node_steps import Registered

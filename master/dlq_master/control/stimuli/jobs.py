@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from dlq_master.control.caller import Caller
+from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import JobId
 from dlq_master.model.job import HoldKind, Job, RunRules
