@@ -22,7 +22,7 @@ from benchmarks import slo_jobs
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
-from dlq_master.model.reward import Step
+from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.admission import Book, admit, renewed
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid, SloJob

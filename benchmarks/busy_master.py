@@ -33,7 +33,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.connection import SERVER_NAME
 from dlq_client.identity import Identity, load_identity
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Gpu, Node, NodeState
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import Batch
 

@@ -23,7 +23,7 @@ from benchmarks.elastic_cases import LOADS, Elastic, Stream, knapsacks, streams,
 from benchmarks.report import Report
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
 from dlq_master.policy.size import fill, knapsack, knapsack_exact
 from dlq_master.policy.size.sizing import Candidate, Grow

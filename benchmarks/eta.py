@@ -22,7 +22,7 @@ from benchmarks.simulate import philly_like
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, RECENT_KEPT
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.planner.answers import read_answer, read_forecast
 from dlq_master.planner.forecasts import Past, Range
 from dlq_master.planner.questions import look, read_question, state_of

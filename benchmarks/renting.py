@@ -22,8 +22,8 @@ from dlq_common.config import Seconds
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig
-from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.machines.fleet import Fleet
 from support.master_harness import ALICE
 from support.rented import OwnNode, Site
 

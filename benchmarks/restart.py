@@ -24,12 +24,12 @@ from dlq_client.identity import load_identity
 from dlq_client.queues import Queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.state import window_of
-from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import EndReason, Job, JobState
+from dlq_master.model.jobs.job import EndReason, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.order import WAITING_BASE
+from dlq_master.model.order.order import WAITING_BASE
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, StoredRequest
 from dlq_master.store.codec import decode, encode

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from benchmarks import slo_jobs
 from benchmarks.report import Report
 
-from dlq_master.model.reward import Step
+from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.layout import Task, lay_out
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s, width
 from dlq_master.policy.promise.plan import faults

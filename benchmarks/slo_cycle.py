@@ -27,11 +27,11 @@ from dlq_client.connection import Connection
 from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.node import Gpu, Node
-from dlq_master.model.order import WAITING_BASE
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.reward import strict
+from dlq_master.model.nodes.node import Gpu, Node
+from dlq_master.model.order.order import WAITING_BASE
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
 from dlq_master.store.batch import Batch
 
 SLOT_S = 20

@@ -25,13 +25,15 @@ from itertools import pairwise
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
-from dlq_master.model.node import Gpu, Node
+from dlq_master.model.nodes.node import Gpu, Node
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View

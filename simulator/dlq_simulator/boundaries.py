@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.lease import Terms, decision_time_s
 from dlq_master.model.plan import Renew
 from dlq_master.policy.pipeline import next_move_s, only_renews

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop
 from typing import TYPE_CHECKING
 
-from dlq_master.model import drive
-from dlq_master.model.attempt_steps import (
+from dlq_master.model.attempts.attempt_steps import (
     Running,
     StopRequested,
     Succeeded,
 )
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Cancelled, Placed
+from dlq_master.model.jobs.job_steps import Cancelled, Placed
 from dlq_master.model.plan import Estimate, Lapse, Reject, Renew, Reserve, Resize, Revoke, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s

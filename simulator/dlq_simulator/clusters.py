@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dlq_master.model.node import NodePool
+from dlq_master.model.nodes.node import NodePool
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.loans import Steps, read_steps

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
 from dlq_simulator.clockwork import Engine, Watch
 from dlq_simulator.clusters import ClusterSpec

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlq_master.model import drive
-from dlq_master.model.attempt_steps import Measured
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt_steps import Measured
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job_steps import Estimated
+from dlq_master.model.jobs.job_steps import Estimated
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.trials import nodes_of
 from dlq_simulator.course import Course, Seconds

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlq_master.model import drive
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag
-from dlq_master.model.node_steps import FlagCleared, FlagSet
+from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dlq_master.model import drive
-from dlq_master.model.attempt_steps import Preempted, PreemptedLost
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt_steps import Preempted, PreemptedLost
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Lapse, Resize
 from dlq_master.policy.place.placement import Placement
 from dlq_simulator.course import Course, Seconds

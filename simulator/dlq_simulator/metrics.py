@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlq_master.model.reward import FULL, missed_share
+from dlq_master.model.jobs.reward import FULL, missed_share
 from dlq_master.policy.reclaim.demand import Toll
 from dlq_simulator.workload import TraceJob
 

@@ -7,15 +7,15 @@ from collections import deque
 from dataclasses import replace
 from math import isfinite
 
-from dlq_master.model import drive
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.booked import is_reserved, kept_off
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.job_steps import Avoids
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.job_steps import Avoids
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.booked import is_reserved, kept_off
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.timers import Timers
 from dlq_simulator.course import Seconds
 from dlq_simulator.events import NOBODY, Agenda, Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_simulator.clusters import ClusterSpec

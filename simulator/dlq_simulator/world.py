@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.slowdowns import Run
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, Lateness
+from dlq_master.model.jobs.job import Job, Lateness
+from dlq_master.model.jobs.reward import BEST_EFFORT, Step, Steps, strict
 from dlq_master.model.lease import Terms
-from dlq_master.model.node import Gpu, Node
-from dlq_master.model.order import Ordering
-from dlq_master.model.packing import Profile
+from dlq_master.model.nodes.node import Gpu, Node
+from dlq_master.model.order.order import Ordering
 from dlq_master.model.resources import Allocation, Request
-from dlq_master.model.reward import BEST_EFFORT, Step, Steps, strict
-from dlq_master.model.slowdowns import Run
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.reservations import windows_of

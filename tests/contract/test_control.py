@@ -22,11 +22,11 @@ from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.loop.state import State, restore
 from dlq_master.control.placement.policies import policy_of
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import HoldKind, JobState, RunRules
-from dlq_master.model.node import Gpu, NodeFlag
-from dlq_master.model.node_steps import Registered
+from dlq_master.model.jobs.job import HoldKind, JobState, RunRules
+from dlq_master.model.nodes.node import Gpu, NodeFlag
+from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.resources import Request
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.sessions import Sessions

@@ -20,8 +20,8 @@ from dlq.v1 import event_pb2, job_pb2
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_master.control.loop import failpoints
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
 from dlq_master.store.reader import Reader
 from support.harness import HERE, Daemons
 from support.json_lines import json_lines

@@ -12,9 +12,9 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq_common.config import Seconds
 from dlq_master.control.config import LeaseConfig
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.core_agent import CoreAgent
 from support.extent import some

@@ -9,7 +9,7 @@ import pytest
 
 from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.lent_servers import Server, asked, flags, lend

@@ -9,8 +9,8 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.control.loop import failpoints
-from dlq_master.model.deadlines import due_s
-from dlq_master.model.job import JobState
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.jobs.job import JobState
 from support.crashing_site import STORY, CrashingSite
 
 GIVEN_UP = ("promise_broken", "promise_at_risk", "promise_overrun")

@@ -12,7 +12,7 @@ from dlq_common.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
 from support.master_harness import Master, config_of

@@ -10,10 +10,10 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_common.clock import FakeClock
+from dlq_master.model.estimates.packing import Packing, Profile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.packing import Packing, Profile
-from dlq_master.model.recording import Belief, Cause, Found, Recording, Told
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Belief, Cause, Found, Recording, Told
 from dlq_master.model.resources import Request
 from dlq_master.rpc.traffic_view import traffic_message
 from dlq_profiler.job import job_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.clusters import NodeGroup
 from dlq_simulator.settings import read_settings

@@ -14,9 +14,9 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
 from dlq_master.control import stimuli as say
-from dlq_master.model.eligible import Array
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 

@@ -12,11 +12,11 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
 from dlq_common.pki import Role
 from dlq_common.wire import to_timestamp
-from dlq_master.model.accounting import DAY_S
-from dlq_master.model.cost import Stay
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Foretold, Lateness
-from dlq_master.model.rented import MachineState
+from dlq_master.model.jobs.job import Foretold, Lateness
+from dlq_master.model.machines.rented import MachineState
+from dlq_master.model.usage.accounting import DAY_S
+from dlq_master.model.usage.cost import Stay
 from dlq_master.store.tenants import Member, Team
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.stored_values import a_job, a_machine

@@ -25,7 +25,7 @@ from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
 from dlq_master.control.loop.state import window_of
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader

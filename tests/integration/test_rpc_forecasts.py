@@ -21,8 +21,8 @@ from dlq_common.wire import from_duration, from_timestamp, to_duration
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED
 from dlq_master.control.forecast.starts import Quality
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Gpu
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Gpu
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 

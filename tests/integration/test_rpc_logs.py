@@ -18,7 +18,7 @@ from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.ids import SeededIds
 from dlq_common.pki import Role
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.logs_relay import CHUNKS_WAITING, LogsRelay

@@ -15,7 +15,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
 from dlq_common.wire import to_timestamp
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request
 from support.fake_control import FakeRead
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house

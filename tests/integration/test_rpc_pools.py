@@ -22,7 +22,7 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.pool_service import MOST_MACHINES
 from dlq_master.rpc.sessions import Sessions

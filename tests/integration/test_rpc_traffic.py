@@ -16,7 +16,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.recording import Cause, Found, Recording, Told
+from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.told_traffic import MODEL, told
 

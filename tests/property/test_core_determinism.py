@@ -35,7 +35,7 @@ import json
 import random
 import sys
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import soft, strict
+from dlq_master.model.jobs.reward import soft, strict
 from support.builders import World, a_job, a_node
 for policy, settings in json.loads(sys.argv[1]):
     draw = random.Random(5)

@@ -8,18 +8,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
+from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import HoldKind, JobState
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import HoldKind, JobState
+from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag, NodeState
-from dlq_master.model.node_steps import FlagCleared, FlagSet, Heard, Missed, step
-from dlq_master.model.packing import Profile
+from dlq_master.model.nodes.node import NodeFlag, NodeState
+from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet, Heard, Missed, step
 from dlq_master.model.plan import Lapse, Reserve, Start
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain

@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
-from dlq_master.model import job_steps
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.reward import BEST_EFFORT, soft, strict
 from dlq_master.model.memo import Memo
-from dlq_master.model.node import NodeFlag, NodePool
-from dlq_master.model.own import is_own
+from dlq_master.model.nodes.node import NodeFlag, NodePool
+from dlq_master.model.nodes.own import is_own
 from dlq_master.model.plan import Resize, Start
 from dlq_master.model.resources import Allocation, Request
-from dlq_master.model.reward import BEST_EFFORT, soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import book_of
 from dlq_master.policy.promise.admission import Book

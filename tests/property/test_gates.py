@@ -17,9 +17,9 @@ from dlq_master.control.stimuli import (
     ReleaseJob,
     UpdateJob,
 )
-from dlq_master.model.eligible import Relation, Term
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.eligible import Relation, Term
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from support.extent import times
 from support.master_harness import Master
 from support.sim_agent import SimAgent

@@ -6,14 +6,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import EndReason, HoldKind, Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import EndReason, HoldKind, Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain

@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind
+from dlq_master.model.jobs.job import HoldKind
+from dlq_master.model.jobs.reward import BEST_EFFORT, strict
 from dlq_master.model.plan import Plan, Start
-from dlq_master.model.reward import BEST_EFFORT, strict
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.planner.plans import Answer, read_answer, write_answer
 from dlq_master.policy.check import check_delta

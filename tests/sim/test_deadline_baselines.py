@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.attempt_steps import StopRequested
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt_steps import StopRequested
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Lapse
 from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import read_cluster

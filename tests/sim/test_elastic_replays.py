@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.attempt_steps import StopRequested
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt_steps import StopRequested
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Resize
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.check import check_full

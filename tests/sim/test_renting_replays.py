@@ -11,7 +11,7 @@ import pytest
 
 from dlq_common.config import Seconds
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import Replay

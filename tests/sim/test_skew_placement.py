@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from statistics import mean
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Start
 from dlq_master.policy.check import check_full
 from dlq_master.policy.turn import Decided

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import read, take
 from dlq_simulator.clusters import ClusterSpec, NodeGroup

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind, Terms
-from dlq_master.model.node import Gpu, Node, NodeFlag
-from dlq_master.model.node_steps import FlagSet
+from dlq_master.model.nodes.node import Gpu, Node, NodeFlag
+from dlq_master.model.nodes.node_steps import FlagSet
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Allocation, Request, Slot
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.policy.pipeline import plan, wake_at_s
 from dlq_master.policy.policy import Policy

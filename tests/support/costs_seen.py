@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import pytest
 
-from dlq_master.model.accounting import DAY_S, by_day
-from dlq_master.model.cost import Costs
+from dlq_master.model.usage.accounting import DAY_S, by_day
+from dlq_master.model.usage.cost import Costs
 from support.rented import HOUR_S, Site
 
 Key = TypeVar("Key")

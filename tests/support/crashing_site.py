@@ -15,7 +15,7 @@ from dlq_common.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.control.stimuli import AskedDeadline, PlanMade, SubmitJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from support.counted_failpoints import Counting, Crash
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of

@@ -32,20 +32,20 @@ from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import Use
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen
-from dlq_master.model.accounting import Account, Level, Used
-from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
-from dlq_master.model.cost import Costs, Stay, costs
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.person import Owner
+from dlq_master.model.jobs.recording import Belief, Evidence, Recording
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.node import Node, NodeState
-from dlq_master.model.node_steps import GpusCleared, step
-from dlq_master.model.packing import Packing
-from dlq_master.model.person import Owner
-from dlq_master.model.recording import Belief, Evidence, Recording
-from dlq_master.model.rented import Machine
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node, NodeState
+from dlq_master.model.nodes.node_steps import GpusCleared, step
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.usage.accounting import Account, Level, Used
+from dlq_master.model.usage.cost import Costs, Stay, costs
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts

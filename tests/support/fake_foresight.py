@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_master.control.forecast.forecasts import Unknown
 from dlq_master.control.forecast.starts import Quality
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.keys import had
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import had
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.transit.costs import stop_s
 

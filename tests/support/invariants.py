@@ -9,12 +9,12 @@ from dlq_master.control.jobs.crowd import of_user
 from dlq_master.control.jobs.gates import holds_place
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.loop.state import State
-from dlq_master.model import job_steps
-from dlq_master.model.accounting import Level
-from dlq_master.model.attempt import LIVE, AttemptState
+from dlq_master.model.attempts.attempt import LIVE, AttemptState
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import ENDED, JobState
-from dlq_master.model.validate import validate
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import ENDED, JobState
+from dlq_master.model.usage.accounting import Level
 from dlq_master.store.batch import Loaded
 from dlq_master.store.memory import MemoryStore
 

@@ -10,7 +10,7 @@ from dlq_common.ids import SeededIds
 from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.stimuli.loans import LendServers, ReclaimServers, TakeLook
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag, NodePool
+from dlq_master.model.nodes.node import NodeFlag, NodePool
 from support.stepped_daemon import SteppedDaemon
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from dlq_master.control.stimuli.loans import LendServers, Reading, ReclaimServers, TakeLook
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import NodePool
-from dlq_master.model.node_steps import Registered
+from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.nodes.node_steps import Registered
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
 

@@ -36,11 +36,11 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     Tick,
 )
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, RunRules
-from dlq_master.model.node import Node
+from dlq_master.model.jobs.job import Job, RunRules
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore

@@ -31,12 +31,12 @@ from dlq_master.control.stimuli import (
     ResumeJob,
     SetNodeFlags,
 )
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.reward import soft, strict
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.pipeline import promises
 from dlq_simulator.clusters import ClusterSpec, NodeGroup

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 from math import log1p
 
-from dlq_master.model.attempt import ACTIVE, AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.policy import Policy
 

@@ -12,11 +12,11 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.control.stimuli import AskedLateness
 from dlq_master.control.stimuli.machines import Act
-from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.node import NodePool
-from dlq_master.model.node_steps import Registered
-from dlq_master.model.rented import Machine
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.providers.desk import ProviderDesk
 from dlq_master.providers.fake import FakeProvider
 from support.lent_servers import Server

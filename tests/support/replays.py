@@ -14,7 +14,7 @@ from dlq_master.control.config import (
     RetentionConfig,
     SchedulerConfig,
 )
-from dlq_master.model.job_steps import Placed
+from dlq_master.model.jobs.job_steps import Placed
 from dlq_master.model.plan import Start
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import Replay

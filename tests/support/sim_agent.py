@@ -27,8 +27,8 @@ from dlq_master.control.stimuli import (
     Stop,
 )
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import Gpu
-from dlq_master.model.node_steps import Registered
+from dlq_master.model.nodes.node import Gpu
+from dlq_master.model.nodes.node_steps import Registered
 from support.master_harness import Master
 
 _UNSTARTED = (ReportedPhase.PREPARING, ReportedPhase.READY)

@@ -36,11 +36,11 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     Tick,
 )
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node, NodeState
-from dlq_master.model.reward import Steps
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import Steps
+from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.rpc.audit import Audit
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces

@@ -5,17 +5,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from dlq_master.model.accounting import Account, Level, UseClass, Used
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.cost import Stay
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.recording import Cause, Evidence, Recording
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.node import Gpu, Node
-from dlq_master.model.recording import Cause, Evidence, Recording
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.machines.rented import Machine, MachineState
+from dlq_master.model.nodes.node import Gpu, Node
 from dlq_master.model.resources import Allocation, Request, Slot
+from dlq_master.model.usage.accounting import Account, Level, UseClass, Used
+from dlq_master.model.usage.cost import Stay
 from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.foreseen import Foreseen

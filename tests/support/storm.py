@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 
 from dlq.v1 import agent_service_pb2
 from dlq_master.control.stimuli import Caller, CancelJob, ReleaseJob, SetNodeFlags, Tick
-from dlq_master.model.deadlines import due_s
+from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Shape
-from dlq_master.model.reward import soft, strict
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.explain import explain, shortages

@@ -8,7 +8,7 @@ from dlq.v1 import lease_pb2, profile_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.recording import Evidence
+from dlq_master.model.jobs.recording import Evidence
 from dlq_profiler.job import job_of
 from dlq_profiler.results import JobProfile, Method, PeerTraffic, ProcessProfile, Reason
 

@@ -91,7 +91,7 @@ class NodesConfig:
 class HealthConfig:
     """When GPUs and nodes take no work for what is wrong with them (docs/gpu-health.md)."""
 
-    # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See model/gpu_health.py.
+    # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See model/nodes/gpu_health.py.
     actions: Mapping[str, str] = field(default_factory=dict)
     # A node that fails so many different jobs within `quarantine_window` takes no more; 0: never. It fails those that
     # it cannot start by a fault of its own, and those that end badly within `quarantine_fast` on a GPU that ails.

@@ -7,9 +7,12 @@ from dataclasses import fields
 from enum import StrEnum
 from inspect import cleandoc
 
-from dlq_master.model import attempt_steps, job_steps, node_steps, rented
-from dlq_master.model.job import ENDED
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import ENDED
 from dlq_master.model.lease import Terms
+from dlq_master.model.machines import rented
+from dlq_master.model.nodes import node_steps
 
 Table = Mapping[tuple[StrEnum, type], StrEnum]
 GENERATED = "<!-- Generated from the code by tests/support/state_charts.py; do not edit. -->"

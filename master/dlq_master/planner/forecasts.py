@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 
 
 class Range(NamedTuple):

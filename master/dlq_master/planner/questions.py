@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.frozen import Frozen, freeze, thaw
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.frozen import Frozen, freeze, thaw
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Node
 from dlq_master.planner.forecasts import Changes, Past
 from dlq_master.planner.snapshot import Unreadable, dumps, loads
 from dlq_master.policy.adopt import adopt

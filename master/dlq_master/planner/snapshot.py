@@ -18,9 +18,9 @@ from enum import Enum
 from operator import methodcaller
 from typing import Any, NamedTuple
 
-from dlq_master.model.frozen import Frozen, freeze, thaw
-from dlq_master.model.job import Job
-from dlq_master.model.slowdowns import Slowdowns
+from dlq_master.model.cluster.frozen import Frozen, freeze, thaw
+from dlq_master.model.estimates.slowdowns import Slowdowns
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy

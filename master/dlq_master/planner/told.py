@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.frozen import Frozen, thaw
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.frozen import Frozen, thaw
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.node import Node
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import Snapshot, Unreadable, dumps, loads
 from dlq_master.policy.policy import Policy

@@ -12,7 +12,7 @@ import sys
 from time import perf_counter
 from typing import BinaryIO
 
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
 from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
 from dlq_master.planner import code

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.frozen import freeze, thaw
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.job_draft import at_position
-from dlq_master.model.lane import Lane
-from dlq_master.model.order import STARTED_BASE, Discipline, Ordering, Positions
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.job_draft import at_position
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.order.order import STARTED_BASE, Discipline, Ordering, Positions
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.rules import Promises
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import assert_never
 
-from dlq_master.model.attempt import ACTIVE, Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.plan import (
     Admit,
@@ -36,7 +37,6 @@ from dlq_master.model.plan import (
 )
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.check_servers import Servers

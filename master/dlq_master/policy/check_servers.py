@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Loan, Reclaim, Return
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.profiling import Profiling
 from dlq_master.model.plan import Estimate, Profile, Scale
-from dlq_master.model.profiling import Profiling
 
 
 def scale_fault(scale: Scale, profiling: Profiling) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy import pipeline
 from dlq_master.policy.policy import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 
 
 def expected_end_s(job: Job, started_s: float | None) -> float:

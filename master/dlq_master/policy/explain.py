@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.capacity import Capacity, Pools
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.eligible import blocks
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.eligible import blocks
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import next_boundary_s
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.naming import shown_dependency
-from dlq_master.model.node import CLOSED, Node, NodePool
-from dlq_master.model.pool import Pool
+from dlq_master.model.nodes.capacity import Capacity, Pools
+from dlq_master.model.nodes.node import CLOSED, Node, NodePool
+from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.waiting import Fifo, count_before
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
-from dlq_master.model.waiting import Fifo, count_before
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never

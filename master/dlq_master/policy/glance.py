@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
-from dlq_master.model.eligible import blocks
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.eligible import blocks
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.lease import decision_time_s
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.plan import Change, NextSlot, Plan, Repack
 from dlq_master.model.values import maker
 from dlq_master.model.view import View

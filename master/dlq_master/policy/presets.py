@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq_master.model.keys import KeyRule
+from dlq_master.model.order.keys import KeyRule
 from dlq_master.policy.order.by_key import (
     always,
     longest_waiting,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.plan import Change, Lapse, NextSlot, Plan, Renew, Reserve, Resize, Start
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from dlq_master.model.accounts import tells_of_members
-from dlq_master.model.order import Ordering
+from dlq_master.model.jobs.accounts import tells_of_members
+from dlq_master.model.order.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import aged
 from dlq_master.policy.order.expected_reward import Chances

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from dlq_master.model.order import Discipline, PromoteTo
-from dlq_master.model.profiling import WINDOW_S
+from dlq_master.model.jobs.profiling import WINDOW_S
+from dlq_master.model.order.order import Discipline, PromoteTo
 from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S

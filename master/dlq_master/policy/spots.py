@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from dlq_master.model.keys import KeyRule
-from dlq_master.model.order import Ordering
+from dlq_master.model.order.keys import KeyRule
+from dlq_master.model.order.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import aged, always, shortest, shortest_service, smallest
 from dlq_master.policy.order.expected_left import expected_left

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Shape
 from dlq_master.model.traits import chosen, each_alone, has_all, runtime_of, too_small
 from dlq_master.model.why import Reason, ReasonCode

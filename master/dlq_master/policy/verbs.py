@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
 from dlq_master.model.plan import Change, Lapse, Renew, Resize, Start
 from dlq_master.model.resources import Allocation, Slot

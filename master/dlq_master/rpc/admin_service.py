@@ -33,7 +33,7 @@ from dlq_master.control.stimuli import (
     UserDeleted,
 )
 from dlq_master.control.stimuli import JoinToken as StoredToken
-from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import node_message, token_message, user_message

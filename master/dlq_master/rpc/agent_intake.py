@@ -21,8 +21,8 @@ from dlq_master.control.stimuli import (
     ReportedRank,
 )
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.node import Gpu, NodePool
-from dlq_master.model.node_steps import Registered
+from dlq_master.model.nodes.node import Gpu, NodePool
+from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.intake import LONGEST_WORDS, job_id_of, words_of
 from dlq_master.rpc.spec import MOST_TASKS_OF_A_NODE

@@ -30,7 +30,7 @@ from dlq_master.control.stimuli import (
     RankReports,
     ReportedRank,
 )
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agent_intake import (
     agent_of,

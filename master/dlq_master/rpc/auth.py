@@ -18,7 +18,7 @@ from dlq_common.errors import PermissionDenied, Unauthenticated
 from dlq_common.pki import PEOPLE, Identity, Role, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.call import Call, Context
 from dlq_master.rpc.roles import RULES
 
@@ -27,7 +27,7 @@ _ROUNDING_S = 1.0
 
 
 class LetIn(NamedTuple):
-    """Who has a name now (model/person.py), and since when."""
+    """Who has a name now (model/jobs/person.py), and since when."""
 
     person: str = ""
     since_s: float = math.inf  # nobody was let in: nothing is theirs

@@ -11,17 +11,17 @@ from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.nodes.labels import by_name, named
 from dlq_master.control.stimuli import JoinToken, User
-from dlq_master.model.attempt import Attempt, AttemptState, RankStatus
-from dlq_master.model.eligible import Array
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.event import Fact, JournalEvent
-from dlq_master.model.grace import grace_s
-from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
-from dlq_master.model.naming import shown_dependency
-from dlq_master.model.node import Gpu, Node, NodeState
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Allocation, Request, indices
-from dlq_master.model.sentence import sentence
 from dlq_master.model.why import Reason
+from dlq_master.model.words.sentence import sentence
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.deadlines import promise_message
 from dlq_master.rpc.elastic import add_elasticity

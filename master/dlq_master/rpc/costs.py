@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.cost import Cost, CostAccount, Costs, Paid
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.usage.cost import Cost, CostAccount, Costs, Paid
 from dlq_master.rpc.days import by_pool, day_words
 
 Key = tuple[tuple[int, str], ...]  # sorts job ids as numbers, and all else as words

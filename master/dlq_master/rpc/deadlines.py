@@ -14,13 +14,13 @@ from dlq_common.units import LONGEST_DURATION_S
 from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline, Same
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.deadlines import due_s, slack_s
-from dlq_master.model.estimate_words import is_awaited, known
-from dlq_master.model.job import Alternative, Job
-from dlq_master.model.promise_words import promise
-from dlq_master.model.reward import FULL, LATE
-from dlq_master.model.windows import says_it_saves
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.deadlines import due_s, slack_s
+from dlq_master.model.jobs.job import Alternative, Job
+from dlq_master.model.jobs.reward import FULL, LATE
+from dlq_master.model.nodes.windows import says_it_saves
+from dlq_master.model.words.estimate_words import is_awaited, known
+from dlq_master.model.words.promise_words import promise
 
 MOST_DEADLINES = 20
 MOST_STEPS = 10**15

@@ -11,7 +11,7 @@ from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller, JobStimulus, UpdatedJob
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.edit import Edit, EditRequest
 from dlq_master.rpc.spec import check_request_id
 from dlq_master.rpc.visible import visible_jobs

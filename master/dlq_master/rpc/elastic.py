@@ -11,8 +11,8 @@ from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 from dlq_common.names import shown
 from dlq_common.sizes import checked, format_sizes
 from dlq_master.control.stimuli import SAME, Same
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
 
 RESTART = "restart"
 RESIZES = (RESTART, LIVE)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dlq.v1.job_pb2 import RunEstimate
 from dlq_common.wire import to_duration
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.estimate_words import known
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.words.estimate_words import known
 
 
 def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:

@@ -21,10 +21,10 @@ from dlq_common.names import printable
 from dlq_common.pki import Identity, Role
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.naming import shown_id
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.auth import Door
 from dlq_master.rpc.exec_relay import LARGEST_PIECE_BYTES, ExecPipe, ExecRelay
 from dlq_master.rpc.visible import visible_job

@@ -21,8 +21,8 @@ from dlq_master.control.loop.ports import Control, Foresight, Readable
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import Caller, Submitted
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Gpu, Node, NodeState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.planner.forecasts import Changes, Range
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context

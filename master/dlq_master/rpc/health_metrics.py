@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlq_master.control.loop.ports import Readable
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.rpc.metrics import Labels, family
 
 

@@ -22,9 +22,9 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     UpdateJob,
 )
-from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import ExitZeroInGrace, RunRules
+from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
 from dlq_master.rpc.edit import Edit

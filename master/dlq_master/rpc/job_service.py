@@ -27,9 +27,9 @@ from dlq_master.control.stimuli import (
     SignalJob,
     Submitted,
 )
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import HoldKind, Job
+from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.rpc.auth import caller_of, identity_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.convert import (

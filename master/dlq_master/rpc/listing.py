@@ -15,9 +15,9 @@ from dlq_common.suggest import did_you_mean
 from dlq_common.wire import from_timestamp
 from dlq_master.control.loop.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempt import LIVE, PROFILING
+from dlq_master.model.attempts.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import ENDED, Job, JobState, shown_state
+from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.paging import position_of
 from dlq_master.rpc.reads import LOOKED_AT, Breathe
 from dlq_master.rpc.visible import HIDDEN, NAMED, jobs_named, may_list, may_see

@@ -15,7 +15,7 @@ from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli import loans as stimuli
 from dlq_master.control.stimuli.loans import Hit, Reclaimed
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeFlag, NodePool
+from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.intake import node_id_of, words_of

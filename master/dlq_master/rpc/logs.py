@@ -11,8 +11,8 @@ from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unava
 from dlq_common.pki import Identity
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.naming import shown_id
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.auth import Door
 from dlq_master.rpc.logs_relay import LogsRelay
 from dlq_master.rpc.visible import visible_job

@@ -8,10 +8,10 @@ from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration
 from dlq_master.control.jobs.losses import loss_words
 from dlq_master.control.loop.ports import Readable
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.unsaved import Loss, has_never_saved, stop_loss
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.unsaved import Loss, has_never_saved, stop_loss
+from dlq_master.model.jobs.job import Job
 
 
 def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float) -> None:

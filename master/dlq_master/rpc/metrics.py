@@ -15,8 +15,8 @@ from dlq_common.addresses import split_address
 from dlq_common.logs import get_logger
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
 from dlq_master.control.loop.ports import Readable
-from dlq_master.model.job import Job, shown_state
-from dlq_master.model.node import NodeState
+from dlq_master.model.jobs.job import Job, shown_state
+from dlq_master.model.nodes.node import NodeState
 
 _log = get_logger("master.metrics")
 PATIENCE_S = 5.0  # for a request to come, and for its answer to be taken

@@ -14,8 +14,8 @@ from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.pool_state import Pools
 from dlq_master.control.stimuli.machines import StopMachines
-from dlq_master.model.fleet import Fleet
-from dlq_master.model.rented import Machine
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.machines.rented import Machine
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.intake import words_of

@@ -6,8 +6,8 @@ from dlq.v1 import job_pb2
 from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.loop.ports import Readable
-from dlq_master.model.job import Job, Taken
-from dlq_master.model.sentence import preempted
+from dlq_master.model.jobs.job import Job, Taken
+from dlq_master.model.words.sentence import preempted
 
 NAMED = OTHERS[0]
 

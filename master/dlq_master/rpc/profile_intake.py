@@ -12,7 +12,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.recording import Evidence
+from dlq_master.model.jobs.recording import Evidence
 from dlq_master.rpc.intake import job_id_of, words_of
 from dlq_profiler.results import (
     Confidence,

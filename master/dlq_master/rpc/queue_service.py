@@ -9,7 +9,7 @@ from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import Control, QueueFacts
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.policy_view import helper_message

@@ -40,7 +40,7 @@ from dlq_common.names import (
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
 from dlq_master.control.people.queues import MOST_NICE
-from dlq_master.model.eligible import Relation
+from dlq_master.model.jobs.eligible import Relation
 from dlq_master.rpc.container_spec import RUNTIME, check_container
 from dlq_master.rpc.deadlines import check_deadlines
 from dlq_master.rpc.elastic import check_elastic

@@ -8,7 +8,7 @@ from dlq_common.clock import Clock
 from dlq_common.errors import NotFound
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import DeleteTeam, SetTeam, TeamSet
-from dlq_master.model.accounts import account_of
+from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.intake import team_name_of

@@ -10,7 +10,7 @@ from dlq.v1 import team_pb2
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import to_timestamp
 from dlq_master.control.people.team_use import Use
-from dlq_master.model.accounts import account_of
+from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.intake import team_name_of, user_name_of
 from dlq_master.store.tenants import Member, Team, TeamRules
 

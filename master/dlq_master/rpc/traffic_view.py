@@ -9,8 +9,8 @@ from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.trials.evidence import job_profile
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.recording import Belief, Recording, Told
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Belief, Recording, Told
 
 _PLACEMENTS = {True: "together", False: "anywhere", None: "fewest"}
 

@@ -10,7 +10,7 @@ from dlq_common.clock import Clock
 from dlq_common.wire import to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.accounting import DAY_S, Account, Level, Used
+from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.auth import caller_of
 from dlq_master.rpc.call import Context
 from dlq_master.rpc.costs import COST_GROUPS, of_jobs, of_pools

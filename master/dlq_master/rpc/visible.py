@@ -16,7 +16,7 @@ from dlq_master.control.jobs import arrays
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.convert import ATTEMPT_STATES, JOB_STATES, array_task_message
 from dlq_master.rpc.errors import HiddenFromCaller
 from dlq_master.rpc.intake import job_id_of

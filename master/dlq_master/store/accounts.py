@@ -11,10 +11,18 @@ from typing import Final, NamedTuple
 
 from sqlite_utils import Database
 
-from dlq_master.model.accounting import Account, Level, UseClass, Used, by_day, charges, summed
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.usage.accounting import (
+    Account,
+    Level,
+    UseClass,
+    Used,
+    by_day,
+    charges,
+    summed,
+)
 from dlq_master.store.codec import decode
 
 LEVELS: Final = "gpu_levels"  # key of meta: how many GPUs are held, free, neither, and since when

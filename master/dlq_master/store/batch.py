@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cost import Stay
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
-from dlq_master.model.recording import Evidence, Recording
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Evidence, Recording
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.usage.cost import Stay
 from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.tenants import Reservation, Team, Waited
@@ -29,7 +29,9 @@ class User:
     gid: int
     groups: tuple[int, ...]
     created_time_s: float
-    person: str = ""  # tells apart who has had the name; "" = nobody else had it (model/person.py)
+    person: str = (
+        ""  # tells apart who has had the name; "" = nobody else had it (model/jobs/person.py)
+    )
 
     @property
     def key(self) -> str:

@@ -7,11 +7,11 @@ from typing import Final
 
 from sqlite_utils import Database
 
-from dlq_master.model.accounting import DAY_S
-from dlq_master.model.cost import Costs, Stay, costs
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.usage.accounting import DAY_S
+from dlq_master.model.usage.cost import Costs, Stay, costs
 from dlq_master.store.codec import decode
 
 STAYS_SQL: Final = """INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)

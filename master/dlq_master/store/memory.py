@@ -11,17 +11,17 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from dlq_master.model.accounting import Account, Level, Used, summed
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cost import Costs, Stay, costs
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.node import Node
-from dlq_master.model.person import Owner
-from dlq_master.model.recording import Evidence, Recording
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.person import Owner
+from dlq_master.model.jobs.recording import Evidence, Recording
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.usage.accounting import Account, Level, Used, summed
+from dlq_master.model.usage.cost import Costs, Stay, costs
 from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,

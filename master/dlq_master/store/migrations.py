@@ -192,7 +192,7 @@ def audit_owed(db: Database) -> None:
 def requests_of_persons(db: Database) -> None:
     """Keys that somebody used who had a name before the one who has it now, or who is gone, answer nobody.
 
-    From here on they are kept under a person (model/person.py); the first one of a name keeps its own.
+    From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps its own.
     """
     db.execute(
         """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')

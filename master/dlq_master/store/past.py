@@ -10,8 +10,8 @@ from typing import TypeVar
 from sqlite_utils import Database
 
 from dlq_common.errors import Unavailable
-from dlq_master.model.cost import Costs
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.usage.cost import Costs
 from dlq_master.store.accounts import Books, read_books
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.codec import decode

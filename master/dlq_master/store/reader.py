@@ -12,16 +12,16 @@ from typing import Any, TypeVar
 
 from sqlite_utils import Database
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cost import Costs
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
-from dlq_master.model.person import Owner
-from dlq_master.model.recording import Evidence, Recording
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.person import Owner
+from dlq_master.model.jobs.recording import Evidence, Recording
+from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.usage.cost import Costs
 from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,

@@ -75,7 +75,7 @@ class DeviceVitals:
     """How a device is at this instant: facts, no verdict. None: the driver does not say.
 
     `symptoms` are (code, words): `gpu_is_lost`, `row_remap_pending`, `nvlink_down`, ...; the master's
-    model/gpu_health.py knows what is done about them.
+    model/nodes/gpu_health.py knows what is done about them.
     """
 
     uuid: str

@@ -10,12 +10,12 @@ from math import ceil, inf
 
 import numpy as np
 
-from dlq_master.model import drive
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.view import View
 from dlq_master.policy.check import check_delta
 from dlq_master.policy.policy import Policy

@@ -7,13 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from dlq_master.model import drive
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.fleet import Fleet
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodePool
-from dlq_master.model.rented import Machine, MachineState, moved
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.machines.rented import Machine, MachineState, moved
+from dlq_master.model.nodes.node import NodePool
 from dlq_simulator.clusters import NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.leaving import Leaving

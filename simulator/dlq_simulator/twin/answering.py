@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.planner.answers import answer, estimate_words, forecast_words
 from dlq_master.planner.questions import Kept, Question, changes_of, kept
 from dlq_master.policy.policy import Policy

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from random import Random
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 

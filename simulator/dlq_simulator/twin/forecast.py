@@ -8,10 +8,10 @@ from math import inf, isfinite, isinf, sqrt
 from statistics import NormalDist
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.eligible import Block
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.eligible import Block
+from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Estimate, Forecast, Range
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError

@@ -14,7 +14,7 @@ from enum import StrEnum
 from math import exp, log
 from statistics import NormalDist
 
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Past
 
 # So many of a kind tell something; a family is alike, so fewer do.

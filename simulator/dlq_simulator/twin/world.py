@@ -6,17 +6,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf, log2
 
-from dlq_master.model import drive, live
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.attempt_steps import Running
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.eligible import Block
+from dlq_master.model.attempts import live
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt_steps import Running
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.job_steps import Eligible
+from dlq_master.model.jobs.eligible import Block
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.job_steps import Eligible
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag
-from dlq_master.model.node_steps import FlagSet
+from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.node_steps import FlagSet
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import PROFILE_S

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
-from dlq_master.model.order import Ordering
+from dlq_master.model.order.order import Ordering
 from dlq_master.policy.policy import Know
 from dlq_simulator.course import Course
 from dlq_simulator.estimates import Estimates

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
-from dlq_master.model.order import Ordering
+from dlq_master.model.order.order import Ordering
 from dlq_master.model.plan import Loan, Reclaim
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.registry import build

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlq_master.model import drive
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.plan import Admit, Lapse, Plan, Start

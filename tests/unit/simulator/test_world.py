@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
-from dlq_master.model.order import Ordering
+from dlq_master.model.order.order import Ordering
 from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.settings import read_settings

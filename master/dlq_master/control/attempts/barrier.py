@@ -18,11 +18,11 @@ from dlq_common.start_causes import StartCause
 from dlq_common.units import format_duration
 from dlq_master.control.attempts import reports
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import gang
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts import gang
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 
 _SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from dlq_master.model.accounting import Level, by_day, charges, summed
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Allocation, Slot, mask_of
+from dlq_master.model.usage.accounting import Level, by_day, charges, summed
 from dlq_master.store.accounts import LEVELS, Levels, PoolRow, UseRow, read_levels
 from dlq_master.store.batch import Batch
 

@@ -7,15 +7,15 @@ from typing import Protocol
 from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.loop.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
-from dlq_master.model import live
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.gang import is_reduced
-from dlq_master.model.grace import grace_s
+from dlq_master.model.attempts import live
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.person import belongs
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import Node
-from dlq_master.model.person import belongs
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Slot
 from dlq_master.store.batch import Intention
 

@@ -1,6 +1,6 @@
 """When a job that loses its lease is told: as late as its save allows, and not all at once."""
 
-from dlq_master.model.grace import SAVE_FACTOR, percentile_95
+from dlq_master.model.attempts.grace import SAVE_FACTOR, percentile_95
 
 
 def delay_s(left_s: float, saves: tuple[float, ...], *, wave: int, waves: int) -> float:

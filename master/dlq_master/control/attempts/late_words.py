@@ -8,8 +8,8 @@ was lost, how it ended is written down beside the others; attempt and job stay w
 from dlq_master.control.attempts.rank_status import status_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedRank
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.first_failure import first_failed
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.first_failure import first_failed
 from dlq_master.model.ids import NodeId
 
 

@@ -1,4 +1,4 @@
-"""Jobs that are resized while they run (model/live.py): ranks are launched and stopped while the others go on.
+"""Jobs that are resized while they run (model/attempts/live.py): ranks are launched and stopped while the others go on.
 
 A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any other, and
 starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves stay the attempt's until its
@@ -16,12 +16,12 @@ from dlq_common.live_resize import LIVE
 from dlq_common.units import format_duration
 from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import live
-from dlq_master.model.attempt import Attempt, RankPhase, RankStatus
-from dlq_master.model.attempt_steps import LeaveAsked, ResizeSettled
+from dlq_master.model.attempts import live
+from dlq_master.model.attempts.attempt import Attempt, RankPhase, RankStatus
+from dlq_master.model.attempts.attempt_steps import LeaveAsked, ResizeSettled
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job_steps import Resized, ResizedLive
-from dlq_master.model.node import NodeState
+from dlq_master.model.jobs.job_steps import Resized, ResizedLive
+from dlq_master.model.nodes.node import NodeState
 
 
 def watch(turn: Turn) -> None:

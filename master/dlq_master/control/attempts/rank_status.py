@@ -3,7 +3,7 @@
 from dlq_common.gpu_memory import says_gpu_oom
 from dlq_common.lost_peer import says_peer_lost
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
-from dlq_master.model.attempt import RankPhase, RankStatus
+from dlq_master.model.attempts.attempt import RankPhase, RankStatus
 
 PHASES = {
     ReportedPhase.PREPARING: RankPhase.PREPARING,

@@ -16,14 +16,14 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine, unclean
 from dlq_master.control.nodes.instances import is_unaccounted
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
-from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import gang, live, own_ends
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts import attempt_steps as on_attempt
+from dlq_master.model.attempts import gang, live, own_ends
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import Checkpoint
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import Checkpoint
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.store.batch import Intention
 
 

@@ -8,8 +8,8 @@ heartbeats (`wanted.py`, `dispatch.py`, `reports.py`, `nodes.py`) all go by it.
 from collections.abc import Iterator
 from enum import Enum
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 
 

@@ -14,13 +14,13 @@ from dlq_master.control.loop.state import note_cancel_late
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
 from dlq_master.control.stimuli import SAME, UpdateJob
-from dlq_master.model import drive
-from dlq_master.model.deadlines import due_s
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.naming import shown_id
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.cluster import drive
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.plan import Plan, Reserve
-from dlq_master.model.promise_words import no_promise
+from dlq_master.model.words.promise_words import no_promise
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dlq_common.instants import format_instant
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.deadlines import due_s, lost_s
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.deadlines import due_s, lost_s
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import Job
 
 CAUSE = "its last deadline cannot be kept any more"
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 
 CALM_S = 30.0  # without a risk, before a promise is told to be safe
 LONGEST_CALM_S = 1200.0

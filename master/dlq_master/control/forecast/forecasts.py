@@ -22,7 +22,7 @@ from dlq_master.control.forecast.starts import Quality, compared_of
 from dlq_master.control.forecast.twin_process import Twin, TwinGone, TwinHangs, TwinRests
 from dlq_master.control.loop.state import State
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.planner import questions
 from dlq_master.planner.answers import Nonsense, read_compared, read_estimate, read_forecast
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Past, Range

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from dlq_master.model.eligible import Array
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import Job
 
 JobOf = Callable[[JobId], Job | None]
 

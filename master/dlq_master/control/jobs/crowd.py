@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from dlq_master.model.accounts import team_of
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.accounts import team_of
+from dlq_master.model.jobs.job import Job
 
 
 def places(job: Job) -> Iterator[str]:

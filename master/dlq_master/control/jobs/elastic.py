@@ -14,8 +14,8 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.control.trials import speeds
-from dlq_master.model.job import Job
-from dlq_master.model.naming import shown_id
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.resources import Request
 
 

@@ -8,10 +8,10 @@ from heapq import heappop, heappush
 
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.eligible import Block, Dependency
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.eligible import Block, Dependency
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
 
 MASTER = "master"
 

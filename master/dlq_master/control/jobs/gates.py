@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from heapq import heappush
 from typing import TypeVar
 
-from dlq_master.model.eligible import Block, Dependency, Relation, Term
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.eligible import Block, Dependency, Relation, Term
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.timers import Timers
 
 Jobs = Mapping[JobId, Job]

@@ -16,11 +16,11 @@ from dlq_master.control.stimuli import (
     ReleaseJob,
     ResumeJob,
 )
-from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.machine import StopCause
-from dlq_master.model.naming import shown_id
 
 
 def cancel(turn: Turn, ask: CancelJob) -> Answer:

@@ -8,10 +8,10 @@ what ended meanwhile.
 """
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.gang import is_reduced
-from dlq_master.model.grace import grace_s
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.machine import StopCause
 
 # A signal in a launcher's first seconds would kill it raw.

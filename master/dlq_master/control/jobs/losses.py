@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from dlq_common.errors import WorkWouldBeLost
 from dlq_common.units import approximate_span
 from dlq_master.control.loop.turn import Turn
+from dlq_master.model.attempts.unsaved import DID_NOT_SAVE, NEVER_SAVED, NOT_KEPT, Loss, stop_loss
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.naming import shown_id
-from dlq_master.model.unsaved import DID_NOT_SAVE, NEVER_SAVED, NOT_KEPT, Loss, stop_loss
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.naming import shown_id
 
 MOST_NAMED = 8  # a status holds no more text
 PAUSE, REQUEUE, DRAIN = "dlq pause -y", "dlq requeue -y", "dlq admin node drain -y"

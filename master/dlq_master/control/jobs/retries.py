@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dlq_master.control.jobs.gates import Gates
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
-from dlq_master.model.eligible import Block
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.eligible import Block
+from dlq_master.model.jobs.job import Job
 
 
 class Watched(Protocol):

@@ -31,14 +31,14 @@ from dlq_master.control.stimuli import (
     Submitted,
 )
 from dlq_master.control.trials import profile_limit
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.eligible import Array
-from dlq_master.model.estimate import DECLARED, NOTHING_KNOWN
+from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, Lateness, RunRules
-from dlq_master.model.reward import Steps, soft
-from dlq_master.model.sentence import sentence
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import HoldKind, Job, Lateness, RunRules
+from dlq_master.model.jobs.reward import Steps, soft
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.sentence import sentence
 
 _TO_COME = "write an instant to come, or a time from now such as 8h"
 

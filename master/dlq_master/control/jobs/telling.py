@@ -10,12 +10,12 @@ from dlq_master.control.jobs import losses
 from dlq_master.control.jobs.jobs import editable, must_live
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.stimuli import CheckpointJob, RequeueJob, SignalJob
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import HoldKind, Job
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.machine import StopCause
-from dlq_master.model.naming import shown_id
 
 
 def requeue(turn: Turn, ask: RequeueJob) -> Answer:

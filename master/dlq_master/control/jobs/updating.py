@@ -14,11 +14,11 @@ from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import teams
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.eligible import Array, Block
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job
-from dlq_master.model.naming import shown_dependency, shown_id
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.eligible import Array, Block
+from dlq_master.model.jobs.job import HoldKind, Job
+from dlq_master.model.jobs.naming import shown_dependency, shown_id
 
 # What was decided about its deadlines.
 _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "lane")

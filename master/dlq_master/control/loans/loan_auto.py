@@ -21,7 +21,7 @@ from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.control.stimuli.loans import LendServers, ReclaimServers
-from dlq_master.model.node import CLOSED, Node, NodeFlag, NodePool, NodeState
+from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 
 CALLER = Caller("loans-auto", "inference")

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import format_span
 from dlq_master.control.stimuli.loans import Hit
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.deadlines import due_s
-from dlq_master.model.grace import grace_s, work_at_risk_s
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.attempts.grace import grace_s, work_at_risk_s
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.plan import Change, Plan, Resize, Revoke
 from dlq_master.model.view import View

@@ -19,12 +19,12 @@ from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, word
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
 from dlq_master.control.stimuli.loans import Found, Hit, Reclaimed, ReclaimServers, ToChoose
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.attempt_steps import sooner
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.attempt_steps import sooner
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice, Demand
 from dlq_master.policy.reclaim.tenants import gives_up

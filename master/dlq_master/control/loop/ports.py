@@ -23,17 +23,17 @@ from dlq_master.control.stimuli import (
     Team,
     User,
 )
-from dlq_master.model.accounting import Level
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cost import Costs
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
-from dlq_master.model.packing import Packing
-from dlq_master.model.person import Owner
-from dlq_master.model.recording import Belief, Evidence, Recording
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.person import Owner
+from dlq_master.model.jobs.recording import Belief, Evidence, Recording
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.usage.accounting import Level
+from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
 from dlq_master.store.accounts import Books as Books

@@ -29,14 +29,14 @@ from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
 from dlq_master.control.reservations.bookings import Bookings
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.eligible import Array
-from dlq_master.model.fleet import Fleet
-from dlq_master.model.gpu_health import Action, actions_of
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
-from dlq_master.model.shares import Shares
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.nodes.gpu_health import Action, actions_of
+from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.decisions import Decisions
 from dlq_master.policy.glance import Glance

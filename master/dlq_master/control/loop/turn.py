@@ -18,16 +18,18 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.placement import usage
 from dlq_master.control.read_model import journal
 from dlq_master.control.stimuli import Caller, SubmitJob
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model import node_steps as node_machine
-from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.cluster import drive
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import Node
+from dlq_master.model.nodes import node_steps as node_machine
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.plan import Change, Lapse, Resize
-from dlq_master.model.recording import Evidence, Recording
 from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.tenants import Reservation, Team, Waited

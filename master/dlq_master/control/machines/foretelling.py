@@ -1,5 +1,5 @@
 """What jobs that say what being late costs are expected to cost: told once, when they are first looked at, and once more
-when a machine is first chosen for them. It is kept with the job, beside what it then costs (model/cost.py)."""
+when a machine is first chosen for them. It is kept with the job, beside what it then costs (model/usage/cost.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Foretold, Job, Lateness
+from dlq_master.model.jobs.job import Foretold, Job, Lateness
 from dlq_master.policy.expected_end import expected_end_s
 
 if TYPE_CHECKING:

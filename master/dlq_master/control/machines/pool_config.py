@@ -14,7 +14,7 @@ from dlq_common.errors import ConfigError
 from dlq_common.instants import parse_instant
 from dlq_common.names import check_word
 from dlq_common.suggest import did_you_mean
-from dlq_master.model.node import NodePool
+from dlq_master.model.nodes.node import NodePool
 
 STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"
 PROVIDERS = (STATIC, EXEC, SLURM)  # the fake is for tests, who ask for it by name

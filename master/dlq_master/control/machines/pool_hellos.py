@@ -10,8 +10,8 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.pool_state import Refused, pool_of
 from dlq_master.control.stimuli import OpenSession
-from dlq_master.model.node import NodePool
-from dlq_master.model.rented import Machine
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import NodePool
 
 AGAIN_S = 1.0
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Act
-from dlq_master.model.fleet import Fleet
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.machines.fleet import Fleet
+from dlq_master.model.machines.rented import Machine
 from dlq_master.policy.rent.moving import OnTheWay
 
 if TYPE_CHECKING:

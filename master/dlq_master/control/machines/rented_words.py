@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.pool_state import pool_of
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.why import Reason, ReasonCode
 
 _HERE = (MachineState.STARTING, MachineState.UP)

@@ -17,8 +17,8 @@ from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.run_times import node_type, run_times
 from dlq_master.control.placement import scheduling
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.view import View
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
 from dlq_master.policy.rent.moving import Moving, movable, with_moving

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 
 if TYPE_CHECKING:
     from dlq_master.policy.priced.catalogue import NodeType

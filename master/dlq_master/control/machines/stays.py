@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cost import Stay
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import Node, NodePool
-from dlq_master.model.rented import Machine
+from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.node import Node, NodePool
+from dlq_master.model.usage.cost import Stay
 
 
 class Machines(Protocol):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlq_common.start_causes import CAUSES, speaks_against_node
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.gpu_health import is_hardware
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason
-from dlq_master.model.node import Node
+from dlq_master.model.jobs.job import EndReason
+from dlq_master.model.nodes.gpu_health import is_hardware
+from dlq_master.model.nodes.node import Node
 
 # Programs that ended by themselves, and badly.
 OWN_FAULTS = frozenset({EndReason.USER_ERROR, EndReason.SIGNAL})

@@ -8,9 +8,9 @@ disk; the line is silent - the last word stands.
 from dlq_common.units import approximate_size
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ToldDisk
-from dlq_master.model import node_steps as on_node
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import NodeFlag
 
 
 def take(turn: Turn, node_id: NodeId, told: ToldDisk) -> None:

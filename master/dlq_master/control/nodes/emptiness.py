@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli.loans import Reading
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeFlag, NodeState
+from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 
 GIB = 1024**3
 

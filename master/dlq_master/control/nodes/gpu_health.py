@@ -1,6 +1,6 @@
 """How nodes say their GPUs are, and what is done about it.
 
-Facts come with heartbeats, the whole of a node at once. A GPU that the table of model/gpu_health.py
+Facts come with heartbeats, the whole of a node at once. A GPU that the table of model/nodes/gpu_health.py
 withholds takes no new work; what runs on it goes on, for as long as it can. What happens when: the
 agent restarts - it tells all anew, and the driver's messages of this boot from the kernel's log; the
 master restarts - what it has judged is on disk; the line is silent - the last word stands.
@@ -13,10 +13,10 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.gpu_health import Action, GpuCondition, Symptom, judge
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.gpu_health import Action, GpuCondition, Symptom, judge
+from dlq_master.model.nodes.node import Node, NodeFlag
 
 
 def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:

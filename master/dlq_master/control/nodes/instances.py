@@ -14,7 +14,7 @@ from dlq_common.errors import IllegalTransition
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes.instance_state import META
 from dlq_master.control.stimuli.nodes import OpenSession
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, NodeId
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeLabels
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.node import Node
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import Node
 
 MOST_LABELS = 32
 

@@ -14,9 +14,9 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.units import format_span
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import AnnounceMaintenance, Maintenance
-from dlq_master.model import node_steps as on_node
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import Node, NodeFlag
 
 
 def announce(turn: Turn, ask: AnnounceMaintenance) -> Maintenance:

@@ -38,13 +38,13 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
 )
 from dlq_master.control.trials import resumes, speeds
-from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts import attempt_steps as on_attempt
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import reclaim_time_s
-from dlq_master.model.node import Node, NodeFlag, NodeState
-from dlq_master.model.node import frozen as frozen_now
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
+from dlq_master.model.nodes.node import frozen as frozen_now
 
 _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not obeyed them
 

@@ -16,13 +16,13 @@ from collections.abc import Iterable
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import blame
 from dlq_master.control.nodes.suspicion import Failure, Family, Suspicion, charges
-from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model import gang
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts import attempt_steps as on_attempt
+from dlq_master.model.attempts import gang
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import NodeFlag, NodeState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import NodeFlag, NodeState
 
 BY = "master"
 _MOST_FAILURES = 1_000  # kept per node; a window holds fewer unless somebody floods it

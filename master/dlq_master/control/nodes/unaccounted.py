@@ -12,8 +12,8 @@ from dlq_master.control.attempts.wanted import standing
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import instances
 from dlq_master.control.stimuli.nodes import OpenSession
-from dlq_master.model import attempt_steps as on_attempt
-from dlq_master.model.attempt import AttemptState, RankPhase
+from dlq_master.model.attempts import attempt_steps as on_attempt
+from dlq_master.model.attempts.attempt import AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.lease import reclaim_time_s
 

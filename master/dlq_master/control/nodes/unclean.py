@@ -11,10 +11,10 @@ from dlq_master.control.attempts.standing import Standing
 from dlq_master.control.loop.state import Clinging
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.attempt import RankPhase
+from dlq_master.model.attempts.attempt import RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.node import NodeFlag
 
 # An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know that
 # this is the end, with STOPPING. So the words begin when that has taken too long.

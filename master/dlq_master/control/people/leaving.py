@@ -7,9 +7,9 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import teams
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import DeleteUser, User, UserDeleted
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.job import Job
-from dlq_master.model.person import belongs
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.person import belongs
 
 
 def settle(turn: Turn, ask: DeleteUser) -> UserDeleted:

@@ -25,8 +25,8 @@ from dlq_master.control.stimuli import (
     UseToken,
 )
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node, NodeState
-from dlq_master.model.person import new_person
+from dlq_master.model.jobs.person import new_person
+from dlq_master.model.nodes.node import Node, NodeState
 
 ROLE_ORDER = ("user", "operator", "admin")
 ROLES = (*ROLE_ORDER, "inference")

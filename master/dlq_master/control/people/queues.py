@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 
 MOST_NICE = 100
 

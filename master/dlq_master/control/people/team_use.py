@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from dlq_master.model.accounts import team_of
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.accounts import team_of
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 
 
 @dataclass(slots=True)
@@ -31,7 +31,7 @@ def count(
     used: Mapping[str, float],
     ratios: Mapping[str, float],
 ) -> Mapping[str, Use]:
-    """Team, or account (model/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many; `used`: by
+    """Team, or account (model/jobs/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many; `used`: by
     account; `ratios`: as policy/order/share.py has them."""
     found: dict[str, Use] = defaultdict(Use)
     for job, gpus in held:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from dlq_master.model.accounts import account_of
+from dlq_master.model.jobs.accounts import account_of
 from dlq_master.store.tenants import Team, TeamRules
 
 Told = Callable[[TeamRules], float | None]

@@ -27,10 +27,10 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
-from dlq_master.model.accounts import account_of, team_of
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.naming import shown_id
+from dlq_master.model.jobs.accounts import account_of, team_of
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import holders
 from dlq_master.policy.presets import PRESETS

@@ -12,10 +12,10 @@ from math import isfinite
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.reservations import reservations
-from dlq_master.model import job_steps as on_job
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import NodeState
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import NodeState
 
 _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment is still there
 

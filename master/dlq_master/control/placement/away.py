@@ -19,9 +19,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dlq_master.control.forecast.helper_health import HelperHealth
-from dlq_master.model import drive
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import JobId
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode

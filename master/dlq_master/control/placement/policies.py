@@ -19,8 +19,8 @@ from dlq_master.control.placement import usage
 from dlq_master.control.placement.chosen import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.stimuli import PolicySet, SetPolicy
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.order import Ordering
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.order import Ordering
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
 from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy

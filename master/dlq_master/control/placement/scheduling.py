@@ -13,15 +13,16 @@ from dlq_master.control.placement import away, plan_faults
 from dlq_master.control.reservations import foretold
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.trials import traffic
-from dlq_master.model import drive, sentence
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.node import NodeState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words import sentence
 from dlq_master.policy.admit import any_that_fits
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.decisions import Decisions

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.shares import Shares
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.usage.shares import Shares
 
 
 class Keeper(Protocol):

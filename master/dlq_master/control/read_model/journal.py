@@ -6,16 +6,16 @@ from enum import StrEnum
 from typing import Any
 
 from dlq_common.instants import format_instant
-from dlq_master.model.drive import Happened
-from dlq_master.model.estimate import Basis
+from dlq_master.model.cluster.drive import Happened
+from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
-from dlq_master.model.job import Checkpoint, Resizing, Taken
-from dlq_master.model.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
+from dlq_master.model.jobs.job import Checkpoint, Resizing, Taken
+from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
 from dlq_master.model.plan import Reserve, Start
-from dlq_master.model.promise_words import no_promise
 from dlq_master.model.resources import Allocation
-from dlq_master.model.sentence import PLAIN, preempted
 from dlq_master.model.why import ReasonCode
+from dlq_master.model.words.promise_words import no_promise
+from dlq_master.model.words.sentence import PLAIN, preempted
 
 
 def line(one: Happened) -> tuple[str, dict[str, Fact]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import Window
 
 # A turn lets go of at most so many beyond those that came: a thousand cost it about 1 ms.

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.glance import Glance
 from dlq_master.store.tenants import Spent, Waited
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dlq_master.model.drive import Happened
+from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import JobId
 from dlq_master.model.timers import Timers
 

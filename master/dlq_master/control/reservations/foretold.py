@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 from dlq_common.instants import format_instant
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.windows import Window, expected_left_s, says_it_saves
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.windows import Window, expected_left_s, says_it_saves
 
 
 def started(turn: Turn, job_id: JobId) -> None:

@@ -1,6 +1,6 @@
 """Reservations: nodes that are kept free from an instant on, for maintenance.
 
-From the moment of a reservation no job starts there that would run into it (model/windows.py), and deadlines are promised
+From the moment of a reservation no job starts there that would run into it (model/nodes/windows.py), and deadlines are promised
 without these nodes in its slots. When it begins its nodes are flagged `reserved` and what still runs there saves and goes
 on elsewhere, as in a drain; when it ends they take work again, by themselves.
 
@@ -23,13 +23,13 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.reservations import foretold
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
-from dlq_master.model import booked as booked_nodes
-from dlq_master.model import node_steps as on_node
-from dlq_master.model.booked import Kept
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.node import NodeFlag
-from dlq_master.model.windows import Window, expected_left_s
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.nodes import booked as booked_nodes
+from dlq_master.model.nodes import node_steps as on_node
+from dlq_master.model.nodes.booked import Kept
+from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.windows import Window, expected_left_s
 from dlq_master.store.tenants import Reservation
 
 LONGEST_S: Final = 30.0 * DAY

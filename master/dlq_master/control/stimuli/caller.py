@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from dlq_master.model.person import Owned, belongs
+from dlq_master.model.jobs.person import Owned, belongs
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, RunRules
+from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.job import HoldKind, Job, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
 from dlq_master.store.tenants import Waited

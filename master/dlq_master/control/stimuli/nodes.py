@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.eligible import Array
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node_steps import Registered
-from dlq_master.model.recording import Evidence
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.recording import Evidence
+from dlq_master.model.nodes.node_steps import Registered
 
 
 class AgentInstance(NamedTuple):

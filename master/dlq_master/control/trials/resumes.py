@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import gang
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.attempt import Attempt
+from dlq_master.model.attempts import gang
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey
+from dlq_master.model.jobs import job_steps as on_job
 
 
 def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:

@@ -1,6 +1,6 @@
 """How fast elastic jobs run on the sizes on which they have run, from the steps that they tell.
 
-The size stage goes by it as soon as two sizes are known (`model/scaling.py`); until then speed is taken to be linear.
+The size stage goes by it as soon as two sizes are known (`model/estimates/scaling.py`); until then speed is taken to be linear.
 What happens when an agent restarts, or the line is silent: what is known stands. When the master restarts: what was learned
 lies with the job, on disk; only the steps of a size that was being measured are counted anew.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.gang import is_reduced
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.scaling import SizePace, speeds, with_pace
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.scaling import SizePace, speeds, with_pace
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.profile.judge import steady
 from dlq_master.policy.profile.steps import followed, pace
 

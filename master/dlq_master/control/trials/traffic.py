@@ -13,11 +13,11 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.control.trials.evidence import found_of
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.recording import Cause, Evidence, Found, Recording, Told, family_of
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Cause, Evidence, Found, Recording, Told, family_of
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.sensitivity.beliefs import Start
 from dlq_profiler.results import Reason

@@ -13,11 +13,11 @@ trial has told is on disk with its stop, and an estimate with its job; what lead
 from __future__ import annotations
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model import job_steps as on_job
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.attempt_steps import StopRequested
-from dlq_master.model.gang import is_reduced
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt_steps import StopRequested
+from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.machine import StopCause
 from dlq_master.policy.profile.judge import STEADY_S, Told, Watched, judged
 from dlq_master.policy.profile.rules import PROFILE_S

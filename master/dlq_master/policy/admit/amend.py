@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.job import Alternative, Job
-from dlq_master.model.lane import Segments
+from dlq_master.model.jobs.job import Alternative, Job
+from dlq_master.model.jobs.lane import Segments
+from dlq_master.model.jobs.reward import Steps
 from dlq_master.model.plan import Reserve
-from dlq_master.model.reward import Steps
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.deadlines import alternative, begun, book_of, judged, moved, offer_to

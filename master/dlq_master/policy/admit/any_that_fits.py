@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Admit, Reject
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View

@@ -7,14 +7,14 @@ from dataclasses import replace
 from math import ceil, inf
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Alternative, Job
-from dlq_master.model.lane import Lane, Segment, Segments
+from dlq_master.model.jobs.job import Alternative, Job
+from dlq_master.model.jobs.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
-from dlq_master.model.promise_words import few
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.promise_words import few
 from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
 from dlq_master.policy.promise.grids import (
     grid_of,

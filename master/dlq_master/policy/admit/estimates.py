@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.estimate import Basis, Confidence, Source
-from dlq_master.model.job import Job
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.profiling import likeness
 from dlq_master.model.plan import Estimate, Profile
-from dlq_master.model.profiling import likeness
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.profile.history import trusted

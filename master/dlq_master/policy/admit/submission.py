@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.admit.estimates import from_history
 from dlq_master.policy.profile.rules import Profiles

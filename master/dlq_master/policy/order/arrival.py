@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dlq_master.model.order import Discipline, Ordering
+from dlq_master.model.order.order import Discipline, Ordering
 
 ARRIVAL = Ordering(discipline=Discipline.ARRIVAL)

@@ -7,10 +7,10 @@ keys of those who run change with every second, and are worked out for the plan 
 from __future__ import annotations
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Key, KeyRule, Learned, had, position
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.running import RunningByKey
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, position
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.running import RunningByKey
 from dlq_master.model.view import View
 from dlq_master.policy.transit.costs import stop_s
 

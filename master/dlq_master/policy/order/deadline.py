@@ -15,8 +15,8 @@ policy, so a queue with priority may still take GPUs of SLO jobs of another.
 
 from __future__ import annotations
 
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had
 from dlq_master.policy.order.by_key import remaining_s
 
 _SLO_RUNS, _SLO_WAITS, _RUNS, _WAITS = 0.0, 1.0, 2.0, 3.0

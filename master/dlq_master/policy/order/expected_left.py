@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from math import floor, sqrt
 
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, KeyRule
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had, KeyRule
 from dlq_master.policy.order.by_key import always
 
 FIRST_GPU_S = 3200.0  # Tiresias' first threshold

@@ -28,9 +28,9 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import NamedTuple, Self
 
-from dlq_master.model.job import Job
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.reward import LATE, attained
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import LATE, attained
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.order.ordered import by_rank, lined_up
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from math import ceil, inf, log1p
 from typing import NamedTuple
 
-from dlq_master.model.job import Job
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.order.ordered import by_rank, lined_up
 from dlq_master.policy.order.work import left_s

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Key, Learned
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had, Key, Learned
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.order import STARTED_BASE
-from dlq_master.model.running import RunningIndex
-from dlq_master.model.waiting import WaitingIndex
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.order import STARTED_BASE
+from dlq_master.model.order.running import RunningIndex
+from dlq_master.model.order.waiting import WaitingIndex
 
 
 def by_rank(cluster: Cluster) -> dict[int, list[Job]]:

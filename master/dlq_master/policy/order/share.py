@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from math import log
 from typing import NamedTuple
 
-from dlq_master.model.accounts import of_member, of_team, team_of
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Key, KeyRule, Learned
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.accounts import of_member, of_team, team_of
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had, Key, KeyRule, Learned
 from dlq_master.model.plan import Weigh
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from dlq_master.model.accounts import of_member, of_team, team_of
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.accounts import of_member, of_team, team_of
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy

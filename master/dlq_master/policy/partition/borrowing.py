@@ -19,15 +19,15 @@ from heapq import heapify, heappop, heapreplace
 from math import inf
 from typing import NamedTuple
 
-from dlq_master.model.accounts import of_member, of_team, team_of, tells_of_members
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import LANE, Lane
+from dlq_master.model.jobs.accounts import of_member, of_team, team_of, tells_of_members
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import LANE, Lane
+from dlq_master.model.order.running import RunningByKey, RunningIndex
+from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.plan import Reserve
-from dlq_master.model.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
-from dlq_master.model.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.why import Reason, ReasonCode
 
 Told = Mapping[str, int] | None  # team or member -> GPUs or jobs; None: nothing is

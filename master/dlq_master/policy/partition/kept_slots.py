@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode

@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import ceil
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.lane import PROFILE_RANK, Lane
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
+from dlq_master.model.jobs.profiling import WINDOW_S
 from dlq_master.model.plan import Scale
-from dlq_master.model.profiling import WINDOW_S
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.quotas import pausing

@@ -7,8 +7,8 @@ from collections import Counter
 from math import floor
 from typing import NamedTuple
 
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 
 REST = ""  # all queues that no quota names, as one

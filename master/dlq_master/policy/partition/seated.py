@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.running import RunningByKey, RunningIndex
+from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import Words
 from dlq_master.policy.partition.yielding import yielding

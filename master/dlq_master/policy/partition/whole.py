@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 
 _SPOT = Lane.SPOT

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.running import RunningByKey, RunningIndex
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.policy.partition.borrowing import Budget, Line, Words, leaving_of, lines_of, room_of
 
 Stand = tuple[int, int | float, JobId]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_master.model.pool import Pool
+from dlq_master.model.nodes.pool import Pool
 
 
 def all_types(pools: Sequence[Pool]) -> Pool:

@@ -11,7 +11,7 @@ decided exactly, by packing those that start anew.
 
 from __future__ import annotations
 
-from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving, skew
 from dlq_master.policy.place.joint import Arrangement, Joint

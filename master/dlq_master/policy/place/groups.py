@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple, Protocol, TypeVar
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Request, indices
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.placement import Placement

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 from typing import NamedTuple
 
-from dlq_master.model.estimate import Confidence
+from dlq_master.model.estimates.estimate import Confidence
 
 FEWEST = 5  # completed runs before they count
 SPREAD = 1.2  # at most, of the 90th percentile over the median

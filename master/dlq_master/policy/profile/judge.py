@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
-from dlq_master.model.gang import is_reduced
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.gang import is_reduced
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source, Unmeasured
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.profile.steps import MANY, Pace, Sample, Track, pace
 
 STEADY_S = 60.0  # a job in place that has kept its pace for so long need not go on being watched

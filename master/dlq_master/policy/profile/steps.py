@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.estimate import Confidence
+from dlq_master.model.estimates.estimate import Confidence
 
 FEW, MANY = 2, 10  # steps: with fewer there is no pace, with fewer a poor one
 _KEPT = 32  # samples of an attempt

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import ceil
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.promise.grids import type_of
 
 _MOST_NODES = 2

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.model.lane import Segment, Segments
+from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.eject import Ejected
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s
 from dlq_master.policy.promise.ledger import Ledger

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from math import ceil
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Alternative
-from dlq_master.model.node import Node, NodeState
-from dlq_master.model.own import is_own
-from dlq_master.model.promise_words import few, span
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Alternative
+from dlq_master.model.nodes.node import Node, NodeState
+from dlq_master.model.nodes.own import is_own
+from dlq_master.model.words.promise_words import few, span
 from dlq_master.policy.promise.admission import Book
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.offer import FixKind, earliest_deadline

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.model.lane import Segments
+from dlq_master.model.jobs.lane import Segments
 from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from math import ceil
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.pool import Pool
-from dlq_master.model.windows import Window
+from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.nodes.windows import Window
 from dlq_master.policy.place.roundup import block_of, halves
 from dlq_master.policy.profile.rules import floor_of
 from dlq_master.policy.promise.grounds import Ground

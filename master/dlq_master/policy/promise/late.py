@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dlq_master.model.lane import Segment, Segments
+from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.fluid import Slots
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, needed, width
 from dlq_master.policy.promise.plan import Plan, completion_s, free_gpus, hold, slots_of, steps_made

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from math import floor, inf, log2
 from typing import NamedTuple
 
-from dlq_master.model.lane import Segment, Segments
+from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.leases import NOISE, Grid, needed
 
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from math import ceil, floor
 from typing import NamedTuple
 
-from dlq_master.model.reward import Steps
+from dlq_master.model.jobs.reward import Steps
 
 # Parts of a slot that are the noise of doubles.
 NOISE = 1e-9

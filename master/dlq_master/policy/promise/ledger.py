@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlq_master.model.lane import Segments
+from dlq_master.model.jobs.lane import Segments
 from dlq_master.policy.promise.fluid import Demand, Slots
 from dlq_master.policy.promise.leases import (
     Grid,

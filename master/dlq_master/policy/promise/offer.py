@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import ceil
 
-from dlq_master.model.reward import FULL, Step
+from dlq_master.model.jobs.reward import FULL, Step
 from dlq_master.policy.promise.admission import Book, Verdict, admit
 from dlq_master.policy.promise.fluid import Demand
 from dlq_master.policy.promise.grounds import Ground

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.deadlines import due_s
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.promise.grids import slot_s
 from dlq_master.policy.promise.reading import goes_on, pause_of, total_s, worked_s

@@ -8,8 +8,8 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.model.lane import Segment, Segments
-from dlq_master.model.reward import Step
+from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.reward import Step
 from dlq_master.model.values import maker
 from dlq_master.policy.promise.leases import NOISE, Grid, SloJob, due_s, width
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import lru_cache
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.policy.promise.leases import Grid, needed, round_up
 
 SHARE = 0.8  # of the capacity that is counted on: plans leave holes, and work is bound already

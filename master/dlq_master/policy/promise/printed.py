@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from dlq_master.model.lane import Segment, Segments
+from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.leases import (
     Grid,
     SloJob,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.deadlines import due_s, left_s
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.deadlines import due_s, left_s
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Change, NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.policy.promise.danger import Danger

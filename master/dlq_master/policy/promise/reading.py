@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_master.model.attempt import ACTIVE, Attempt, AttemptState
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.costs import measured
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.attempts.costs import measured
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, Pause
-from dlq_master.model.lane import Lane, Segment
-from dlq_master.model.reward import Step
+from dlq_master.model.jobs.job import Job, Pause
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import Step
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.promise.grids import slot_s

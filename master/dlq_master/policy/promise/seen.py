@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Segments
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Segments
 from dlq_master.policy.promise.admission import Book
 from dlq_master.policy.promise.grids import type_of
 from dlq_master.policy.promise.leases import Grid, SloJob

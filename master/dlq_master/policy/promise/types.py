@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.estimate import Source
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.estimate import Source
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.promise.grids import home_type, own_pool, type_of
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from dlq_master.model.attempt import ACTIVE, Attempt
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.grace import work_at_risk_s
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt
+from dlq_master.model.attempts.grace import work_at_risk_s
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.pool import Parts
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.nodes.pool import Parts
 from dlq_master.model.view import View
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Tenant

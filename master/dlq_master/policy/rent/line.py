@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.node import Node
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.own import InLine, own_ends

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from math import inf
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
-from dlq_master.model.node import CLOSED
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.machines.rented import Machine, MachineState
+from dlq_master.model.nodes.node import CLOSED
 from dlq_master.model.values import maker
 from dlq_master.policy.priced.catalogue import Floats, NodeType
 from dlq_master.policy.rent.line import free_on

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.promise.reading import pause_of, worked_s
 from dlq_master.policy.rent.line import may_rent
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import first_term_end_s
-from dlq_master.model.node import Node, NodeFlag
+from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.why import Reason, ReasonCode

@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 import numpy as np
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
 from dlq_master.policy.priced.learning import Kin, Learned, Took
 from dlq_master.policy.rent.own import InLine

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.slowdowns import Run
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
-from dlq_master.model.packing import Profile
-from dlq_master.model.recording import Belief, Cause, Recording, family_of
-from dlq_master.model.slowdowns import Run
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Belief, Cause, Recording, family_of
 from dlq_master.policy.sensitivity.slowdown import rho_of, rho_of_spread
 
 FAMILIES_KEPT = 10_000

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import inf, sqrt
 from typing import NamedTuple
 
-from dlq_master.model.slowdowns import Run
+from dlq_master.model.estimates.slowdowns import Run
 
 # A spread job computes and communicates with the overlap that fits eleven measured jobs best: mean
 # error 6.3 %, each between perfect overlap (inf) and none (1).

@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 
 
 class Candidate(NamedTuple):

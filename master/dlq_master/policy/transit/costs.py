@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
 
 
 def pause_and_resume_s(cluster: Cluster, job: Job) -> float:

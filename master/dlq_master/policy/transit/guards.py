@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.policy.transit.costs import pause_and_resume_s
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.policy.policy import Policy
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dlq_master.model.grace import grace_s
+from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.view import View
 

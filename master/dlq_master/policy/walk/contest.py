@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.pool import Parts
+from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job, JobState
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.pool import Parts, Pool
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.contest import Contest

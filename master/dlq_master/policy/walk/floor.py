@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.lane import Lane
-from dlq_master.model.own import is_own
-from dlq_master.model.pool import Part
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.nodes.own import is_own
+from dlq_master.model.nodes.pool import Part
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from heapq import heapify, heappop, heapreplace
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.model.waiting import Fifo
 from dlq_master.policy.walk.standing import Block
 
 # The first job of a FIFO: (position, job, shape, those behind it).

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.job import Job
-from dlq_master.model.waiting import WaitingIndex
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.policy.place.all_types import all_types
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.outcome import Outcome

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.attempt import ACTIVE, AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.lane import Lane
-from dlq_master.model.own import is_own
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.nodes.own import is_own
 from dlq_master.policy.place.roundup import block_of, round_up
 from dlq_master.policy.promise.grids import own_pool
 from dlq_master.policy.promise.reading import has_grown

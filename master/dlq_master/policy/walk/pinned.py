@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import decision_time_s
-from dlq_master.model.running import Place
+from dlq_master.model.order.running import Place
 
 
 class Pinned(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.walk.masks import Masks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head

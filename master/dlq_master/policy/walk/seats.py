@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import LANE, PROFILE_RANK, Lane
-from dlq_master.model.pool import Parts
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
+from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
-from dlq_master.model.running import Place
 from dlq_master.policy.place.roundup import block_of, round_up
 from dlq_master.policy.promise.grids import own_pool, slot_s, type_of
 from dlq_master.policy.walk.contest import Contest

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from dlq_master.model import live
+from dlq_master.model.attempts import live
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Job
-from dlq_master.model.pool import Part, Parts, lowest
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.pool import Part, Parts, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
 from dlq_master.policy.place.groups import Groups

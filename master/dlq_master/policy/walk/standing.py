@@ -6,9 +6,9 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.lineup import Lineup
-from dlq_master.model.order import STARTED_BASE, STARTED_END
-from dlq_master.model.running import RunningByKey
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.order import STARTED_BASE, STARTED_END
+from dlq_master.model.order.running import RunningByKey
 
 
 class Block(NamedTuple):

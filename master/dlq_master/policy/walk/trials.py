@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import PROFILE_RANK, Lane
-from dlq_master.model.pool import Part, Pool, lowest
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
+from dlq_master.model.nodes.pool import Part, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import Room, floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing

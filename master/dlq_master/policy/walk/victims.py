@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.pool import Part, Parts, Pool, make_part, up_to
+from dlq_master.model.nodes.pool import Part, Parts, Pool, make_part, up_to
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 from dlq_master.policy.place.placement import Placement

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from dlq_master.model.lineup import Lineup
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.model.waiting import Fifo
 from dlq_master.policy.walk.line import Head, heads, line
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.standing import Block

@@ -8,8 +8,8 @@ import pytest
 
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.planner.plans import Answer
 from support.inline_planner import InlinePlanner

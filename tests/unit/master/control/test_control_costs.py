@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.control.stimuli.machines import StopMachines
-from dlq_master.model.accounting import DAY_S
-from dlq_master.model.cost import Cost
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.usage.accounting import DAY_S
+from dlq_master.model.usage.cost import Cost
 from support.costs_seen import Witness
 from support.extent import times
 from support.master_harness import ROOT

@@ -11,9 +11,9 @@ import pytest
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import AskedDeadline, SetPolicy, UpdatedJob, UpdateJob
-from dlq_master.model.deadlines import due_s
+from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from support.master_harness import ROOT
 from unit.master.control.test_control_deadlines import Masters, Site

@@ -14,10 +14,10 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.instants import format_instant
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
-from dlq_master.model.deadlines import due_s, slack_s
-from dlq_master.model.estimate import Unmeasured
+from dlq_master.model.attempts.deadlines import due_s, slack_s
+from dlq_master.model.estimates.estimate import Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job, JobState, Pause, RunRules
+from dlq_master.model.jobs.job import Job, JobState, Pause, RunRules
 from dlq_master.model.lease import LeaseKind
 from support.inline_planner import InlinePlanner
 from support.master_harness import Master, config_of

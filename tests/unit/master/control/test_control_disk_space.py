@@ -1,9 +1,9 @@
 """A node whose disk is full: nothing new is placed there, and no job is blamed for it."""
 
 from dlq_master.control.stimuli import Heartbeat, ToldDisk
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 

@@ -8,9 +8,9 @@ import pytest
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.stimuli import SetPolicy
-from dlq_master.model.deadlines import due_s
-from dlq_master.model.lane import Lane
-from dlq_master.model.validate import validate
+from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.cluster.validate import validate
+from dlq_master.model.jobs.lane import Lane
 from support.master_harness import ROOT, Master
 from unit.master.control.test_control_deadlines import Site
 

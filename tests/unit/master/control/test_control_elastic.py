@@ -9,7 +9,7 @@ import pytest
 from dlq_common.errors import IllegalTransition, InvalidRequest, Unsatisfiable
 from dlq_master.control.stimuli import AskedDeadline, Stop, UpdateJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import ALICE, Master, config_of

@@ -19,8 +19,8 @@ from dlq_master.control.stimuli import (
     Stop,
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
-from dlq_master.model.person import Owner
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.person import Owner
 from support.master_harness import ALICE, Master, config_of
 from support.sim_agent import SimAgent
 

@@ -21,7 +21,7 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import CreateReservation
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import Job, JobState, RunRules
+from dlq_master.model.jobs.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Changes, Estimate, Range
 from support.builders import a_node

@@ -16,7 +16,7 @@ from dlq_master.control.stimuli import (
     ToldSymptom,
 )
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import ROOT, Master, config_of
 from support.running import running
 from support.sim_agent import SimAgent

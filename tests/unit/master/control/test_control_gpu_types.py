@@ -7,9 +7,9 @@ import pytest
 from dlq_common.errors import InvalidRequest, Unsatisfiable
 from dlq_master.control.stimuli import OpenSession, ReleaseJob
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.node import Gpu
-from dlq_master.model.node_steps import Registered
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import Gpu
+from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from support.master_harness import Master

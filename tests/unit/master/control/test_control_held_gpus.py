@@ -1,7 +1,7 @@
 """A job has ended when it has ended; its GPUs are nobody's until they are proven free."""
 
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 

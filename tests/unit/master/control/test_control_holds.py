@@ -5,7 +5,7 @@ import pytest
 from dlq_common.errors import IllegalTransition, PermissionDenied
 from dlq_master.control.stimuli import HoldJob, PauseJob, ReleaseJob, ResumeJob
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import HoldKind
+from dlq_master.model.jobs.job import HoldKind
 from support.master_harness import ALICE, ROOT, Master
 from support.sim_agent import SimAgent
 

@@ -8,7 +8,7 @@ from dlq_common.errors import InvalidRequest, NotFound, Unsatisfiable
 from dlq_master.control.nodes.labels import MOST_LABELS
 from dlq_master.control.stimuli import Caller, SetNodeLabels
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.model.why import ReasonCode
 from support.master_harness import Master

@@ -23,8 +23,8 @@ from dlq_master.control.stimuli import (
     UserDeleted,
 )
 from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.job import JobState
-from dlq_master.model.person import belongs
+from dlq_master.model.jobs.job import JobState
+from dlq_master.model.jobs.person import belongs
 from dlq_master.store.batch import User
 from dlq_master.store.codec import decode, encode
 from dlq_master.store.tenants import Member, Team

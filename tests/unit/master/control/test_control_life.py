@@ -15,7 +15,7 @@ from dlq_master.control.stimuli import (
     Stop,
 )
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import EndReason, Job, JobState, RunRules
+from dlq_master.model.jobs.job import EndReason, Job, JobState, RunRules
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 

@@ -5,7 +5,7 @@ import pytest
 from dlq_master.control.jobs.limits import STARTUP_S
 from dlq_master.control.stimuli import PauseJob, ResumeJob, Signal, Stop
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import JobState, RunRules
+from dlq_master.model.jobs.job import JobState, RunRules
 from support.master_harness import ALICE, Master
 from support.sim_agent import SimAgent
 

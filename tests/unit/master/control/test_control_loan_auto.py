@@ -17,7 +17,7 @@ from dlq_master.control.loop.ports import Readable
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.loans import SwitchLoans
 from dlq_master.model.event import JournalEvent
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 from support.lent_servers import asked, flags, server
 from support.master_harness import ROOT, Master
 from support.running import running

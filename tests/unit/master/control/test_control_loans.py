@@ -15,8 +15,8 @@ from dlq_master.control.stimuli.loans import (
     ToChoose,
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import RunRules
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.job import RunRules
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Plan, Reclaim
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason, ReasonCode

@@ -15,7 +15,7 @@ from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch
 from dlq_master.store.memory import MemoryStore
 from support.invariants import told_states

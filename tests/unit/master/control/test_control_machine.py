@@ -24,8 +24,8 @@ from dlq_master.control.stimuli import (
     Tick,
 )
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import HoldKind, JobState, RunRules
-from dlq_master.model.node import NodeState
+from dlq_master.model.jobs.job import HoldKind, JobState, RunRules
+from dlq_master.model.nodes.node import NodeState
 from support.extent import times
 from support.invariants import check_books, check_journal
 from support.master_harness import ROOT, Master, config_of

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import AnnounceMaintenance, Caller, Heartbeat, Maintenance
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import Master, config_of
 from support.running import running
 from support.sim_agent import SimAgent

@@ -9,7 +9,7 @@ import pytest
 from dlq_master.control.stimuli import AskedLateness, SetNodeFlags
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, saves
 from support.master_harness import ROOT

@@ -18,8 +18,8 @@ from dlq_master.control.stimuli import (
     SetNodeFlags,
 )
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import EndReason, JobState, RunRules
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.job import EndReason, JobState, RunRules
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch
 from support.master_harness import ROOT, Master, config_of

@@ -11,10 +11,10 @@ from dlq_master.control.stimuli import (
     RequeueJob,
     SetNodeFlags,
 )
-from dlq_master.model.eligible import Relation
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.job import JobState
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
 from support.lent_servers import asked, lend, server
 from support.master_harness import ROOT, Master, config_of

@@ -11,7 +11,7 @@ import pytest
 
 from dlq_common.instants import format_instant
 from dlq_common.wire import from_duration
-from dlq_master.model.deadlines import due_s
+from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.rpc.deadlines import promise_message
 from support.master_harness import Master

@@ -31,9 +31,9 @@ from dlq_master.control.stimuli import (
     SetUser,
     SubmitJob,
 )
-from dlq_master.model.grace import grace_s
+from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import HoldKind, JobState
+from dlq_master.model.jobs.job import HoldKind, JobState
 from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
 

@@ -9,11 +9,11 @@ import pytest
 
 from dlq_common.errors import AlreadyExists, IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import PolicySet, SetPolicy
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane, Segment
-from dlq_master.model.reward import strict
-from dlq_master.model.validate import validate
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.presets import PRESETS
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent

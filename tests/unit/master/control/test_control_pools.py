@@ -14,9 +14,9 @@ from dlq_master.control.machines.pool_config import RentingConfig
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
 from dlq_master.control.stimuli.machines import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
-from dlq_master.model.sentence import sentence
+from dlq_master.model.words.sentence import sentence
 from dlq_master.providers.port import ProviderFailed
 from support.lent_servers import saves
 from support.master_harness import ROOT

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_master.control.stimuli import Stop
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import EndReason, JobState
+from dlq_master.model.jobs.job import EndReason, JobState
 from dlq_master.model.lease import LeaseKind, Terms, first_term_end_s
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent

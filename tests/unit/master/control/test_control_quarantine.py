@@ -8,10 +8,10 @@ import pytest
 from dlq_common.start_causes import CAUSES, StartCause
 from dlq_master.control.config import HealthConfig, MasterConfig
 from dlq_master.control.stimuli import Caller
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import JobState
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.job import JobState
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
 from unit.master.control.test_control_gpu_health import set_flags, tell

@@ -9,7 +9,7 @@ import pytest
 from dlq_common.config import Seconds
 from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.policy.rent.times import RunTimes
 from dlq_master.store.tenants import Member, Team, TeamRules
 from support.lent_servers import Server

@@ -9,14 +9,14 @@ import pytest
 
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job, RunRules
+from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.lease import Terms
-from dlq_master.model.node import NodeFlag
-from dlq_master.model.validate import validate
+from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.windows import Window, runs_into
 from dlq_master.model.why import ReasonCode
-from dlq_master.model.windows import Window, runs_into
 from dlq_master.policy.promise.grids import grid_of
 from dlq_master.store.tenants import Reservation
 from support.builders import a_job

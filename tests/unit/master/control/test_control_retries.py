@@ -9,8 +9,8 @@ from dlq_common.config import Seconds
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.stimuli import FenceNode, ReleaseJob, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import HoldKind, JobState
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.jobs.job import HoldKind, JobState
+from dlq_master.model.nodes.node import NodeFlag
 from support.master_harness import ROOT, Master, config_of
 from support.running import running
 from support.sim_agent import SimAgent

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from dlq_master.control.stimuli import RequeueJob, Stop
-from dlq_master.model.gang import FOLLOW_S
-from dlq_master.model.grace import grace_s
+from dlq_master.model.attempts.gang import FOLLOW_S
+from dlq_master.model.attempts.grace import grace_s
 from support.master_harness import Master
 from support.running import running
 from support.sim_agent import SimAgent

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from dlq_master.control.stimuli import Heartbeat, Tick
 from dlq_master.model.ids import NodeId
-from dlq_master.model.node import NodeState
+from dlq_master.model.nodes.node import NodeState
 from dlq_master.store.batch import Batch
 from dlq_master.store.memory import MemoryStore
 from support.master_harness import Master

@@ -12,7 +12,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
 from dlq_master.control.trials.speeds import hear
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.node import NodeFlag
+from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
 from dlq_master.rpc.elastic import add_elasticity
 from support.master_harness import ROOT, Master, config_of

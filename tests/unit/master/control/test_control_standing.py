@@ -8,7 +8,7 @@ import pytest
 from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.stimuli import FenceNode, ForgetNode, ReportedPhase
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import RunRules
+from dlq_master.model.jobs.job import RunRules
 from support.master_harness import ROOT, Master
 from support.running import running
 from support.sim_agent import SimAgent

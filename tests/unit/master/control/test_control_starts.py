@@ -6,7 +6,7 @@ from math import inf
 
 from dlq_master.control.forecast.starts import WRITTEN_AT_ONCE, Starts
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, JobState
+from dlq_master.model.jobs.job import HoldKind, JobState
 from dlq_master.planner.forecasts import Range
 from dlq_master.store.foreseen import MOST_COMPARED, Foreseen
 from support.builders import a_job, a_waiting_job

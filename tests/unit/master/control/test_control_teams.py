@@ -20,10 +20,10 @@ from dlq_master.control.config import QueueConfig
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
 from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.lane import Lane
-from dlq_master.model.reward import strict
-from dlq_master.model.validate import validate
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.store.tenants import Member, Team, TeamRules

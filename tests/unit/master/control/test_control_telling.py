@@ -16,7 +16,7 @@ from dlq_master.control.stimuli import (
     Stop,
 )
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.job import HoldKind, JobState
+from dlq_master.model.jobs.job import HoldKind, JobState
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 

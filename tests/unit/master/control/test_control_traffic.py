@@ -8,10 +8,10 @@ import pytest
 from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
 from dlq_master.control.trials.traffic import SETTLED_S
+from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import RunRules
-from dlq_master.model.packing import Packing
-from dlq_master.model.recording import Cause, Found, Recording, Told
+from dlq_master.model.jobs.job import RunRules
+from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity.beliefs import LATE_S
 from dlq_master.rpc.traffic_view import profile_of, traffic_message
 from dlq_master.store.batch import Batch

@@ -13,11 +13,11 @@ import pytest
 from dlq_common.errors import ConfigError, TryAgain
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.estimate import Basis, Confidence, Source, Unmeasured
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.estimates.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import EndReason, Job, JobState
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import EndReason, Job, JobState
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Request

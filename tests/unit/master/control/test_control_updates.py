@@ -24,9 +24,9 @@ from dlq_master.control.stimuli import (
     UpdatedJob,
     UpdateJob,
 )
-from dlq_master.model.eligible import Block, Relation
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.eligible import Block, Relation
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
 

@@ -9,7 +9,7 @@ import pytest
 from dlq_master.control.read_model.waits import AT_ONCE, WRITTEN_EVERY_S, Waits, settled
 from dlq_master.control.stimuli import PauseJob, ReleaseJob, SetTeam
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.glance import Glance

@@ -7,7 +7,7 @@ import pytest
 from dlq_common.errors import NotFound
 from dlq_master.control.stimuli import AcceptGpus, Opened, OpenSession
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.node import Gpu, NodeFlag
+from dlq_master.model.nodes.node import Gpu, NodeFlag
 from support.master_harness import ROOT, Master
 from support.running import running
 from support.sim_agent import SimAgent

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.accounting import DAY_S, Use, UseClass, by_day, charges, pieces, summed
-from dlq_master.model.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Checkpoint
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Checkpoint
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.usage.accounting import DAY_S, Use, UseClass, by_day, charges, pieces, summed
 from support.stored_values import a_job, an_attempt
 
 OWN = {NodeId("gpu01"): "training"}

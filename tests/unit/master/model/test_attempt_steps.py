@@ -2,9 +2,9 @@
 
 import pytest
 
-from dlq_master.model import attempt_steps as on
-from dlq_master.model.attempt import Attempt, AttemptState
-from dlq_master.model.job import EndReason
+from dlq_master.model.attempts import attempt_steps as on
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.jobs.job import EndReason
 from dlq_master.model.machine import StopCause
 from support.builders import an_attempt
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.accounting import DAY_S
-from dlq_master.model.cost import Cost, CostAccount, Paid, Stay, costs
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import Foretold, Lateness
-from dlq_master.model.rented import Machine, MachineState
+from dlq_master.model.jobs.job import Foretold, Lateness
+from dlq_master.model.machines.rented import Machine, MachineState
+from dlq_master.model.usage.accounting import DAY_S
+from dlq_master.model.usage.cost import Cost, CostAccount, Paid, Stay, costs
 from support.stored_values import a_job, a_machine
 
 HOUR_S = 3600.0

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dlq_master.model import attempt_steps
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.job import EndReason
+from dlq_master.model.jobs.job import EndReason
 from dlq_master.model.machine import IllegalTransition, StopCause
 from support.builders import World, a_waiting_job, an_attempt
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.attempt import AttemptState, RankStatus
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import AttemptState, RankStatus
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, Fence, JobId
-from dlq_master.model.job import Checkpoint, EndReason, JobState, RunRules
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import Checkpoint, EndReason, JobState, RunRules
 from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Start
-from dlq_master.model.validate import validate
 from support.builders import World, a_job
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimate import DECLARED, Basis, Confidence, Source, Unmeasured
-from dlq_master.model.estimate_words import known
-from dlq_master.model.job import Job
+from dlq_master.model.estimates.estimate import DECLARED, Basis, Confidence, Source, Unmeasured
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.words.estimate_words import known
 from dlq_master.rpc.estimate_view import estimate_message
 from support.builders import a_waiting_job, an_attempt
 

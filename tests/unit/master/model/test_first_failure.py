@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from dlq_master.model import attempt_steps as on
-from dlq_master.model import gang
-from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
-from dlq_master.model.first_failure import CLOCKS_DIFFER_S
+from dlq_master.model.attempts import attempt_steps as on
+from dlq_master.model.attempts import gang
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts.first_failure import CLOCKS_DIFFER_S
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, RunRules
+from dlq_master.model.jobs.job import EndReason, RunRules
 from dlq_master.model.machine import StopCause
 from support.builders import an_attempt
 

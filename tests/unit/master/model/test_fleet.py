@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.control.machines.pool_state import FIRST_REST_S, LONGEST_REST_S, Pools
-from dlq_master.model.fleet import DAY_S, MOST_TOLD, Fleet
 from dlq_master.model.ids import NodeId
-from dlq_master.model.rented import Machine, MachineState, moved
+from dlq_master.model.machines.fleet import DAY_S, MOST_TOLD, Fleet
+from dlq_master.model.machines.rented import Machine, MachineState, moved
 from support.extent import times
 
 UP, DRAINING, STOPPING = MachineState.UP, MachineState.DRAINING, MachineState.STOPPING

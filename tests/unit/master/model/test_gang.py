@@ -6,11 +6,19 @@ from typing import NamedTuple
 
 import pytest
 
-from dlq_master.model import attempt_steps as on
-from dlq_master.model import gang, job_steps
-from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts import attempt_steps as on
+from dlq_master.model.attempts import gang
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Checkpoint, EndReason, ExitZeroInGrace, Job, JobState, RunRules
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import (
+    Checkpoint,
+    EndReason,
+    ExitZeroInGrace,
+    Job,
+    JobState,
+    RunRules,
+)
 from dlq_master.model.machine import StopCause
 from support.builders import a_waiting_job, an_attempt
 
@@ -127,7 +135,7 @@ def test_a_code_of_those_that_only_left_proves_no_save_of_rank_0(first: RankStat
 
 @pytest.mark.parametrize("end", [on.Cancelled(), on.TimedOut()])
 def test_nothing_is_lost_of_what_nobody_does_again(end: on.AttemptEvent) -> None:
-    """As in the books of GPU-hours (model/accounting.py), so that a report of preemptions adds up to them."""
+    """As in the books of GPU-hours (model/usage/accounting.py), so that a report of preemptions adds up to them."""
     attempt = leaving(rank(0, signal=15), rank(1, signal=15))
     used = gang.usage(attempt, end, a_waiting_job(1, 4), 100.0)
     assert (used.gpu_s, used.lost_gpu_s, used.worked_s) == (360.0, 0.0, 0.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq_master.model.gpu_health import (
+from dlq_master.model.nodes.gpu_health import (
     ACTIONS,
     Action,
     Cleared,

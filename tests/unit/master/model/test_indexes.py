@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model import attempt_steps, drive, job_steps
-from dlq_master.model.cluster import Cluster
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs import job_steps
 from dlq_master.model.lease import Terms
-from dlq_master.model.order import WAITING_BASE, Discipline, Ordering, Positions
+from dlq_master.model.order.order import WAITING_BASE, Discipline, Ordering, Positions
+from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.resources import Shape
 from dlq_master.model.timers import Timers
-from dlq_master.model.validate import validate
-from dlq_master.model.waiting import WaitingIndex
 from support.builders import World, a_job, a_node, a_waiting_job, an_attempt
 
 ONE = Shape(1, None, None)

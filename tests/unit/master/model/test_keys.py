@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.keys import position
-from dlq_master.model.order import PROMOTED_BASE, WAITING_BASE
-from dlq_master.model.waiting import Sorted
+from dlq_master.model.order.keys import position
+from dlq_master.model.order.order import PROMOTED_BASE, WAITING_BASE
+from dlq_master.model.order.waiting import Sorted
 from support.builders import a_job
 
 NUMBERS = st.one_of(

@@ -1,8 +1,8 @@
 """Tasks of arrays go by their array and index, in messages and in dependencies."""
 
-from dlq_master.model.eligible import Array, Dependency, Relation, Term
 from dlq_master.model.ids import JobId
-from dlq_master.model.naming import shown_dependency, shown_id
+from dlq_master.model.jobs.eligible import Array, Dependency, Relation, Term
+from dlq_master.model.jobs.naming import shown_dependency, shown_id
 from support.builders import a_job
 
 TASK = a_job(33)._replace(array=Array(JobId(28), 8, 0, 0, 7, 1), array_index=4)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from dlq_master.model import attempt_steps as on
-from dlq_master.model import gang, own_ends
-from dlq_master.model.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts import attempt_steps as on
+from dlq_master.model.attempts import gang, own_ends
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import EndReason, JobState, RunRules
+from dlq_master.model.jobs.job import EndReason, JobState, RunRules
 from dlq_master.model.machine import StopCause
 from support.builders import a_waiting_job, an_attempt
 

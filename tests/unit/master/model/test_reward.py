@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.reward import BEST_EFFORT, attained, missed_share, soft, strict, wdmr
+from dlq_master.model.jobs.reward import BEST_EFFORT, attained, missed_share, soft, strict, wdmr
 
 STEPS = ((10.0, 100.0), (11.0, 80.0), (12.0, 50.0), (15.0, 20.0))
 

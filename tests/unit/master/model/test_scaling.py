@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_master.model.estimates.scaling import SizePace, speeds, with_pace
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
-from dlq_master.model.scaling import SizePace, speeds, with_pace
 from support.builders import a_job
 
 SIZES = (1, 2, 4, 8)

@@ -1,7 +1,7 @@
 """A boundary is decided early enough for the slowest save of what runs."""
 
-from dlq_master.model.job import Job
-from dlq_master.model.validate import validate
+from dlq_master.model.cluster.validate import validate
+from dlq_master.model.jobs.job import Job
 from support.builders import World, a_job
 
 

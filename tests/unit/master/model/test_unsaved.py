@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dlq_master.control.jobs.losses import loss_words
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.job import Checkpoint, RunRules
-from dlq_master.model.unsaved import stop_loss
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.attempts.unsaved import stop_loss
+from dlq_master.model.jobs.job import Checkpoint, RunRules
 from support.builders import a_job, an_attempt
 
 SILENT, SPOKEN = RunRules(saves=False), RunRules(saves=True)

@@ -17,7 +17,7 @@ def a_package(root: Path, files: dict[str, str]) -> Path:
 
 
 FILES = {
-    "model/job.py": "a = 1",
+    "model/jobs/job.py": "a = 1",
     "policy/promise/plan.py": "b = 2",
     "control/loop/loop.py": "c = 3",
 }
@@ -33,10 +33,10 @@ def test_the_same_files_elsewhere_are_the_same_code(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"model/job.py": "a = 2"},
+        {"model/jobs/job.py": "a = 2"},
         {"policy/promise/plan.py": "b = 2\n"},
         {"policy/promise/more.py": ""},
-        {"model/job.py": "", "model/jobs.py": "a = 1"},
+        {"model/jobs/job.py": "", "model/jobs.py": "a = 1"},
     ],
 )
 def test_any_change_is_another_version(tmp_path: Path, changed: dict[str, str]) -> None:

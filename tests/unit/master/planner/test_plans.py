@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.ids import JobId
-from dlq_master.model.lane import Lane, Segment
+from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.packing import Packing
 from dlq_master.model.plan import Plan, Repack, Reserve, Start
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.plans import Answer, read_answer, write_answer

@@ -11,9 +11,9 @@ from enum import Enum
 import pytest
 
 import dlq_master.model
-from dlq_master.model.frozen import freeze
-from dlq_master.model.job import JobState
-from dlq_master.model.lane import Lane
+from dlq_master.model.cluster.frozen import freeze
+from dlq_master.model.jobs.job import JobState
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import ROOM, Unreadable, dumps, loads, read, take
 from support.builders import World, a_waiting_job

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.frozen import freeze
+from dlq_master.model.cluster.frozen import freeze
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.view import View
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.snapshot import Unreadable, dumps, take_promises

@@ -1,7 +1,7 @@
 """Who is let in: what could ever run; who came before the nodes did waits for them."""
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import JobState
+from dlq_master.model.jobs.job import JobState
 from support.builders import World, a_job, a_node
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode

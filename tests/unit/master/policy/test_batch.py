@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.packing import Profile
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View

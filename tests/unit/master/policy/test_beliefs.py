@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.packing import Profile
-from dlq_master.model.recording import Cause, Found, Recording, Told
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity import beliefs
 from dlq_master.policy.sensitivity.beliefs import (
     FRESH_S,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.validate import validate
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.order.waiting import Sorted
 from dlq_master.model.view import View
-from dlq_master.model.waiting import Sorted
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.explain import explain

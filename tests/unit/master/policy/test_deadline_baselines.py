@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.job import Job
-from dlq_master.model.reward import soft, strict
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.policy.order.expected_reward import Chances
 from support.builders import World, a_job
 

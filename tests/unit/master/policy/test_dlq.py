@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_master.model.cluster.validate import validate
+from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.ids import NodeId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.node import Node, NodeFlag, NodePool
-from dlq_master.model.packing import Profile
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, strict
+from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps, strict
-from dlq_master.model.sentence import sentence
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.explain import explain
 from dlq_master.policy.promise.grids import grid_of
 from dlq_master.policy.registry import build

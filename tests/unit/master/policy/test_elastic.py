@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import attempt_steps, drive
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import HoldKind, Job, JobState
+from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodePool
+from dlq_master.model.nodes.node import NodePool
 from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Allocation, Request
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.check import IllegalPlan, check_delta

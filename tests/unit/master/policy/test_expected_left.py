@@ -6,10 +6,10 @@ from math import sqrt
 
 import pytest
 
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Learned
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.reward import soft, strict
+from dlq_master.model.order.keys import Had, Learned
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.explain import jobs_ahead
 from dlq_master.policy.order.expected_left import bound_gpu_s, expected_left

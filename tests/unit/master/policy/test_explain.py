@@ -2,17 +2,17 @@
 
 import pytest
 
-from dlq_master.model import drive
-from dlq_master.model.eligible import Block, Dependency, Relation, Term
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import HoldKind
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.eligible import Block, Dependency, Relation, Term
+from dlq_master.model.jobs.job import HoldKind
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
-from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, Reason, ReasonCode
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
 from dlq_master.policy.explain import explain, explain_briefly, jobs_ahead, never_fits
 from dlq_master.policy.glance import Glance

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.history import KEPT, History
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.history import KEPT, History
 from dlq_master.model.lease import Terms
 from dlq_master.policy.registry import build
 from dlq_master.policy.settings import PolicyError

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import drive
-from dlq_master.model.attempt_steps import Preempted
-from dlq_master.model.gang import usage
+from dlq_master.model.attempts.attempt_steps import Preempted
+from dlq_master.model.attempts.gang import usage
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.node import Node, NodeFlag, NodePool
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, strict
+from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps, strict
 from dlq_master.model.view import View
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.promise.reading import slo_job, worked_s

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from dlq_master.model.attempt_steps import PreemptedLost
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.drive import step_attempt, stop_attempt
-from dlq_master.model.frozen import freeze, thaw
+from dlq_master.model.attempts.attempt_steps import PreemptedLost
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.cluster.drive import step_attempt, stop_attempt
+from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, Taken
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job, Taken
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import Terms
 from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Lapse, Plan
-from dlq_master.model.reward import strict
-from dlq_master.model.sentence import preempted, sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.sentence import preempted, sentence
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from dlq_master.policy.policy import Policy

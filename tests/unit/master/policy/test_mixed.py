@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, strict
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps, strict
 from support.builders import World, a_job, a_node
 
 POLICIES = ["dlq", "best-effort", "aryl", "tiresias-las"]

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.lane import Lane, Segment
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.place.roundup import round_up
 from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.seats import Seat

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from support.builders import World, a_job
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import drive
-from dlq_master.model.estimate import Basis, Source
+from dlq_master.model.cluster import drive
+from dlq_master.model.estimates.estimate import Basis, Source
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.plan import Plan, Reserve
-from dlq_master.model.promise_words import promise
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.promise_words import promise
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from dlq_master.policy.promise.proof import broken

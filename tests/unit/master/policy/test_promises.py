@@ -11,20 +11,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model import drive
-from dlq_master.model.attempt import AttemptState
-from dlq_master.model.attempt_steps import Committed
-from dlq_master.model.estimate import Basis, Source
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.attempts.attempt_steps import Committed
+from dlq_master.model.cluster import drive
+from dlq_master.model.estimates.estimate import Basis, Source
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.job import Alternative, Checkpoint, Job, Pause
-from dlq_master.model.job_steps import Estimated, Reserved
-from dlq_master.model.lane import Lane, Segment
+from dlq_master.model.jobs.job import Alternative, Checkpoint, Job, Pause
+from dlq_master.model.jobs.job_steps import Estimated, Reserved
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import Node, NodeFlag
-from dlq_master.model.node_steps import FlagSet
+from dlq_master.model.nodes.node import Node, NodeFlag
+from dlq_master.model.nodes.node_steps import FlagSet
 from dlq_master.model.plan import NextSlot
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
 from dlq_master.policy.promise.grids import grid_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.model.order import Discipline
+from dlq_master.model.order.order import Discipline
 from dlq_master.policy.presets import PRESETS
 from dlq_master.policy.registry import build
 from dlq_master.policy.settings import PolicyError

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job, JobState
+from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import Node
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.plan import Plan, Reject, Start
-from dlq_master.model.pool import Pool
 from dlq_master.model.resources import PODMAN, Request, Shape
-from dlq_master.model.sentence import sentence
 from dlq_master.model.traits import Traits
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.check import IllegalPlan, check_delta
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dlq_master.model.frozen import freeze, thaw
-from dlq_master.model.job import Job
-from dlq_master.model.keys import Had, Learned
-from dlq_master.model.shares import Ledger
-from dlq_master.model.validate import validate
+from dlq_master.model.cluster.frozen import freeze, thaw
+from dlq_master.model.cluster.validate import validate
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import Had, Learned
+from dlq_master.model.usage.shares import Ledger
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import dumps, loads
 from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh

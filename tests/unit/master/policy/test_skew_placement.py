@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.packing import Packing, Profile
-from dlq_master.model.pool import Pool
+from dlq_master.model.estimates.packing import Packing, Profile
+from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.resources import Shape
-from dlq_master.model.sentence import sentence
-from dlq_master.model.slowdowns import Run
 from dlq_master.model.view import View
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance
 from dlq_master.policy.place.skew import SKEW, Pack, packing

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimate import Confidence, Source, Unmeasured
-from dlq_master.model.job import Job
+from dlq_master.model.estimates.estimate import Confidence, Source, Unmeasured
+from dlq_master.model.jobs.job import Job
 from dlq_master.policy.profile.judge import Told, Watched, judged
 from dlq_master.policy.profile.steps import Track, followed, pace
 from support.builders import a_job, an_attempt

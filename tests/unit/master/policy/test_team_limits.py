@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane
-from dlq_master.model.sentence import sentence
-from dlq_master.model.validate import validate
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.explain import explain
 from dlq_master.policy.glance import Glance

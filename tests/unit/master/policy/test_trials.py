@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import attempt_steps, drive, job_steps
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import EndReason
-from dlq_master.model.lane import Lane
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import EndReason
+from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import strict
-from dlq_master.model.sentence import sentence
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.explain import explain
 from dlq_master.policy.partition.profiling import room
 from support.builders import World, a_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimate import Confidence
+from dlq_master.model.estimates.estimate import Confidence
 from dlq_master.policy.profile.history import trusted
 from dlq_master.policy.profile.two_nodes import on_nodes
 

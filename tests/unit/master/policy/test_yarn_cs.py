@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.job import Job
-from dlq_master.model.sentence import sentence
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
+from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.partition.quotas import Quotas, parsed
 from dlq_master.policy.settings import PolicyError

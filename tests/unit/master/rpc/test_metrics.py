@@ -12,8 +12,8 @@ from dlq_master.app import _check_addresses
 from dlq_master.control.config import ListenConfig, MasterConfig
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.stimuli import AskedDeadline
-from dlq_master.model.accounting import Account, UseClass, Used
 from dlq_master.model.ids import NodeId
+from dlq_master.model.usage.accounting import Account, UseClass, Used
 from dlq_master.rpc.metrics import MetricsServer, page
 from dlq_master.store.accounts import UseRow
 from support.master_harness import Master

@@ -10,12 +10,12 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq_common.clock import FakeClock
 from dlq_master.control.stimuli import Launch, Stop
-from dlq_master.model.attempt import AttemptState, RankPhase
+from dlq_master.model.attempts.attempt import AttemptState, RankPhase
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Checkpoint, HoldKind, Job, JobState, Taken
+from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState, Taken
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import Gpu, Node, NodeState
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Request
 from dlq_master.rpc import commands, convert
 from dlq_master.rpc.checkpoint_places import CheckpointPlaces

@@ -13,11 +13,11 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp, to_duration, to_timestamp
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline
-from dlq_master.model.estimate import Basis, Unmeasured
+from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Alternative, Job, JobState, RunRules
+from dlq_master.model.jobs.job import Alternative, Job, JobState, RunRules
+from dlq_master.model.jobs.reward import soft
 from dlq_master.model.resources import Request
-from dlq_master.model.reward import soft
 from dlq_master.rpc.deadlines import (
     MOST_DEADLINES,
     check_deadlines,

@@ -11,8 +11,8 @@ import pytest
 from dlq_master.control.forecast.helper_health import MANY
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.state import PlanFault
-from dlq_master.model.gpu_health import Action, GpuCondition
 from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.gpu_health import Action, GpuCondition
 from dlq_master.rpc.health_metrics import health_lines
 from dlq_master.rpc.metrics import page
 from dlq_master.store.batch import Batch

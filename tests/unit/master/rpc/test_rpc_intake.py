@@ -12,7 +12,7 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller, ReportedPhase
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.job import ExitZeroInGrace
+from dlq_master.model.jobs.job import ExitZeroInGrace
 from dlq_master.rpc import agent_intake, intake
 
 ALICE = Caller("alice", "user")

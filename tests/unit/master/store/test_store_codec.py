@@ -5,10 +5,10 @@ import json
 import pytest
 from hypothesis import given
 
-from dlq_master.model.attempt import Attempt
-from dlq_master.model.job import Job
-from dlq_master.model.node import Node
-from dlq_master.model.recording import Evidence, Recording
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.recording import Evidence, Recording
+from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.codec import coder, decode, encode
 from support import stored_values

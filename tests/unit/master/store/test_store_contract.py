@@ -7,11 +7,11 @@ from typing import Protocol
 
 import pytest
 
-from dlq_master.model.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Foretold, Job, JobState, Lateness
-from dlq_master.model.person import Owner
-from dlq_master.model.rented import MachineState
+from dlq_master.model.jobs.job import Foretold, Job, JobState, Lateness
+from dlq_master.model.jobs.person import Owner
+from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
+from dlq_master.model.machines.rented import MachineState
 from dlq_master.store.batch import (
     HORIZON,
     Batch,

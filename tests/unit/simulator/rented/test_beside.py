@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.node import NodePool
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.nodes.node import NodePool
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.command import simulate
 from dlq_simulator.engine import Replay

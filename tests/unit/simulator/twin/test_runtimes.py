@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Past
 from dlq_simulator.twin.runtimes import Basis, RunTimes

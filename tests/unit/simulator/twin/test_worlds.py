@@ -8,10 +8,10 @@ from statistics import mean
 
 import pytest
 
-from dlq_master.model.cluster import Cluster
-from dlq_master.model.eligible import Block
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.eligible import Block
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.planner.forecasts import Past
 from dlq_master.policy.policy import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dlq_master.model.reward import soft
+from dlq_master.model.jobs.reward import soft
 from dlq_master.policy.promise.leases import Grid, SloJob
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.lane import Segment
-from dlq_master.model.reward import Step, soft, strict
+from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.reward import Step, soft, strict
 from dlq_master.policy.promise.admission import Book, admit, renewed, replan
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import SloJob, within

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.lane import Segment
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.promise.admission import Book, admit
 from dlq_master.policy.promise.augment import augment
 from dlq_master.policy.promise.grounds import Ground

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import Job
-from dlq_master.model.lane import Lane, Segment
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import strict
 from dlq_master.model.plan import NextSlot, Reserve
-from dlq_master.model.reward import strict
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.kept_slots import kept_slot

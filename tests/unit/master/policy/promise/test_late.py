@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.lane import Segment
-from dlq_master.model.reward import soft, strict
+from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.policy.promise.late import as_late_as_can_be
 from dlq_master.policy.promise.leases import Grid, SloJob
 from dlq_master.policy.promise.plan import Plan, faults, step_made

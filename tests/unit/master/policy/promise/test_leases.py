@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.reward import soft, strict
+from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.policy.promise.leases import Grid, SloJob, before, needed, round_up, usable, within
 from dlq_master.policy.promise.margin import learned_margin, reserved_s
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.lane import Segment
-from dlq_master.model.reward import strict
+from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.promise.holes import insert
 from dlq_master.policy.promise.layout import Task, lay_out
 from dlq_master.policy.promise.leases import Grid, SloJob, due_s, within

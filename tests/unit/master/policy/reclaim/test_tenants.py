@@ -7,10 +7,10 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.node import NodeFlag, NodePool
+from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.model.plan import Plan, Resize, Revoke, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model import attempt_steps, drive
-from dlq_master.model.attempt import AttemptState
+from dlq_master.model.attempts import attempt_steps
+from dlq_master.model.attempts.attempt import AttemptState
+from dlq_master.model.cluster import drive
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.job import Job
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.machine import StopCause
-from dlq_master.model.node import NodeFlag, NodePool
+from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, Revoke
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.job import Job
-from dlq_master.model.node import NodeFlag, NodePool, NodeState
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.node import NodeFlag, NodePool, NodeState
 from dlq_master.policy.rent.line import in_line, own_end_s
 from dlq_master.policy.rent.own import InLine
 from support import plain_line

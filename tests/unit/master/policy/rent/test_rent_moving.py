@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.job import HoldKind, Job, Lateness
-from dlq_master.model.node import NodeFlag, NodePool
+from dlq_master.model.jobs.job import HoldKind, Job, Lateness
+from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.model.resources import Request
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.rent.market import Put

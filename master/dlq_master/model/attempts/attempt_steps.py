@@ -1,0 +1,417 @@
+"""The attempt's machine: its events, its table and the one function that applies them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from dlq_master.model.attempts import live
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, LiveResize
+from dlq_master.model.estimates.estimate import Basis
+from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.job import Checkpoint, EndReason
+from dlq_master.model.lease import LeaseKind, until
+from dlq_master.model.machine import IllegalTransition, StopCause
+from dlq_master.model.resources import Allocation
+from dlq_master.model.values import Draft, maker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preparing:
+    """A node began to prepare."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starting:
+    """All nodes are prepared; ranks wait at the barrier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """All ranks run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The master wants it gone: notice, grace, TERM, KILL."""
+
+    cause: StopCause
+    grace_s: float
+    detail: str = ""
+    regrant: Allocation | None = None  # its job goes on there at once
+    measured_s: float | None = None  # of a trial: what it has told ...
+    unmeasured: Basis | None = None  # ... or why it has told nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSilent:
+    """One of its nodes became UNREACHABLE; the other ranks are left alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedAssigned:
+    """All nodes answer again; it had not begun."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedPreparing:
+    """All nodes answer again; it prepares."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedStarting:
+    """All nodes answer again; it waits at the barrier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedRunning:
+    """All nodes answer again; it runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReturnedPausing:
+    """All nodes answer again; it is stopping."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """The scheduler renewed its lease."""
+
+    term_end_s: float
+    kind: LeaseKind | None = None  # of the new term; None: as before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """It committed a checkpoint."""
+
+    checkpoint: Checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeBegun:
+    """It goes on with these GPUs while it runs: ranks join it, or leave it in so long after their notice."""
+
+    allocation: Allocation
+    grace_s: float
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaveAsked:
+    """The ranks on these nodes leave while the others go on."""
+
+    node_ids: tuple[NodeId, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResizeSettled:
+    """Who was to leave is proven gone, who was to join runs, or is not there either."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """All ranks exited with 0, or the program said that it is done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A trial of another size than its job's own is over: all ranks are gone, nothing of it is kept."""
+
+    work_s: float | None  # all of the job's work at the pace that it had
+    unmeasured: Basis | None = None  # why that is not known, and there is to be no other trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A rank failed, or the program asked to be requeued; all ranks are gone."""
+
+    reason: EndReason
+    exit_code: int | None = None
+    signal: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preempted:
+    """Stopped for somebody else, its work saved."""
+
+    exit_code: int | None = None
+    worked_s: float | None = None  # seconds of work that it did; None: all but what was lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptedLost:
+    """Stopped for somebody else without a newer checkpoint."""
+
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """Stopped because its job was cancelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedOut:
+    """Stopped at its job's time limit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeLost:
+    """A node is gone: hold_until + margin passed, another boot id, or an operator's fence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartFailed:
+    """It never ran: image, device, directory or barrier."""
+
+    detail: str = ""
+
+
+AttemptEvent = (
+    Preparing
+    | Starting
+    | Running
+    | StopRequested
+    | NodeSilent
+    | ReturnedAssigned
+    | ReturnedPreparing
+    | ReturnedStarting
+    | ReturnedRunning
+    | ReturnedPausing
+    | Renewed
+    | Committed
+    | ResizeBegun
+    | LeaveAsked
+    | ResizeSettled
+    | Succeeded
+    | Measured
+    | Failed
+    | Preempted
+    | PreemptedLost
+    | Cancelled
+    | TimedOut
+    | NodeLost
+    | StartFailed
+)
+
+_S = AttemptState
+_A, _P, _B, _R, _X, _U = (
+    _S.ASSIGNED,
+    _S.PREPARING,
+    _S.STARTING,
+    _S.RUNNING,
+    _S.PAUSING,
+    _S.UNKNOWN,
+)
+
+TABLE: Mapping[tuple[AttemptState, type[AttemptEvent]], AttemptState] = {
+    # the agents' reports; one may be lost or overtaken, so phases may be skipped
+    (_A, Preparing): _P,
+    (_A, Starting): _B,
+    (_P, Starting): _B,
+    (_A, Running): _R,
+    (_P, Running): _R,
+    (_B, Running): _R,
+    # the scheduler, people, the master's timers
+    (_A, StopRequested): _X,
+    (_P, StopRequested): _X,
+    (_B, StopRequested): _X,
+    (_R, StopRequested): _X,
+    (_X, StopRequested): _X,  # another cause, or a shorter grace
+    (_U, StopRequested): _U,  # remembered until the node returns
+    **{(state, Renewed): state for state in (_A, _P, _B, _R, _U)},
+    # node liveness
+    **{(state, NodeSilent): _U for state in (_A, _P, _B, _R, _X)},
+    (_U, ReturnedAssigned): _A,
+    (_U, ReturnedPreparing): _P,
+    (_U, ReturnedStarting): _B,
+    (_U, ReturnedRunning): _R,
+    (_U, ReturnedPausing): _X,
+    # checkpoints may be announced late
+    **{(state, Committed): state for state in (_A, _P, _B, _R, _X, _U)},
+    # the scheduler, where a job is resized while it runs; then the agents' reports
+    (_R, ResizeBegun): _R,
+    **{(state, LeaveAsked): state for state in (_R, _U)},
+    **{(state, ResizeSettled): state for state in (_R, _U)},
+    # the end, once every rank is confirmed gone (or fenced)
+    **{(state, Succeeded): _S.SUCCEEDED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, Measured): _S.SUCCEEDED for state in (_R, _X, _U)},
+    **{(state, Failed): _S.FAILED for state in (_A, _P, _B, _R, _X, _U)},
+    **{(state, StartFailed): _S.START_FAILED for state in (_A, _P, _B, _X, _U)},
+    **{(state, NodeLost): _S.NODE_LOST for state in (_A, _P, _B, _R, _X, _U)},
+    # only after a StopRequested, which UNKNOWN remembers
+    **{(state, Preempted): _S.PREEMPTED for state in (_X, _U)},
+    **{(state, PreemptedLost): _S.PREEMPTED_LOST for state in (_X, _U)},
+    **{(state, Cancelled): _S.CANCELLED for state in (_X, _U)},
+    **{(state, TimedOut): _S.TIMED_OUT for state in (_X, _U)},
+}
+
+# A later cause takes the place of an earlier one only if it is more final.
+_WEIGHT: Mapping[StopCause, int] = {
+    StopCause.PREEMPT: 0,
+    StopCause.DRAIN: 0,
+    StopCause.RECLAIM: 0,
+    StopCause.REQUEUE: 0,
+    StopCause.PAUSE: 1,
+    StopCause.HOLD_EXPIRED: 1,
+    StopCause.TRIAL: 1,
+    StopCause.FENCE: 1,
+    StopCause.GANG_FAILURE: 2,
+    StopCause.TIME_LIMIT: 3,
+    StopCause.CANCEL: 4,
+}
+
+
+_at = Attempt._fields.index
+_LEASE = _at("lease")
+_STATE = _at("state")
+_STOP_CAUSE = _at("stop_cause")
+_STOP_DETAIL = _at("stop_detail")
+_NOTICE_TIME_S = _at("notice_time_s")
+_GRACE_S = _at("grace_s")
+_STARTED_TIME_S = _at("started_time_s")
+_ENDED_TIME_S = _at("ended_time_s")
+_END_REASON = _at("end_reason")
+_EXIT_CODE = _at("exit_code")
+_SIGNAL = _at("signal")
+_CHECKPOINT = _at("checkpoint")
+_BEFORE_SILENCE = _at("known_before_silence")
+_REGRANT = _at("regrant")
+_MEASURED_S = _at("measured_s")
+_UNMEASURED = _at("unmeasured")
+
+_attempt = maker(Attempt)
+
+
+def step(  # noqa: C901 one case per event
+    attempt: Attempt, event: AttemptEvent, *, at_s: float
+) -> Attempt:
+    """The attempt after `event` at `at_s`; raises IllegalTransition where the table has no row.
+
+    Nothing else has to follow: an attempt holds its GPUs exactly as long as it is live.
+    """
+    target = TABLE.get((attempt.state, type(event)))
+    if target is None:
+        raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+    draft = list(attempt)
+    draft[_STATE] = target
+    match event:
+        case Succeeded():
+            _end(draft, EndReason.COMPLETED, at_s, exit_code=0)
+        case Running():
+            draft[_STARTED_TIME_S] = at_s
+        case Preparing() | Starting():
+            pass
+        case Renewed():
+            return renewed(attempt, event)
+        case StopRequested():
+            _stop(draft, event, at_s)
+        case Committed():
+            draft[_CHECKPOINT] = event.checkpoint
+        case ResizeBegun() | LeaveAsked() | ResizeSettled():
+            return _resized(attempt, event, at_s)._replace(state=target)
+        case Measured():
+            _end(draft, EndReason.PROFILED, at_s)
+        case Failed():
+            _end(draft, event.reason, at_s, event.exit_code, event.signal)
+        case Preempted():
+            _end(draft, EndReason.PREEMPTED, at_s, event.exit_code)
+        case PreemptedLost():
+            _end(draft, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
+        case Cancelled():
+            _end(draft, EndReason.CANCELLED, at_s)
+        case TimedOut():
+            _end(draft, EndReason.TIME_LIMIT, at_s)
+        case NodeLost():
+            _end(draft, EndReason.NODE_LOST, at_s)
+        case StartFailed():
+            draft[_STOP_DETAIL] = event.detail
+            _end(draft, EndReason.START_FAILED, at_s)
+        case NodeSilent():
+            draft[_BEFORE_SILENCE] = attempt.state
+        case ReturnedAssigned() | ReturnedPreparing() | ReturnedStarting() | ReturnedPausing():
+            draft[_BEFORE_SILENCE] = None
+        case ReturnedRunning():
+            draft[_BEFORE_SILENCE] = None
+            if attempt.started_time_s is None:
+                draft[_STARTED_TIME_S] = at_s
+        case _:
+            assert_never(event)
+    return _attempt(draft)
+
+
+_RENEWED_IN = frozenset(state for state, event in TABLE if event is Renewed)
+
+
+def renewed(attempt: Attempt, event: Renewed) -> Attempt:
+    """What `step` makes of the most frequent event, for those who know that it is this one."""
+    if attempt.state not in _RENEWED_IN:
+        raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+    draft = list(attempt)
+    draft[_LEASE] = until(attempt.lease, event.term_end_s, event.kind)
+    return _attempt(draft)
+
+
+def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
+    """Who has been told to stop is to be gone in this time; what becomes of its job then stays as it was."""
+    return StopRequested(
+        cause=cause,
+        grace_s=grace_s,
+        detail=attempt.stop_detail,
+        regrant=attempt.regrant,
+        measured_s=attempt.measured_s,
+        unmeasured=attempt.unmeasured,
+    )
+
+
+def _resized(
+    attempt: Attempt, event: ResizeBegun | LeaveAsked | ResizeSettled, at_s: float
+) -> Attempt:
+    """Who runs on with other GPUs begins a new stretch: what it has had so far is in its job's books."""
+    known, width = attempt.resize, attempt.lease.allocation.width
+    after = attempt
+    match event:
+        case ResizeBegun():
+            known = LiveResize(width, at_s, at_s, event.grace_s, event.detail)
+            after = live.begun(attempt, event.allocation)._replace(resize=known)
+        case LeaveAsked():
+            known = known or LiveResize(width, at_s, at_s, 0.0, event.detail)
+            known = known._replace(fault=known.fault or event.detail)
+            after = live.told_to_leave(attempt, event.node_ids)._replace(resize=known)
+        case ResizeSettled():
+            other = known is None or attempt.leaves.width + known.from_gpus != width
+            after = live.settled(attempt)
+            after = after._replace(resize=None, resizes=attempt.resizes + other)
+    if after.lease.allocation is not attempt.lease.allocation and after.started_time_s is not None:
+        return after._replace(started_time_s=at_s, resized_time_s=at_s)
+    return after
+
+
+def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
+    before = draft[_STOP_CAUSE]
+    if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:
+        return
+    draft[_STOP_CAUSE] = event.cause
+    draft[_STOP_DETAIL] = event.detail
+    draft[_GRACE_S] = event.grace_s
+    draft[_REGRANT] = event.regrant
+    draft[_MEASURED_S], draft[_UNMEASURED] = event.measured_s, event.unmeasured
+    if draft[_NOTICE_TIME_S] is None:
+        draft[_NOTICE_TIME_S] = at_s
+
+
+def _end(
+    draft: Draft,
+    reason: EndReason,
+    at_s: float,
+    exit_code: int | None = None,
+    signal: int | None = None,
+) -> None:
+    draft[_ENDED_TIME_S] = at_s
+    draft[_END_REASON] = reason
+    draft[_EXIT_CODE] = exit_code
+    draft[_SIGNAL] = signal
+    draft[_BEFORE_SILENCE] = None

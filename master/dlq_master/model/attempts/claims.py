@@ -1,0 +1,80 @@
+"""Which attempt holds which GPUs: its claims, from one value of it to the next."""
+
+from __future__ import annotations
+
+from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.nodes.capacity import Capacity
+
+# Looking an enum's member up costs more than comparing it, and these are on the hot path.
+_PAUSING = AttemptState.PAUSING
+_UNKNOWN = AttemptState.UNKNOWN
+
+
+class Claims:
+    """Keeps the claims in `capacity`, and who is silent; every value says what is, never how it came to be."""
+
+    def __init__(self, capacity: Capacity) -> None:
+        self._capacity = capacity
+        self.silent: dict[AttemptKey, None] = {}  # UNKNOWN attempts
+        self.outgrown: list[Attempt] = []  # as they were before their GPUs changed
+
+    def change(self, held: Attempt | None, holds: Attempt | None) -> None:
+        """From one value of a live attempt to the next; None where there is none."""
+        if held is not None and holds is not None:
+            if _other_gpus(held, holds):
+                if held.lease.allocation != holds.lease.allocation:
+                    self.outgrown.append(held)
+                self._exchange(held, holds)
+                self._hear(held, holds)
+                return
+            if held.state is holds.state:
+                return
+        elif held is holds:  # there is none, and was none
+            return
+        self._claim(held, holds)
+        self._hear(held, holds)
+
+    def _claim(self, held: Attempt | None, holds: Attempt | None) -> None:
+        capacity = self._capacity
+        if _is_going(held) or _is_going(holds):
+            self._exchange(held, holds)
+        elif held is None:
+            if holds is not None:
+                capacity.claim(holds.key, holds.lease.allocation, soon=holds.state is _PAUSING)
+        elif holds is None:
+            capacity.release(held.key, held.lease.allocation, soon=held.state is _PAUSING)
+        elif _PAUSING in (held.state, holds.state):
+            capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
+
+    def _exchange(self, held: Attempt | None, holds: Attempt | None) -> None:
+        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what each says."""
+        capacity = self._capacity
+        if held is not None:
+            if held.frees:
+                capacity.mark_soon(held.leaves, soon=False)
+            capacity.release(held.key, held.claims, soon=False)
+        if holds is not None:
+            capacity.claim(holds.key, holds.claims, soon=False)
+            if holds.frees:
+                capacity.mark_soon(holds.leaves, soon=True)
+
+    def _hear(self, held: Attempt | None, holds: Attempt | None) -> None:
+        if held is not None and held.state is _UNKNOWN:
+            del self.silent[held.key]
+        if holds is not None and holds.state is _UNKNOWN:
+            self.silent[holds.key] = None
+
+
+def _other_gpus(held: Attempt, holds: Attempt) -> bool:
+    """Whether it keeps, has or gives away other GPUs than before."""
+    return (
+        held.regrant is not holds.regrant
+        or held.resize is not holds.resize
+        or held.lease.allocation != holds.lease.allocation
+        or (holds.resize is not None and held.ranks is not holds.ranks)
+    )
+
+
+def _is_going(attempt: Attempt | None) -> bool:
+    return attempt is not None and (attempt.regrant is not None or attempt.resize is not None)

@@ -1,0 +1,105 @@
+"""What it costs to stop a job and let it go on, as measured: of its own, else of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import NamedTuple
+
+from dlq_master.model.attempts.grace import percentile_95
+from dlq_master.model.jobs.job import Job, Pause
+from dlq_master.model.lease import Terms
+
+KEPT = 20  # of a family
+FAMILIES_KEPT = 10_000
+
+
+class Known(NamedTuple):
+    """The last pauses and resumes of a family, in seconds."""
+
+    pauses: tuple[float, ...] = ()
+    resumes: tuple[float, ...] = ()
+
+
+class Costs:
+    """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that starts again
+    learns its families from the jobs that it loads."""
+
+    __slots__ = ("_families",)
+
+    def __init__(self) -> None:
+        self._families: dict[str, Known] = {}
+
+    def index(self, before: Job | None, job: Job) -> None:
+        """The job of a family, which has some, has another value or is new."""
+        pauses = _new(() if before is None else before.saves, job.saves)
+        resumes = _new(() if before is None else before.resumes, job.resumes)
+        if not pauses and not resumes:
+            return
+        known = self._families.pop(job.family, _NOTHING)  # the latest stands last
+        self._families[job.family] = Known(
+            (*known.pauses, *pauses)[-KEPT:], (*known.resumes, *resumes)[-KEPT:]
+        )
+        if len(self._families) > FAMILIES_KEPT:
+            del self._families[next(iter(self._families))]
+
+    def pause_s(self, job: Job, terms: Terms) -> float:
+        """From the notice until it has saved: half of its saves, or else of its family's, took no longer; before
+        any was seen, what plans reckon with."""
+        seen = job.saves or self._known(job).pauses
+        return _median(seen) if seen else terms.save_lead_s
+
+    def resume_s(self, job: Job, terms: Terms) -> float:
+        """From given GPUs until it goes on, likewise."""
+        seen = job.resumes or self._known(job).resumes
+        return _median(seen) if seen else terms.resume_s
+
+    def charged(self, job: Job, terms: Terms) -> Pause:
+        """What a promise reckons with: nineteen in twenty of these took no longer. While few were seen, no less than
+        plans reckon with anyway."""
+        known = self._known(job)
+        save_s = _most(job.saves or known.pauses, terms.save_lead_s)
+        return Pause(save_s, _most(job.resumes or known.resumes, terms.resume_s))
+
+    def of(self, families: Iterable[str]) -> Costs:
+        """No more than what is known of these."""
+        less = Costs()
+        less._families = {name: self._families[name] for name in families if name in self._families}
+        return less
+
+    def _known(self, job: Job) -> Known:
+        return self._families.get(job.family, _NOTHING) if job.family else _NOTHING
+
+
+_NOTHING = Known()
+FEW = 5
+
+
+def measured(job: Job, reserved: Pause) -> Pause:
+    """What a promise was made with, or more where the job's own saves and resumes take longer."""
+    if not (job.saves or job.resumes):
+        return reserved
+    save_s, resume_s = reserved
+    return Pause(max(save_s, _most(job.saves, save_s)), max(resume_s, _most(job.resumes, resume_s)))
+
+
+def _most(seen: tuple[float, ...], usual_s: float) -> float:
+    """The 95th percentile of what was seen; `usual_s` while nothing was, and no less while that is little."""
+    if not seen:
+        return usual_s
+    most_s = percentile_95(seen)
+    return most_s if len(seen) >= FEW else max(usual_s, most_s)
+
+
+def _new(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, ...]:
+    """What came since: they come one by one, behind the others."""
+    if now is before:
+        return ()
+    return now[-1:] if before else now
+
+
+@lru_cache(maxsize=1 << 14)  # asked for everybody who runs, at every boundary
+def _median(seen: tuple[float, ...]) -> float:
+    ordered = sorted(seen)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

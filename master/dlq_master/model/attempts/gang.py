@@ -1,0 +1,446 @@
+"""From what single ranks report to what happens to the attempt and its job; pure rules.
+
+A gang runs when all its ranks run, is stopped when one of them fails, and has ended only when every
+rank is confirmed gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dlq_master.model.attempts import attempt_steps as on_attempt
+from dlq_master.model.attempts import live, own_ends
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts.first_failure import first_failed
+from dlq_master.model.attempts.grace import work_at_risk_s
+from dlq_master.model.estimates.estimate import Basis, Unmeasured
+from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs import job_steps as on_job
+from dlq_master.model.jobs.job import (
+    EndReason,
+    ExitZeroInGrace,
+    Job,
+    Resizing,
+    RunRules,
+    Taken,
+)
+from dlq_master.model.lease import LeaseKind
+from dlq_master.model.machine import StopCause
+from dlq_master.model.values import maker
+
+_ORDER = {phase: place for place, phase in enumerate(RankPhase)}
+_ASSIGNED = frozenset({RankPhase.ASSIGNED})
+_BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
+# Stops after which the job goes on later: the work must have been saved.
+_COMES_BACK = frozenset(
+    {
+        StopCause.PREEMPT,
+        StopCause.PAUSE,
+        StopCause.REQUEUE,
+        StopCause.DRAIN,
+        StopCause.RECLAIM,
+        StopCause.HOLD_EXPIRED,
+    }
+)
+
+# How long ranks that were told to save may stay once rank 0 has left with everything saved.
+FOLLOW_S = 10.0
+
+# Of a trial that has left its GPUs: nobody wanted them, and the cluster has failed it.
+_UNASKED = frozenset({None, StopCause.HOLD_EXPIRED})
+
+# Why a job waits again that was told to leave, and did.
+_LEFT = frozenset({EndReason.PREEMPTED, EndReason.PREEMPTED_LOST})
+
+# Ends, of attempts or of stretches of one, after which nothing has to be done again.
+_KEEPS_ALL = frozenset(
+    {
+        on_attempt.Succeeded,
+        on_attempt.Preempted,
+        on_attempt.Measured,
+        on_attempt.ResizeBegun,
+        on_attempt.ResizeSettled,
+    }
+)
+
+_usage = maker(on_job.Usage)
+
+
+def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
+    """The attempt after a report of one rank. Phases never go back: an older report changes nothing.
+
+    The rank that failed first is remembered by name: a later report may show that it was another.
+    """
+    before = attempt.ranks[rank]
+    if before.gone or _ORDER[status.phase] < _ORDER[before.phase]:
+        return attempt
+    ranks = (*attempt.ranks[:rank], status, *attempt.ranks[rank + 1 :])
+    after = attempt._replace(ranks=ranks)
+    return after._replace(first_failed_rank=first_failed(after)) if status.failed else after
+
+
+def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
+    """What the ranks' phases say about a gang that has not run yet; None: nothing new.
+
+    A rank that has ended without a start error has run.
+    """
+    if attempt.state not in _BEFORE_RUNNING:
+        return None
+    phases = [status.phase for status in attempt.ranks]
+    if any(status.start_error or status.lost for status in attempt.ranks):
+        return None
+    if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
+        return on_attempt.Running()
+    if attempt.state is not AttemptState.STARTING and _starts(attempt):
+        return on_attempt.Starting()
+    if attempt.state is AttemptState.ASSIGNED and not _ASSIGNED.issuperset(phases):
+        return on_attempt.Preparing()
+    return None
+
+
+def all_ready(attempt: Attempt) -> bool:
+    """Whether a gang that waits at its barrier may be let go: every rank could start, and every node
+    answers."""
+    return (
+        attempt.at_barrier
+        and attempt.stop_cause is None
+        and attempt.state in _BEFORE_RUNNING
+        and all(_ORDER[status.phase] >= _ORDER[RankPhase.STARTING] for status in attempt.ranks)
+    )
+
+
+def late(attempt: Attempt, now_s: float, timeout_s: float) -> tuple[int, ...]:
+    """The ranks for which the others have waited too long: to be ready, or, once they were let go, to
+    run. The time counts from the first rank that was ready, so a gang that is being prepared
+    everywhere has all the time it needs.
+    """
+    if attempt.stop_cause is not None or attempt.started_time_s is not None:
+        return ()
+    ready_s = [it.ready_time_s for it in attempt.ranks if it.ready_time_s is not None]
+    since_s = (
+        attempt.barrier_time_s if attempt.barrier_time_s is not None else min(ready_s, default=None)
+    )
+    if since_s is None or now_s < since_s + timeout_s:
+        return ()
+    wanted = RankPhase.STARTING if attempt.at_barrier else RankPhase.RUNNING
+    return tuple(
+        rank for rank, status in enumerate(attempt.ranks) if _ORDER[status.phase] < _ORDER[wanted]
+    )
+
+
+def returned(attempt: Attempt) -> on_attempt.AttemptEvent:
+    """All nodes of an UNKNOWN attempt answer again: where it stands by its ranks' phases."""
+    if attempt.stop_cause is not None:
+        return on_attempt.ReturnedPausing()
+    phases = [status.phase for status in attempt.ranks if not status.joining]
+    if all(_ORDER[phase] >= _ORDER[RankPhase.RUNNING] for phase in phases):
+        return on_attempt.ReturnedRunning()
+    if _starts(attempt):
+        return on_attempt.ReturnedStarting()
+    if not _ASSIGNED.issuperset(phases):
+        return on_attempt.ReturnedPreparing()
+    return on_attempt.ReturnedAssigned()
+
+
+def _starts(attempt: Attempt) -> bool:
+    """Its ranks have been let go, or an agent that knows no barrier has let one go by itself."""
+    running = any(status.phase is RankPhase.RUNNING for status in attempt.ranks)
+    return running or attempt.barrier_time_s is not None
+
+
+def must_stop(attempt: Attempt) -> bool:
+    """One rank has failed and others still run: all of them are ended at once."""
+    return (
+        attempt.stop_cause is None
+        and attempt.live
+        and (any(status.failed for status in attempt.ranks) or bool(live.spoiled_by(attempt)))
+        and not over(attempt)
+    )
+
+
+def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
+    """Whether rank 0 of a gang that was told to save has left with the work kept, and others may stay
+    for longer than FOLLOW_S.
+
+    Rank 0 hosts the rendezvous: without it the others cannot train on, and where they do not see its
+    checkpoint (a directory of its node) nothing else would tell them.
+    """
+    if attempt.stop_cause not in _COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
+        return False
+    first = attempt.ranks[0]
+    kept = first.saved or first.exit_code in rules.requeue_exit_codes
+    return first.gone and kept and not over(attempt)
+
+
+def workers_done(attempt: Attempt) -> bool:
+    """Every rank has ended, or has none but servers left; and some have."""
+    ranks = attempt.ranks
+    return not over(attempt) and all(it.gone or it.workers_done for it in ranks)
+
+
+def over(attempt: Attempt) -> bool:
+    """Every rank is confirmed gone."""
+    return all(status.gone for status in attempt.ranks)
+
+
+def silenced(attempt: Attempt) -> bool:
+    """A shim ended its rank after too long a silence, or told it to leave and it did: a stop that
+    nobody here has asked for yet."""
+    return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
+
+
+def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs' words):
+
+    while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
+    is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
+    done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was told to
+    stop is judged on its own (own_ends.py).
+    """
+    if own_ends.before_stop(attempt):
+        attempt = attempt._replace(stop_cause=None)
+    cause = attempt.stop_cause
+    ranks = attempt.ranks
+    if cause is StopCause.CANCEL:
+        return on_attempt.Cancelled()
+    if cause is StopCause.TIME_LIMIT:
+        return on_attempt.TimedOut()
+    if cause is StopCause.TRIAL:
+        return on_attempt.Measured(work_s=attempt.measured_s, unmeasured=attempt.unmeasured)
+    finished = all(_clean(status) for status in ranks)
+    done = finished and any(status.done_file for status in ranks)
+    if done or (finished and _zero_completes(attempt, rules)):
+        return on_attempt.Succeeded()
+    if any(status.lost and not status.left for status in ranks):
+        return on_attempt.NodeLost()
+    if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
+        return _taken_off(attempt, rules)
+    broken = _start_error(attempt)
+    if broken and attempt.started_time_s is None:
+        return on_attempt.StartFailed(detail=broken)
+    if live.spoiled_by(attempt):
+        return on_attempt.Failed(reason=EndReason.JOIN_FAILED)
+    return _own_failure(attempt, rules)
+
+
+_DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody does its work again
+
+
+def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> on_job.Usage:
+    """What a live attempt that ends so has consumed."""
+    until_s = ended_s(attempt, now_s)
+    executed_s = attempt.executed_s(until_s)
+    width = attempt.lease.allocation.width
+    lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
+    worked_s = executed_s - lost_s
+    if is_reduced(attempt, job):
+        return _usage((executed_s * width, 0.0, 0.0, 0.0))  # its time limit is not for that
+    if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
+        worked_s = end.worked_s
+    elif width != job.request.gpus:
+        worked_s *= job.sure_speed_on(width)
+    again_s = 0.0 if type(end) in _DONE_WITH else lost_s
+    return _usage((executed_s * width, executed_s, again_s * width, worked_s))
+
+
+def is_reduced(attempt: Attempt, job: Job) -> bool:
+    """Whether it only tries its job on fewer GPUs: that does nothing of its work, and no checkpoint of it
+    may be gone on with."""
+    lease = attempt.lease
+    return lease.kind is LeaseKind.PROFILE and lease.allocation.width != job.request.gpus
+
+
+def ended_s(attempt: Attempt, now_s: float) -> float:
+    """When the last rank of an attempt that is judged now ended, by its node: nobody pays for the time
+    until the master hears of it. `now_s` where that is not known; never before it started.
+    """
+    last_s = 0.0
+    for status in attempt.ranks:
+        if status.exited_time_s is None:
+            return now_s
+        last_s = max(last_s, status.exited_time_s)
+    started_s = attempt.started_time_s
+    return min(now_s, max(last_s, attempt.assigned_time_s if started_s is None else started_s))
+
+
+def consequence(
+    attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
+) -> on_job.JobEvent | None:
+    """What the end of its live attempt is for a job; None: the job has ended already, and stays as it is."""
+    if job.ended:
+        return None
+    event = _job_end(end, attempt, job, used)
+    if isinstance(event, on_job.Requeued):
+        if attempt.regrant is not None and not event.failed_nodes:
+            event = replace(event, regrant=attempt.regrant, resizing=_resizing(attempt))
+        if event.reason in _LEFT and (taken := _taken(job, used)) is not None:
+            event = replace(event, taken=taken)
+        if _got_on(attempt, job, used):
+            return replace(event, forgives=True)
+    return event
+
+
+def _resizing(attempt: Attempt) -> Resizing:
+    """From where it goes on with other GPUs: it is told to save at its notice, or later where that waits."""
+    told_s = [at_s for at_s in (attempt.notice_time_s, attempt.notice_due_s) if at_s is not None]
+    why = attempt.stop_detail.partition(": ")[2]
+    return Resizing(attempt.lease.allocation.width, max(told_s, default=0.0), why)
+
+
+def _taken(job: Job, used: on_job.Usage) -> Taken | None:
+    """For whom it has left, with what that cost it; None: for nobody."""
+    taken = job.taken
+    if taken is None or taken.lost_s is not None:
+        return None
+    lost_s = used.lost_gpu_s * used.executed_s / used.gpu_s if used.gpu_s else 0.0
+    return taken._replace(lost_s=round(lost_s, 3))
+
+
+def _start_error(attempt: Attempt) -> str:
+    """Why it could not start: in the words of the rank that was named first."""
+    first = attempt.first_failed_rank
+    named = attempt.ranks if first is None else (attempt.ranks[first], *attempt.ranks)
+    return next((status.start_error for status in named if status.start_error), "")
+
+
+def _clean(status: RankStatus) -> bool:
+    return status.exit_code == 0 and not status.failed
+
+
+def _zero_completes(attempt: Attempt, rules: RunRules) -> bool:
+    if attempt.stop_cause not in _COMES_BACK:
+        return True
+    return rules.exit0_in_grace is ExitZeroInGrace.COMPLETED
+
+
+def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    codes = [status.exit_code for status in attempt.ranks]
+    code = next((code for code in codes if code), codes[0])
+    never_ran = attempt.started_time_s is None
+    saved = any(status.saved for status in attempt.ranks)
+    if never_ran or saved or _agreed(attempt, rules):
+        if attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
+            return on_attempt.Preempted(exit_code=code)
+    elif attempt.state in (AttemptState.PAUSING, AttemptState.UNKNOWN):
+        return on_attempt.PreemptedLost(exit_code=code)
+    # The shim's own stop after a silence: the master had asked for nothing.
+    return on_attempt.Failed(reason=EndReason.PREEMPTED if saved else EndReason.PREEMPTED_LOST)
+
+
+def _agreed(attempt: Attempt, rules: RunRules) -> bool:
+    """Whether its exit codes say that all was saved. Rank 0 saves: where that failed, or was killed at it, the others
+    have left all the same."""
+    first = attempt.ranks[0]
+    if first.failed:
+        return first.exit_code in rules.requeue_exit_codes
+    return any(status.exit_code in rules.requeue_exit_codes for status in attempt.ranks)
+
+
+def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
+    failed = [status for status in attempt.ranks if status.failed]
+    first = attempt.first_failed_rank
+    status = attempt.ranks[first] if first is not None else failed[0]
+    code, signal = status.exit_code, status.signal
+    if code in rules.requeue_exit_codes:
+        return on_attempt.Failed(reason=EndReason.REQUEUE_EXIT, exit_code=code)
+    if status.oom_killed:
+        return on_attempt.Failed(reason=EndReason.OOM_HOST, exit_code=code, signal=signal)
+    if status.gpu_oom:
+        return on_attempt.Failed(reason=EndReason.OOM_GPU, exit_code=code, signal=signal)
+    if signal:
+        return on_attempt.Failed(reason=EndReason.SIGNAL, signal=signal)
+    return on_attempt.Failed(reason=EndReason.USER_ERROR, exit_code=code)
+
+
+def _job_end(
+    end: on_attempt.AttemptEvent, attempt: Attempt, job: Job, usage: on_job.Usage
+) -> on_job.JobEvent:
+    if is_reduced(attempt, job) and attempt.stop_cause in _UNASKED and _left(end):
+        return _infra(EndReason.NODE_LOST, attempt, job, usage)
+    match end:
+        case on_attempt.Succeeded() if not is_reduced(attempt, job):
+            return on_job.Completed(usage=usage)
+        case on_attempt.Succeeded():  # on so few GPUs that is no result, but all there is to measure
+            return _profiled(usage.gpu_s / attempt.lease.allocation.width, usage)
+        case on_attempt.Measured():
+            return _profiled(end.work_s, usage, end.unmeasured)
+        case on_attempt.TimedOut():
+            return on_job.TimedOut(usage=usage)
+        case on_attempt.Preempted():
+            return on_job.Requeued(reason=EndReason.PREEMPTED, usage=usage, exit_code=end.exit_code)
+        case on_attempt.PreemptedLost():
+            return on_job.Requeued(
+                reason=EndReason.PREEMPTED_LOST, usage=usage, exit_code=end.exit_code
+            )
+        case on_attempt.NodeLost():
+            return _infra(EndReason.NODE_LOST, attempt, job, usage)
+        case on_attempt.StartFailed():
+            return _infra(EndReason.START_FAILED, attempt, job, usage)
+        case on_attempt.Failed() if is_reduced(attempt, job):  # perhaps only for being so small
+            return on_job.Requeued(
+                reason=end.reason,
+                usage=usage,
+                exit_code=end.exit_code,
+                signal=end.signal,
+                counts=False,
+                basis=Basis(unmeasured=Unmeasured.TRIAL_FAILED),
+            )
+        case on_attempt.Failed():
+            return _after_failure(end, attempt, job, usage)
+        case _:
+            # Cancelled: only a cancelled job's attempt ends so, and that job has ended already.
+            raise ValueError(f"{type(end).__name__} does not end the attempt of a living job")
+
+
+def _left(end: on_attempt.AttemptEvent) -> bool:
+    """It has left its GPUs: where nobody asked for them, the shim ended it after a silence."""
+    if isinstance(end, on_attempt.Failed):
+        return end.reason in _LEFT
+    return isinstance(end, on_attempt.Preempted | on_attempt.PreemptedLost)
+
+
+def _profiled(
+    work_s: float | None, usage: on_job.Usage, unmeasured: Basis | None = None
+) -> on_job.JobEvent:
+    reason = EndReason.PROFILED
+    return on_job.Requeued(reason=reason, usage=usage, measured_s=work_s, basis=unmeasured)
+
+
+def _infra(
+    reason: EndReason,
+    attempt: Attempt,
+    job: Job,
+    usage: on_job.Usage,
+    also: tuple[NodeId, ...] = (),
+) -> on_job.JobEvent:
+    """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
+    failed = [*also]
+    failed += [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
+    if any(rank.given_up or rank.no_room for rank in attempt.ranks):
+        return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), counts=False)
+    before = 0 if _got_on(attempt, job, usage) else job.infra_failures
+    if is_reduced(attempt, job) and before:
+        lost = Basis(unmeasured=Unmeasured.TRIAL_LOST)
+        return on_job.Requeued(reason=reason, usage=usage, failed_nodes=tuple(failed), basis=lost)
+    again = before + 1 < job.rules.max_infra_failures
+    kind: type[on_job.Requeued | on_job.Poisoned] = on_job.Requeued if again else on_job.Poisoned
+    return kind(reason=reason, usage=usage, failed_nodes=tuple(failed))
+
+
+def _got_on(attempt: Attempt, job: Job, usage: on_job.Usage) -> bool:
+    """Whether it ran long enough, or saved, to show that it is not the job that fails."""
+    return attempt.checkpoint is not None or usage.executed_s >= job.rules.forgive_after_s
+
+
+def _after_failure(
+    end: on_attempt.Failed, attempt: Attempt, job: Job, usage: on_job.Usage
+) -> on_job.JobEvent:
+    if end.reason is EndReason.JOIN_FAILED:
+        return _infra(end.reason, attempt, job, usage, live.spoiled_by(attempt))
+    again = {
+        EndReason.PREEMPTED: True,
+        EndReason.PREEMPTED_LOST: True,
+        EndReason.REQUEUE_EXIT: job.requeues < job.rules.max_requeues,
+    }.get(end.reason, job.restarts < job.rules.max_restarts)
+    kind: type[on_job.Requeued | on_job.Failed] = on_job.Requeued if again else on_job.Failed
+    return kind(reason=end.reason, usage=usage, exit_code=end.exit_code, signal=end.signal)

@@ -1,0 +1,37 @@
+"""How long a job gets to save, learned from its own saves, and what a kill would lose."""
+
+from __future__ import annotations
+
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import RunRules
+
+SAVE_FACTOR = 1.5
+SAVE_MARGIN_S = 15.0
+
+
+def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
+    """clamp(1.5 x p95 of the observed saves + 15, floor, cap); the first grace before any save."""
+    if not saves:
+        return min(rules.first_grace_s, rules.grace_cap_s)
+    learned_s = SAVE_FACTOR * percentile_95(saves) + SAVE_MARGIN_S
+    return min(max(learned_s, rules.grace_floor_s), rules.grace_cap_s)
+
+
+def work_at_risk_s(attempt: Attempt, now_s: float) -> float:
+    """Seconds of execution that a kill at `now_s` would lose; 0 before it runs."""
+    if attempt.started_time_s is None:
+        return 0.0
+    safe_s = attempt.started_time_s
+    if attempt.checkpoint is not None:
+        safe_s = max(safe_s, attempt.checkpoint.time_s)
+    until_s = now_s if attempt.ended_time_s is None else attempt.ended_time_s
+    return max(0.0, until_s - safe_s)
+
+
+def percentile_95(values: tuple[float, ...]) -> float:
+    """Linear interpolation between the closest ranks; `values` is not empty."""
+    ordered = sorted(values)
+    position = 0.95 * (len(ordered) - 1)
+    below = int(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (position - below) * (ordered[above] - ordered[below])

@@ -1,0 +1,477 @@
+"""The working state: frozen values in, indexes kept beside them, changes remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
+from dlq_master.model.attempts.claims import Claims
+from dlq_master.model.attempts.costs import Costs
+from dlq_master.model.attempts.slow_saves import SlowSaves
+from dlq_master.model.estimates.history import History
+from dlq_master.model.estimates.offers import Offers
+from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.slowdowns import Slowdowns
+from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.job_draft import at_position
+from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
+from dlq_master.model.jobs.profiling import Profiling
+from dlq_master.model.lease import Terms
+from dlq_master.model.memo import Memo
+from dlq_master.model.nodes.capacity import Capacity, others
+from dlq_master.model.nodes.node import Node
+from dlq_master.model.nodes.own import OwnGpus, could_hold, is_own
+from dlq_master.model.order.keys import Learned, had, position
+from dlq_master.model.order.levels import LevelTimers, held_gpus
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.moves import Moves
+from dlq_master.model.order.order import Discipline, Ordering
+from dlq_master.model.order.running import RunningIndex
+from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
+from dlq_master.model.resources import Shape
+from dlq_master.model.usage.shares import Ledger, Shares
+from dlq_master.model.values import maker
+
+# Looking an enum's member up costs more than comparing it, and these are on the hot path.
+_PENDING = JobState.PENDING
+_SLO = Lane.SLO
+_PROFILE = Lane.PROFILE
+_SPOT = Lane.SPOT
+_QUEUED = JobState.QUEUED
+_COMPLETED = JobState.COMPLETED
+_key = maker(AttemptKey)
+
+
+class Touched(NamedTuple):
+    """Present values of everything that changed since the last look, in order of first change."""
+
+    jobs: tuple[Job, ...]
+    attempts: tuple[Attempt, ...]
+    nodes: tuple[Node, ...]
+
+
+def _keep(index: dict[JobId, None], job_id: JobId, belongs: bool) -> None:
+    if belongs:
+        index[job_id] = None
+    else:
+        index.pop(job_id, None)
+
+
+class Cluster:
+    """One driver owns it and changes it only through `put_*`; each costs O(1) or O(log n).
+
+    Values are replaced, never mutated, so a reader may keep them. Free GPUs, queue positions and
+    timers are derived from the values: `model.validate` recomputes them all and compares.
+    """
+
+    def __init__(self, ordering: Ordering, terms: Terms) -> None:
+        self.ordering = ordering
+        self.terms = terms
+        self.moves = Moves(ordering.discipline)
+        self.capacity = Capacity()
+        self.claims = Claims(self.capacity)
+        self.waiting = self._lines(ordering)
+        self.running = RunningIndex()
+        together = ordering.discipline is Discipline.REQUEUE
+        self.lineup = Lineup(self.waiting, self.running, together)
+        self.levels = LevelTimers(ordering)
+        self.saves = SlowSaves(terms)  # of running jobs
+        self.pending: dict[JobId, None] = {}
+        self.returning: dict[
+            JobId, None
+        ] = {}  # they wait only to go on where GPUs were kept for them
+        self.by_term = self.running.by_term
+        self.resizes_live = (
+            True  # False: what runs is only foreseen, and nobody launches what joins
+        )
+        self._jobs: dict[JobId, Job] = {}
+        self._attempts: dict[AttemptKey, Attempt] = {}
+        self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
+        self.attempts: Mapping[AttemptKey, Attempt] = MappingProxyType(self._attempts)  # live ones
+        self.nodes: Mapping[NodeId, Node] = MappingProxyType(self.capacity.nodes)
+        self._touched_jobs: dict[JobId, Job] = {}
+        self._touched_attempts: dict[AttemptKey, Attempt] = {}
+        self._touched_nodes: dict[NodeId, Node] = {}
+        self._level_count = ordering.levels
+        self._promotes = ordering.promotes
+        self._by_base = ordering.by_base
+        self._lanes = ordering.lanes
+        self.own = OwnGpus()
+        self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
+        self.due: dict[JobId, None] = {}  # queued jobs with deadlines
+        self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
+        self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
+        self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
+        self.seated: dict[JobId, None] = {}  # and whose slot is now
+        self.offers = Offers()
+        self.memo = Memo()
+        self.slot = -1  # of the SLO grid: who runs in it has been decided
+        self.profiling = Profiling(terms.resume_s)
+        self.history = None if ordering.refresh is None else History(ordering.refresh)
+        self.costs = Costs()
+        self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
+        self.slowdowns = Slowdowns()
+        self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)
+        self.key = None if ordering.key is None else ordering.key(self.learned)
+
+    @property
+    def learned(self) -> Learned:
+        """What a key may depend on beside the job."""
+        services = () if self.history is None else self.history.learned
+        if self.shares is None:
+            return Learned(self.levels.thresholds, services)
+        return Learned(self.levels.thresholds, services, self.shares.standing)
+
+    def weigh(self, term: int, standing: Mapping[str, int]) -> None:
+        """Accounts stand otherwise against their shares from here on: so does everybody who waits."""
+        if self.shares is None:
+            raise ValueError("this ordering knows no shares")
+        self.shares.term = term
+        if standing != self.shares.standing:
+            self.shares.standing = standing
+            self._rekey()
+
+    def share(self, shares: Shares | None) -> None:
+        """Go on with what another cluster has written down."""
+        if self.shares is not None and shares is not None:
+            self.shares.ledger = Ledger(self.shares.ledger.half_life_s, shares.ledger.accounts)
+            self.shares.standing, self.shares.term = shares.standing, shares.term
+            self._rekey()
+
+    def _rekey(self) -> None:
+        if self.ordering.key is not None:
+            self.key = self.ordering.key(self.learned)
+            self.waiting.resort(lambda job_id: self.stands(self._jobs[job_id]))
+
+    def learn(self, history: History | None, slowdowns: Slowdowns, offers: Offers) -> None:
+        """Know from the start what another cluster has learned; before any job is put."""
+        if self.history is not None and history is not None:
+            self.history = history
+        self.slowdowns, self.offers = slowdowns, offers
+        self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
+
+    def live_attempt(self, job: Job) -> Attempt | None:
+        """The job's live attempt, if it has one."""
+        if job.live_attempt is None:
+            return None
+        return self._attempts.get(_key((job.job_id, job.live_attempt)))
+
+    def rank(self, job: Job) -> int:
+        """Lower ranks are served first."""
+        rank = job.rank_base * self._level_count + job.level
+        if not self._lanes:
+            return rank
+        return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
+
+    def elastic(self, job: Job) -> bool:
+        """Whether the policy says on how many GPUs it runs. Plans count on what a job with deadlines asks for: where
+        they are promised it asks for its base, and while it is tried it has what its trial needs."""
+        request = job.request
+        if not (self._by_base and request.sizes):
+            return False
+        if self._lanes and job.steps:
+            return request.gpus == request.sizes[0] and not job.trials
+        return True
+
+    def shape(self, job: Job) -> Shape:
+        """The shape that the job is placed in when it starts."""
+        if self._lanes and (job.steps or job.lane < _SPOT):
+            return self._planned_shape(job)
+        request = job.request
+        shape = request.shape_on(request.base) if self._by_base else request.shape
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def _planned_shape(self, job: Job) -> Shape:
+        """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
+        when they are asked back, unless the own ones could never hold it; at full speed if it holds a promise."""
+        return self._on_own(job, job.shape_now)
+
+    def _on_own(self, job: Job, shape: Shape) -> Shape:
+        if job.steps and self.own.foreign and (job.promised is not None or self.own_holds(shape)):
+            shape = shape._replace(avoid=(*shape.avoid, *self.own.foreign))
+        if job.gpu_type_promised:
+            shape = shape.on_type(job.gpu_type_promised)
+        if job.promised is not None or job.lane < _SPOT:
+            return shape._replace(together=True)
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def own_holds(self, shape: Shape) -> bool:
+        """Whether the cluster's own nodes could ever hold it; worked out once until nodes change."""
+        shape = shape._replace(avoid=())
+        if shape not in self._own_holds:
+            self._own_holds[shape] = could_hold(self.nodes.values(), shape)
+        return self._own_holds[shape]
+
+    def shape_on(self, job: Job, gpus: int) -> Shape:
+        """The shape that it is placed in on so many GPUs."""
+        shape = job.request.shape_on(gpus)
+        if self._lanes and job.steps:
+            return self._on_own(job, shape)
+        return shape if self.packing is None else self.packing.shape(shape, job.profile)
+
+    def _lines(self, ordering: Ordering) -> WaitingIndex:
+        by_key = ordering.key is not None
+        if not ordering.by_team:
+            return WaitingIndex(by_key=by_key)
+        return WaitingByTeam(lambda job_id: self.counted_to(self._jobs[job_id]), by_key=by_key)
+
+    def counted_to(self, job: Job) -> str:
+        """Among whom it waits, where teams make a difference."""
+        return job.account if self.ordering.by_member else job.team or job.user
+
+    def repack(self, packing: Packing | None) -> None:
+        """Other jobs are kept together from here on: who waits gets its shape anew."""
+        with self._reshaped(self._jobs):
+            self.packing = packing
+
+    @contextmanager
+    def _reshaped(self, job_ids: Iterable[JobId]) -> Iterator[None]:
+        """What is done meanwhile changes the shapes of those of them who wait."""
+        waiting = [job for job in map(self._jobs.__getitem__, job_ids) if job.waiting]
+        for job in waiting:
+            self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
+        yield
+        for job in sorted(waiting, key=lambda job: job.sequence):
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+
+    def stands(self, job: Job) -> int:
+        """The position, in its rank, of a job that waits."""
+        if self.key is None:
+            return job.sequence
+        if job.lane is _PROFILE:  # whoever was sent first, be it held back before
+            return position(job, (job.trial_time_s or 0.0,))
+        return position(job, self.key(job, had(job, None, 0.0)))
+
+    def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
+        """Live attempts that hold GPUs of the node, in the order of their keys; not those for whose jobs some are
+        kept, to go on there later."""
+        held = self.capacity.claims.get(node_id)
+        return tuple([key for key in sorted(held) if self._is_on(key, node_id)]) if held else ()
+
+    def _is_on(self, key: AttemptKey, node_id: NodeId) -> bool:
+        attempt = self._attempts[key]
+        if attempt.regrant is None:
+            return True
+        return any(slot.node_id == node_id for slot in attempt.lease.allocation.slots)
+
+    def put_node(self, node: Node) -> None:
+        before = self.capacity.nodes.get(node.node_id)
+        if before is None or is_own(before) is not is_own(node) or others(before, node):
+            with self._reshaped(self.due):
+                self.capacity.put_node(node)
+                self._count_own(before, node)
+        else:
+            self.capacity.put_node(node)
+        self._touched_nodes[node.node_id] = node
+
+    def remove_node(self, node_id: NodeId) -> None:
+        """Forget a node that no live attempt holds; the store is told by its driver."""
+        before = self.capacity.nodes[node_id]
+        with self._reshaped(self.due):
+            self.capacity.remove_node(node_id)
+            self._count_own(before, None)
+        self._touched_nodes.pop(node_id, None)
+
+    def _count_own(self, before: Node | None, node: Node | None) -> None:
+        """What deadlines are worked for on is another: so are the shapes of who has any."""
+        self.own.change(before, node)
+        self._own_holds.clear()
+
+    def put_job(self, job: Job) -> Job:
+        """Replace the job's value. A new one (sequence 0) is returned with a place at the tail."""
+        before = self._jobs.get(job.job_id)
+        if before is None:
+            job = self._entered(job)
+        attempt = self.live_attempt(job)
+        if attempt is None and before is not None:
+            attempt = self.live_attempt(before)  # its end is not told yet
+        self._change(before, job, attempt, attempt)
+        return job
+
+    def put_attempt(self, attempt: Attempt) -> None:
+        """Replace the attempt's value: it claims or frees GPUs as its state says."""
+        self.put(self._jobs[attempt.key.job_id], attempt)
+
+    def put(self, job: Job, attempt: Attempt) -> None:
+        """Replace the values of a job and its attempt, as one change.
+
+        One after the other does the same, in either order: every index says what the two are now,
+        never how they came to be.
+        """
+        key = attempt.key
+        held = self._attempts.get(key)
+        holds = attempt if attempt.state in LIVE else None
+        if holds is not None:
+            self._attempts[key] = holds
+        elif held is not None:
+            del self._attempts[key]
+        self._touched_attempts[key] = attempt
+        self._change(self._jobs[key.job_id], job, held, holds)
+
+    def renew(self, attempt: Attempt) -> None:
+        """Replace the attempt's value; only the end of its term is another."""
+        key = attempt.key
+        self._attempts[key] = attempt
+        self._touched_attempts[key] = attempt
+        self.running.renew(key, attempt.lease.term_end_s)
+
+    def take_touched(self) -> Touched:
+        """What changed since the last call: exactly the rows a store has to write."""
+        touched = Touched(
+            tuple(self._touched_jobs.values()),
+            tuple(self._touched_attempts.values()),
+            tuple(self._touched_nodes.values()),
+        )
+        self._touched_jobs.clear()
+        self._touched_attempts.clear()
+        self._touched_nodes.clear()
+        return touched
+
+    def forget(self, job_id: JobId) -> None:
+        """Drop an ended job from memory; refused while it, or its last attempt, lives."""
+        job = self._jobs[job_id]
+        if not job.ended or self.live_attempt(job) is not None:
+            raise ValueError(f"job {job_id} is still {job.state.value}")
+        self._touched_jobs.pop(job_id, None)
+        del self._jobs[job_id]
+
+    def leave(self, job_id: JobId) -> None:
+        """The job is to stop running: it waits before those that waited all along."""
+        self._move(job_id, self.moves.leave(self._jobs[job_id]))
+
+    def settle(self) -> None:
+        """Jobs that were demoted while they ran, and still run, stand behind all that run."""
+        jobs = [self._jobs[job_id] for job_id in self.moves.unsettled if job_id in self._jobs]
+        self.moves.unsettled.clear()
+        for job in sorted(jobs, key=lambda job: job.sequence):
+            if job.live_attempt is not None and not job.ended:
+                self._move(job.job_id, self.moves.settle())
+
+    def _entered(self, job: Job) -> Job:
+        if job.sequence:
+            self.moves.seen(job.sequence)
+            return job
+        return at_position(job, self.moves.entry())
+
+    def _move(self, job_id: JobId, sequence: int | None) -> None:
+        if sequence is not None:
+            self.put_job(at_position(self._jobs[job_id], sequence))
+
+    def _change(
+        self, before: Job | None, job: Job, held: Attempt | None, holds: Attempt | None
+    ) -> None:
+        """Bring every index from one pair of job and live attempt to the next."""
+        if job is not before:
+            job_id = job.job_id
+            self._jobs[job_id] = job
+            self._touched_jobs[job_id] = job
+            self._index_job(before, job)
+        self._index_attempt(job, held, holds)
+        if self.levels.thresholds:
+            self.levels.cross(job, holds)
+
+    def _index_job(self, before: Job | None, job: Job) -> None:
+        """What the job alone decides."""
+        if job.state is _PENDING or (before is not None and before.state is _PENDING):
+            self._index_pending(job)
+        waits = job.waiting
+        if before is not None and before.waiting:
+            self._index_waiting(before, job, waits)
+        elif waits:
+            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+        if self._by_base:
+            self._index_returning(job, waits=waits)
+        if self._lanes:
+            self.profiling.index(before, job)
+            if job.steps or (before is not None and before.steps):
+                self._index_judged(job)
+        if job.saves:
+            self.saves.index(before, job)
+        if job.family and (job.saves or job.resumes):
+            self.costs.index(before, job)
+        if self._promotes:
+            self.levels.promote(job)
+        if self.history is not None and job.state is _COMPLETED:
+            self._learn(before, job)
+
+    def recall(self, job: Job) -> None:
+        """Learn from a job that completed before this master started and is not in memory: how long it ran, what its
+        saves cost, how much service it needed."""
+        if self._lanes:
+            self.profiling.learn(job)
+        if job.family and (job.saves or job.resumes):
+            self.costs.index(None, job)
+        self._learn(None, job)
+
+    def _learn(self, before: Job | None, job: Job) -> None:
+        """Once for each job, when it completes or is loaded."""
+        history = self.history
+        if history is None or (before is not None and before.state is _COMPLETED):
+            return
+        if not history.add(job.total_gpu_s):
+            return
+        if self.ordering.quantiles:
+            self._rethreshold(tuple(history.quantile(q) for q in self.ordering.quantiles))
+        self._rekey()
+
+    def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
+        """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""
+        if thresholds == self.levels.thresholds or list(thresholds) != sorted(set(thresholds)):
+            return
+        self.ordering = replace(self.ordering, thresholds=thresholds)
+        self.levels.thresholds = thresholds
+        for job in self._jobs.values():
+            if not job.ended:
+                self.levels.cross(job, self.live_attempt(job))
+
+    def _index_pending(self, job: Job) -> None:
+        if job.state is _PENDING and job.blocked is None:
+            self.pending[job.job_id] = None
+        else:
+            self.pending.pop(job.job_id, None)
+
+    def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
+        was, now = self.rank(before), self.rank(job)
+        same_shape = (
+            before.request is job.request
+            and before.profile is job.profile
+            and before.promised == job.promised
+            and before.steps is job.steps
+            and before.trials is job.trials
+        )
+        same_line = waits and was == now and same_shape and before.team == job.team
+        if same_line and self.stands(before) == self.stands(job):
+            return
+        self.waiting.remove(was, self.shape(before), job.job_id)
+        if waits:
+            self.waiting.add(now, self.shape(job), job.job_id, self.stands(job))
+
+    def _index_judged(self, job: Job) -> None:
+        queued = job.state is _QUEUED and bool(job.steps)
+        _keep(self.due, job.job_id, queued)
+        told = queued and not job.verdict and job.duration_estimate_s is not None
+        _keep(self.unjudged, job.job_id, told)
+        _keep(self.judged, job.job_id, queued and bool(job.verdict))
+        _keep(self.promised, job.job_id, queued and job.promised is not None)
+        _keep(self.seated, job.job_id, queued and job.lane is _SLO)
+
+    def _index_returning(self, job: Job, *, waits: bool) -> None:
+        if waits and job.regrant is not None:
+            self.returning[job.job_id] = None
+        else:
+            self.returning.pop(job.job_id, None)
+
+    def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
+        """What the attempt's state decides: claims on GPUs, and where it stands."""
+        self.claims.change(held, holds)
+        if holds is not None and holds.state in ACTIVE:
+            end_s = holds.lease.term_end_s
+            gpus = held_gpus(job, holds)
+            self.running.put(holds.key, self.rank(job), job.sequence, gpus, end_s)
+        elif held is not None and held.state in ACTIVE:
+            self.running.remove(held.key)

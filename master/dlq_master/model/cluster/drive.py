@@ -1,0 +1,436 @@
+"""The only writers of a cluster: what a plan, a person or a report does to its values.
+
+The master and the simulator both drive their cluster through these functions, so they cannot
+drift apart. Each returns what happened, in order, for the journal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, lru_cache
+from typing import NamedTuple, assert_never
+
+from dlq_master.model.attempts import attempt_steps, gang, live
+from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
+from dlq_master.model.attempts.attempt_steps import AttemptEvent
+from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.offers import Offer
+from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
+from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.job import SEVERAL, Job
+from dlq_master.model.jobs.job_steps import JobEvent
+from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
+from dlq_master.model.machine import StopCause
+from dlq_master.model.nodes import node_steps as node_machine
+from dlq_master.model.nodes.node import Node, NodeFlag
+from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet, NodeEvent
+from dlq_master.model.order.order import PromoteTo
+from dlq_master.model.plan import (
+    Admit,
+    Change,
+    Demote,
+    Estimate,
+    Lapse,
+    Loan,
+    NextSlot,
+    Plan,
+    Profile,
+    Promote,
+    Reclaim,
+    Reject,
+    Renew,
+    Repack,
+    Reserve,
+    Resize,
+    Return,
+    Revoke,
+    Scale,
+    Start,
+    Weigh,
+)
+from dlq_master.model.resources import Allocation
+from dlq_master.model.values import maker
+from dlq_master.model.why import ReasonCode
+
+
+class Happened(NamedTuple):
+    """One event that was applied, and to whom; `change` is the plan's verb behind it, if any."""
+
+    event: JobEvent | AttemptEvent | NodeEvent
+    job_id: JobId | None = None
+    attempt: int | None = None
+    node_id: NodeId | None = None
+    change: Change | None = None
+
+
+_happened = maker(Happened)
+_key, _fence, _lease = maker(AttemptKey), maker(Fence), maker(Lease)
+
+
+def submit(cluster: Cluster, job: Job) -> Job:
+    """Enter a new job (PENDING, or HELD at birth) behind all others of its level."""
+    if job.job_id in cluster.jobs:
+        raise ValueError(f"job {job.job_id} exists already")
+    return cluster.put_job(job)
+
+
+def apply(cluster: Cluster, plan: Plan, now_s: float, epoch: int) -> list[Happened]:
+    """Carry out a checked plan. After its last part, jobs that were demoted while they ran and
+    still run stand behind those that run already."""
+    happened: list[Happened] = []
+    if lapses := [change for change in plan.changes if isinstance(change, Lapse)]:
+        _leave(cluster, lapses)
+    if cluster.ordering.by_base:  # one may go on with GPUs that another leaves
+        for change in plan.changes:
+            if isinstance(change, Resize) and change.grace_s == 0.0:
+                happened += _stop_to_resize(cluster, change, now_s)
+    for change in plan.changes:
+        if type(change) is Renew:  # by far the most: every running job, at every boundary
+            happened.append(_renew(cluster, change))
+        else:
+            _apply(cluster, change, now_s, epoch, happened)
+    if not plan.again and cluster.moves.unsettled:
+        cluster.settle()
+    return happened
+
+
+def step_job(cluster: Cluster, job_id: JobId, event: JobEvent, now_s: float) -> list[Happened]:
+    """Apply one event to a job, and tell its live attempt to stop if the event asks for that."""
+    before = cluster.jobs[job_id]
+    cluster.put_job(job_steps.step(before, event, at_s=now_s, placing=cluster.moves.after))
+    happened = [Happened(event, job_id)]
+    cause = job_steps.stops(event)
+    if cause is not None and before.live_key is not None:
+        happened += stop_attempt(cluster, before.live_key, cause, now_s)
+    return happened
+
+
+def stop_attempt(
+    cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float
+) -> list[Happened]:
+    """Ask a live attempt to save and leave, with the grace learned for its job."""
+    attempt = cluster.attempts[key]
+    job = cluster.jobs[key.job_id]
+    grace = 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
+    event = attempt_steps.StopRequested(cause=cause, grace_s=grace)
+    return step_attempt(cluster, key, event, now_s)
+
+
+def step_attempt(
+    cluster: Cluster, key: AttemptKey, event: AttemptEvent, now_s: float
+) -> list[Happened]:
+    """Apply one event to an attempt, and to its job what follows from it."""
+    before, job = cluster.attempts[key], cluster.jobs[key.job_id]
+    after = attempt_steps.step(before, event, at_s=now_s)
+    job_id, number = key
+    happened = [_happened((event, job_id, number, None, None))]
+    if after.lease.allocation is not before.lease.allocation:
+        follows = _rewidened(cluster, (before, after), event, job, now_s)
+    elif after.state in LIVE:
+        follows = _started(cluster, before, after, job, now_s)
+    else:
+        ended_s = gang.ended_s(before, now_s)
+        if ended_s != now_s:  # told late: a copy costs as much as a step
+            after = after._replace(ended_time_s=ended_s)
+        used = gang.usage(before, event, job, now_s)
+        follows = gang.consequence(before, event, job, used)
+        _charge_share(cluster, before, job, ended_s)
+        if follows is None:  # cancelled while it ran: only the books are left to close
+            job = job_steps.vacated(job, used)
+    if follows is not None:
+        job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after)
+        if job.ended and job.end_time_s != after.ended_time_s:
+            # With its attempt; what a job does next begins now.
+            job = job._replace(end_time_s=after.ended_time_s)
+        happened.append(_happened((follows, job_id, None, None, None)))
+    cluster.put(job, after)
+    return happened
+
+
+def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float) -> list[Happened]:
+    """Apply one event to a node. What it means for attempts there is its driver's to say."""
+    cluster.put_node(node_machine.step(cluster.nodes[node_id], event, at_s=now_s))
+    return [Happened(event, node_id=node_id)]
+
+
+def _leave(cluster: Cluster, lapses: list[Lapse]) -> None:
+    jobs = [cluster.jobs[lapse.key.job_id] for lapse in lapses]
+    # Each goes before all that wait, so the one that stood last goes first.
+    for job in sorted(jobs, key=lambda job: job.sequence, reverse=True):
+        cluster.leave(job.job_id)
+
+
+def _apply(
+    cluster: Cluster, change: Change, now_s: float, epoch: int, happened: list[Happened]
+) -> None:
+    match change:
+        case Start():
+            happened.append(_start(cluster, change, now_s, epoch))
+            return
+        case Renew():
+            happened.append(_renew(cluster, change))
+            return
+        case Lapse():
+            steps = _lapse(cluster, change, now_s)
+        case Resize():
+            if change.grace_s == 0.0:
+                happened.append(_go_on(cluster, change, now_s, epoch))
+                return
+            steps = _stop_to_resize(cluster, change, now_s)
+        case Revoke():
+            stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
+            steps = step_attempt(cluster, change.key, stop, now_s)
+        case Demote() | Promote() | Reserve() | Profile() | Estimate() | Admit() | Reject():
+            steps = step_job(cluster, change.job_id, _event(cluster, change, now_s), now_s)
+        case Loan() | Reclaim() | Return():
+            steps = [
+                step
+                for event in _of_server(cluster.nodes[change.node_id], change)
+                for step in step_node(cluster, change.node_id, event, now_s)
+            ]
+        case NextSlot() | Scale() | Repack() | Weigh():
+            _of_all(cluster, change)
+            return
+        case _:
+            assert_never(change)
+    happened += [_happened((*step[:4], change)) for step in steps]
+
+
+def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:
+    """What concerns no job alone, and nothing has happened to anybody."""
+    match change:
+        case NextSlot():
+            cluster.slot = change.slot
+        case Scale():
+            cluster.profiling.hour, cluster.profiling.gpus = change.hour, change.gpus
+        case Repack():
+            cluster.repack(change.packing)
+        case Weigh():
+            cluster.weigh(change.term, dict(change.standing))
+
+
+# Of a server: flags that go, and that come.
+_FLAGS: Mapping[type, tuple[frozenset[NodeFlag], frozenset[NodeFlag]]] = {
+    Loan: (frozenset({NodeFlag.LENDING, NodeFlag.RECLAIMED}), frozenset({NodeFlag.LOANED})),
+    Reclaim: (frozenset(), frozenset({NodeFlag.RECLAIMED})),
+    Return: (frozenset({NodeFlag.LOANED, NodeFlag.RECLAIMED}), frozenset()),
+}
+
+
+def _of_server(node: Node, change: Loan | Reclaim | Return) -> list[NodeEvent]:
+    """A server that is lent is loaned; asked back it is reclaimed too; away it is neither."""
+    why = change.reason.code.value
+    gone, come = _FLAGS[type(change)]
+    return [
+        *[FlagCleared(flag=flag) for flag in sorted(gone & node.flags)],
+        *[FlagSet(flag=flag, reason=why) for flag in sorted(come - node.flags)],
+    ]
+
+
+def _event(
+    cluster: Cluster,
+    change: Demote | Promote | Reserve | Profile | Estimate | Admit | Reject,
+    now_s: float,
+) -> JobEvent:
+    """What a change of its place in line, or of what is known of it, is for a job; what it asks for is
+    remembered."""
+    match change:
+        case Demote():
+            return job_steps.Demoted(level=change.level)
+        case Promote():
+            return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
+        case Reserve():
+            _, lane, slots, promised, verdict, _, margin, alternative, pause, gpu_type = change
+            job = cluster.jobs[change.job_id]
+            if not job.verdict and job.steps:
+                run_s = job.duration_estimate_s or 0.0
+                offer = Offer(now_s, job.request.gpus, run_s, job.steps[0].reward)
+                cluster.offers.add(offer)
+            return job_steps.Reserved(
+                lane=lane,
+                slots=slots,
+                promised=promised,
+                verdict=verdict,
+                margin=margin,
+                alternative=alternative,
+                pause=pause,
+                gpu_type=gpu_type,
+            )
+        case Profile():
+            return job_steps.TrialsPlanned(trials=change.trials)
+        case Estimate():
+            return job_steps.Estimated(estimate_s=change.estimate_s, basis=change.basis)
+        case Admit():
+            return job_steps.Admitted()
+        case Reject():
+            return job_steps.Rejected(reason=change.reason.code.value)
+
+
+def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened:
+    job = cluster.jobs[start.job_id]
+    _, allocation, kind, term_end_s, _ = start
+    number = job.attempts + 1
+    lease = _lease(
+        (
+            kind,
+            allocation,
+            _fence((epoch, number)),
+            term_end_s,
+            _hold_s(cluster, job),
+        )
+    )
+    placed = job_steps.Placed(attempt=number)
+    after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
+    attempt = assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint)
+    if job.request.live and not live.known_on(map(cluster.nodes.__getitem__, allocation.node_ids)):
+        attempt = attempt._replace(fixed=True)
+    cluster.put(after, attempt)
+    return _happened((placed, start.job_id, number, None, start))
+
+
+def _hold_s(cluster: Cluster, job: Job) -> float:
+    """A trial that does no work is not worth more silence than a term."""
+    terms, asked_s = cluster.terms, job.rules.hold_s
+    hold_s = terms.hold_s if asked_s is None else asked_s
+    if not job.reduced:
+        return hold_s
+    return min(hold_s, max(terms.be_term_s, terms.unreachable_s + terms.heartbeat_s))
+
+
+def _renew(cluster: Cluster, renew: Renew) -> Happened:
+    """One more term: the job is not concerned, so most indexes need no look."""
+    key, term_end_s, _, kind = renew
+    event = _renewed(term_end_s, kind)
+    cluster.renew(attempt_steps.renewed(cluster.attempts[key], event))
+    return _happened((event, *key, None, renew))
+
+
+@lru_cache(maxsize=16)
+def _renewed(term_end_s: float, kind: LeaseKind | None) -> attempt_steps.Renewed:
+    """One value for all whose terms end together."""
+    return attempt_steps.Renewed(term_end_s=term_end_s, kind=kind)
+
+
+def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
+    key = lapse.key
+    stop = attempt_steps.StopRequested(
+        cause=StopCause.PREEMPT, grace_s=lapse.grace_s, detail=f"for job {lapse.for_job}"
+    )
+    happened = step_attempt(cluster, key, stop, now_s)
+    happened += step_job(cluster, key.job_id, _leaving(cluster, lapse), now_s)
+    if lapse.grace_s == 0.0:  # preemption is free: it has saved already
+        happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
+    return happened
+
+
+def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
+    """What a lapse is for the job that leaves."""
+    if lapse.reason.code is ReasonCode.MAKES_WAY:
+        return job_steps.MadeWay()
+    user = cluster.jobs[lapse.for_job].user
+    return job_steps.Displaced(for_job=lapse.for_job, user=user, rule=lapse.reason.detail)
+
+
+def _stop_to_resize(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
+    key, allocation = resize.key, resize.allocation
+    obstacle = _not_live(cluster, key, allocation)
+    if resize.grace_s > 0.0 and obstacle is None:
+        return _resize_live(cluster, resize, now_s)
+    why = f"{_why(resize)} (not live: {obstacle})" if obstacle else _why(resize)
+    width = cluster.attempts[key].lease.allocation.width
+    stop = attempt_steps.StopRequested(
+        cause=StopCause.PREEMPT,
+        grace_s=resize.grace_s,
+        detail=f"to go on with {allocation.width} GPUs instead of {width}: {why}",
+        regrant=allocation,
+    )
+    happened = step_attempt(cluster, key, stop, now_s)
+    if resize.grace_s == 0.0:  # it has saved already
+        happened += step_attempt(cluster, key, attempt_steps.Preempted(), now_s)
+        return [step._replace(change=resize) for step in happened]
+    return happened
+
+
+def _not_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None:
+    """Why it is not resized while it runs; empty: nobody wants that; None: it is."""
+    attempt, job = cluster.attempts[key], cluster.jobs[key.job_id]
+    if not (job.request.live and cluster.resizes_live):
+        return ""
+    nodes = [cluster.nodes[name] for name in then.node_ids]
+    return live.obstacle(attempt, job, then, nodes) or None
+
+
+def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:
+    """It runs on, so it gets its next term at once, where that is due."""
+    key, lead_s = resize.key, cluster.saves.lead_s
+    begun = attempt_steps.ResizeBegun(
+        allocation=resize.allocation, grace_s=resize.grace_s, detail=_why(resize)
+    )
+    happened = step_attempt(cluster, key, begun, now_s)
+    lease = cluster.attempts[key].lease
+    if decision_time_s(lease.term_end_s, lead_s) <= now_s:
+        earliest_s = max(lease.term_end_s, now_s + lead_s)
+        end_s = renewed_term_end_s(earliest_s, lease.kind, cluster.terms)
+        happened.append(_renew(cluster, Renew(key, end_s, resize.reason)))
+    return happened
+
+
+def _why(resize: Resize) -> str:
+    return resize.reason.detail or resize.reason.code.value
+
+
+def _go_on(cluster: Cluster, resize: Resize, now_s: float, epoch: int) -> Happened:
+    job_id, allocation = resize.key.job_id, resize.allocation
+    again = Start(job_id, allocation, resize.kind, resize.term_end_s, resize.reason)
+    return _start(cluster, again, now_s, epoch)._replace(change=resize)
+
+
+def _rewidened(
+    cluster: Cluster,
+    change: tuple[Attempt, Attempt],
+    event: AttemptEvent,
+    job: Job,
+    now_s: float,
+) -> JobEvent | None:
+    """What it is for a job that its attempt runs on with other GPUs."""
+    before, after = change
+    _charge_share(cluster, before, job, now_s)
+    if job.ended:
+        return None
+    used = gang.usage(before, event, job, now_s)
+    return job_steps.WidthChanged(usage=used, gpu_type=_gpu_type(cluster, after, job))
+
+
+def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:
+    if cluster.shares is not None and attempt.started_time_s is not None:
+        width = attempt.lease.allocation.width
+        cluster.shares.ledger.charge(job.account, width, attempt.started_time_s, until_s)
+
+
+def _started(
+    cluster: Cluster, before: Attempt, after: Attempt, job: Job, now_s: float
+) -> JobEvent | None:
+    """What the first instant at which an attempt runs is for its job."""
+    if before.started_time_s is not None or after.started_time_s is None or job.ended:
+        return None
+    was, gpus = job.resizing, after.lease.allocation.width
+    if was is None or was.gpus == gpus:
+        return _ran(_gpu_type(cluster, after, job))
+    cost_s = round(max(0.0, now_s - was.since_s), 3)
+    resized = job_steps.Resized(was.gpus, gpus, cost_s, was.why)
+    return job_steps.Ran(resized=resized, gpu_type=_gpu_type(cluster, after, job))
+
+
+@cache
+def _ran(gpu_type: str) -> job_steps.Ran:
+    """One value for all, since nearly every job only ever runs on one type."""
+    return job_steps.Ran(gpu_type=gpu_type)
+
+
+def _gpu_type(cluster: Cluster, attempt: Attempt, job: Job) -> str:
+    """Of all its GPUs, or SEVERAL. Jobs without a family need none: nobody learns from them how long others run."""
+    if not job.family:
+        return ""
+    found = [*cluster.capacity.parts(attempt.lease.allocation)]
+    return found[0] if len(found) == 1 else SEVERAL

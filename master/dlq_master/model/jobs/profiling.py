@@ -1,0 +1,143 @@
+"""What is known of how long jobs run: who has to be profiled, what was, and how long others have run."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import SEVERAL, Job, JobState
+
+WINDOW_S = 3600.0  # for so long it is known who was sent to be profiled
+RUNS_KEPT = 20  # of a family
+FAMILIES_KEPT = 10_000
+RATIOS_KEPT = 500
+
+_QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
+
+
+class Likeness(NamedTuple):
+    """In what a job must equal those before it, for their run times to say something of its own: nobody has
+    measured how they change with any of it. The GPU type, on which they ran, comes with the run times."""
+
+    family: str
+    gpus: int
+    nodes: int | None
+    steps: int | None
+    halves_batch: bool
+
+
+def likeness(job: Job) -> Likeness:
+    """Of a job that has a family."""
+    request = job.request
+    return Likeness(job.family, request.gpus, request.nodes, job.step_count, request.halves_batch)
+
+
+Runs = dict[str, tuple[float, ...]]  # GPU type -> run times in seconds, the latest last
+
+
+class Sent(NamedTuple):
+    """A job that was sent to be profiled."""
+
+    at_s: float
+    user: str
+    gpus: int  # that it asks for
+
+
+class Remembered(NamedTuple):
+    """What it knows beyond the jobs that are there."""
+
+    hour: int
+    gpus: int
+    ratios: deque[float]
+    sent: deque[Sent]
+    runs: dict[Likeness, Runs]
+
+
+class Profiling:
+    """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be forgotten:
+    like `model.history` it is stored nowhere, and learned anew from the jobs that a master loads.
+    """
+
+    __slots__ = (
+        *("_resume_s", "_runs", "_sent", "gpus", "hour", "ratios", "runs", "unknown"),
+        "of_family",
+    )
+
+    def __init__(self, resume_s: float) -> None:
+        """`resume_s`: the time until work gets on that goes on; it is no part of a run time."""
+        self._resume_s = resume_s
+        self.unknown: dict[JobId, None] = {}  # nobody knows how long they run, or finds out
+        # those of them that have a family
+        self.of_family: dict[Likeness, dict[JobId, None]] = {}
+        self.hour = -1  # for which it was decided how many GPUs are for trials
+        self.gpus = 0  # so many
+        self.ratios: deque[float] = deque(maxlen=RATIOS_KEPT)  # run times over estimates
+        self._sent: deque[Sent] = deque()
+        self._runs: dict[Likeness, Runs] = {}
+        # how long the last such jobs have run, on what they asked for, on GPUs of each type
+        self.runs: Mapping[Likeness, Runs] = MappingProxyType(self._runs)
+
+    @property
+    def remembered(self) -> Remembered:
+        """All but who is unknown, which the jobs tell."""
+        return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs)
+
+    def remember(self, known: Remembered) -> None:
+        """Know what another knew, and nothing else."""
+        self.hour, self.gpus, self.ratios, self._sent, self._runs = known
+        self.runs = MappingProxyType(self._runs)
+
+    def index(self, before: Job | None, job: Job) -> None:
+        """The job has another value, or is new."""
+        unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
+        if unknown and job.live_attempt is None and job.basis.unmeasured is None:
+            self._wonder(job)
+        elif before is not None and job.job_id in self.unknown:
+            self._know(before)
+        if job.trial_time_s is not None and (before is None or before.trial_time_s is None):
+            self._send(Sent(job.trial_time_s, job.user, job.request.gpus))
+        if job.state is _COMPLETED and (before is None or before.state is not _COMPLETED):
+            self.learn(job)
+
+    def _wonder(self, job: Job) -> None:
+        self.unknown[job.job_id] = None
+        if job.family:
+            self.of_family.setdefault(likeness(job), {})[job.job_id] = None
+
+    def _know(self, job: Job) -> None:
+        del self.unknown[job.job_id]
+        key = likeness(job)
+        alike = self.of_family.get(key)
+        if alike is not None:
+            alike.pop(job.job_id, None)
+            if not alike:
+                del self.of_family[key]
+
+    def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
+        """Who was sent to be profiled from then on, and before `until_s`, as far as that is known (two
+        windows)."""
+        return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
+
+    def _send(self, sent: Sent) -> None:
+        self._sent.append(sent)
+        while self._sent[0].at_s < sent.at_s - 2 * WINDOW_S:
+            self._sent.popleft()
+
+    def learn(self, job: Job) -> None:
+        """A job has completed, or completed before this master started."""
+        # What ran until it was preempted is told without the time to resume, the last run with it.
+        run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
+        if run_s <= 0.0:
+            return
+        if job.duration_estimate_s:
+            self.ratios.append(run_s / job.duration_estimate_s)
+        if job.family and job.gpu_type_ran not in ("", SEVERAL):
+            key = likeness(job)
+            known = self._runs.pop(key, {})  # the latest stands last
+            of_type = (*known.get(job.gpu_type_ran, ()), run_s)[-RUNS_KEPT:]
+            self._runs[key] = {**known, job.gpu_type_ran: of_type}
+            if len(self._runs) > FAMILIES_KEPT:
+                del self._runs[next(iter(self._runs))]

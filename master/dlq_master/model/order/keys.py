@@ -1,0 +1,106 @@
+"""Orders by a key: what a job has had, and its key, as one number that says where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from struct import Struct
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.order import STARTED_BASE
+from dlq_master.model.values import maker
+
+
+class Had(NamedTuple):
+    """What a job has had by now, what runs included.
+
+    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
+    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet). `unaged_s`: the
+    instant now less all that it has waited, which for who waits stands still. `kept_s`: by so many seconds of
+    work who runs stands further ahead, since to stop it has its price.
+    """
+
+    attained_gpu_s: float
+    executed_s: float
+    since_s: float | None = None
+    unaged_s: float = 0.0
+    kept_s: float = 0.0
+
+
+_had = maker(Had)
+
+
+class Learned(NamedTuple):
+    """What a key may depend on beside the job: the bounds of the levels, the services of jobs
+    that have completed, in GPU-seconds, sorted, and how accounts stand against their shares."""
+
+    thresholds: tuple[float, ...] = ()
+    services_gpu_s: tuple[float, ...] = ()
+    standing: Mapping[str, int] = MappingProxyType({})  # model.shares
+
+
+# The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
+# length. No number in it may change while a job waits, or the index of those who wait would be wrong.
+Key = Callable[[Job, Had], tuple[float, ...]]
+# The key for as long as nothing else is learned.
+KeyRule = Callable[[Learned], Key]
+
+
+def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
+    """`attempt`: its live one, if it has one."""
+    if job.request.sizes:
+        return _had_elastic(job, attempt, now_s)
+    executed_s = job.worked_s
+    unaged_s = _unaged_s(job, now_s)
+    if attempt is None or attempt.started_time_s is None:
+        return _had((job.attained_gpu_s, executed_s, None, unaged_s, 0.0))
+    runs_s = now_s - attempt.started_time_s
+    attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
+    return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, 0.0))
+
+
+def _had_elastic(job: Job, attempt: Attempt | None, now_s: float) -> Had:
+    """Its seconds count as many as they would on the GPUs that it asked for."""
+    unaged_s = _unaged_s(job, now_s)
+    if attempt is None or attempt.started_time_s is None:
+        return Had(job.attained_gpu_s, job.worked_s, None, unaged_s)
+    runs_s, gpus = now_s - attempt.started_time_s, attempt.lease.allocation.width
+    worked_s = job.worked_s + runs_s * job.sure_speed_on(gpus)
+    return Had(job.attained_gpu_s + runs_s * gpus, worked_s, attempt.started_time_s, unaged_s)
+
+
+def _unaged_s(job: Job, now_s: float) -> float:
+    since_s = job.queued_since_s
+    return (now_s if since_s is None else since_s) - job.queued_s
+
+
+def position(job: Job, key: tuple[float, ...]) -> int:
+    """One integer in the order of (promoted first, key, sequence), so that orders by a key are compared
+    as fast as those by sequence. Promoted jobs keep their sequence, which is negative."""
+    sequence = job.sequence
+    if sequence < STARTED_BASE:
+        return sequence
+    length = len(key)
+    # An IEEE 754 double as a whole number in the same order: below 0 all bits turn, else the sign.
+    number, signs = int.from_bytes(_PACKED[length](*key), "big"), _SIGNS[length]
+    number = _turned(key) if number & signs else number | signs
+    return number << _SEQUENCE_BITS | sequence
+
+
+def _turned(key: tuple[float, ...]) -> int:
+    """The same for keys of which some value is below 0."""
+    number = 0
+    for value in key:
+        (bits,) = _BITS.unpack(_DOUBLE.pack(value + 0.0))  # -0.0 becomes 0.0, which it equals
+        number = number << 64 | (bits ^ _ALL if bits & _SIGN else bits | _SIGN)
+    return number
+
+
+_BITS, _DOUBLE = Struct(">Q"), Struct(">d")
+_ALL, _SIGN = (1 << 64) - 1, 1 << 63
+_LONGEST = 8  # values of a key
+_PACKED = [Struct(f">{length}d").pack for length in range(_LONGEST + 1)]
+_SIGNS = [sum(_SIGN << 64 * word for word in range(length)) for length in range(_LONGEST + 1)]
+_SEQUENCE_BITS = 53  # sequences stay below (`model.order`)

@@ -1,0 +1,152 @@
+"""Jobs whose GPUs a plan may take away: by rank, with their sums, and by the end of their term."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from copy import copy
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.order.order import STARTED_BASE, STARTED_END
+from dlq_master.model.values import maker
+
+
+class Place(NamedTuple):
+    """Where a running job stands; `gpus` is its width."""
+
+    rank: int
+    sequence: int
+    gpus: int
+    term_end_s: float
+
+
+_place = maker(Place)
+
+
+class RunningIndex:
+    """Live attempts that are neither stopping nor silent.
+
+    Under REQUEUE all that stand between STARTED_BASE and STARTED_END go ahead of every waiting job
+    of their rank but promoted ones, so a plan can keep them as one sum without looking at each.
+    """
+
+    __slots__ = ("by_rank", "by_term", "gpus_by_rank", "gpus_together", "places")
+
+    def __init__(self) -> None:
+        self.places: dict[JobId, Place] = {}
+        self.by_rank: dict[int, dict[JobId, int]] = {}  # rank -> job -> sequence
+        self.by_term: dict[float, dict[AttemptKey, None]] = {}  # attempts by the end of their term
+        self.gpus_by_rank: dict[int, int] = {}
+        self.gpus_together: dict[int, int] = {}  # of those that stand there
+
+    def put(self, key: AttemptKey, rank: int, sequence: int, gpus: int, term_end_s: float) -> None:
+        """The job stands here, whatever was known of it before."""
+        job_id = key.job_id
+        place = _place((rank, sequence, gpus, term_end_s))
+        if job_id in self.places:
+            if self.places[job_id] == place:
+                return
+            self.remove(key)
+        self.places[job_id] = place
+        if rank in self.by_rank:
+            self.by_rank[rank][job_id] = sequence
+            self.gpus_by_rank[rank] += gpus
+        else:
+            self.by_rank[rank] = {job_id: sequence}
+            self.gpus_by_rank[rank] = gpus
+            self.gpus_together[rank] = 0
+        if STARTED_BASE <= sequence < STARTED_END:
+            self.gpus_together[rank] += gpus
+        if term_end_s in self.by_term:
+            self.by_term[term_end_s][key] = None
+        else:
+            self.by_term[term_end_s] = {key: None}
+
+    def renew(self, key: AttemptKey, term_end_s: float) -> None:
+        """Its term ends at another instant; one that is not here (its nodes are silent) stays out."""
+        place = self.places.get(key.job_id)
+        if place is None:
+            return
+        rank, sequence, gpus, was_s = place
+        self.places[key.job_id] = _place((rank, sequence, gpus, term_end_s))
+        by_term = self.by_term
+        keys = by_term[was_s]
+        del keys[key]
+        if not keys:
+            del by_term[was_s]
+        if term_end_s in by_term:
+            by_term[term_end_s][key] = None
+        else:
+            by_term[term_end_s] = {key: None}
+
+    def remove(self, key: AttemptKey) -> None:
+        """Its attempt runs no longer, or stands elsewhere."""
+        job_id = key.job_id
+        rank, sequence, gpus, term_end_s = self.places.pop(job_id)
+        members = self.by_rank[rank]
+        del members[job_id]
+        if members:
+            self.gpus_by_rank[rank] -= gpus
+            if STARTED_BASE <= sequence < STARTED_END:
+                self.gpus_together[rank] -= gpus
+        else:
+            del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_together[rank]
+        keys = self.by_term[term_end_s]
+        del keys[key]
+        if not keys:
+            del self.by_term[term_end_s]
+
+    def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
+        """The same order, with other widths of some jobs."""
+        return RunningByKey(self, self.position).on(widths)
+
+    def position(self, job_id: JobId) -> int:
+        """Where it stands in its rank."""
+        return self.places[job_id].sequence
+
+    def in_order(self, rank: int) -> list[JobId]:
+        """Jobs of the rank, the one that is kept first first."""
+        members = self.by_rank.get(rank, {})
+        return sorted(members, key=members.__getitem__)
+
+
+class RunningByKey:
+    """The same jobs with other positions: those of one instant. Each is worked out when it is asked
+    for, since most plans need none."""
+
+    __slots__ = ("_in_order", "_positions", "_stands", "by_rank", "gpus_by_rank", "places")
+
+    def __init__(self, index: RunningIndex, stands: Callable[[JobId], int]) -> None:
+        self.places = index.places
+        self.by_rank = index.by_rank
+        self.gpus_by_rank = index.gpus_by_rank
+        self._stands = stands
+        self._positions: dict[JobId, int] = {}
+        self._in_order: dict[int, list[JobId]] = {}
+
+    def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
+        """The same order, with other widths of some jobs."""
+        other = copy(self)
+        other.places, other.gpus_by_rank = dict(self.places), dict(self.gpus_by_rank)
+        for job_id, gpus in widths.items():
+            place = self.places[job_id]
+            other.places[job_id] = place._replace(gpus=gpus)
+            other.gpus_by_rank[place.rank] += gpus - place.gpus
+        return other
+
+    def position(self, job_id: JobId) -> int:
+        """Where it stands in its rank."""
+        found = self._positions.get(job_id)
+        if found is None:
+            found = self._positions[job_id] = self._stands(job_id)
+        return found
+
+    def in_order(self, rank: int) -> list[JobId]:
+        """Jobs of the rank, the one that is kept first first."""
+        found = self._in_order.get(rank)
+        if found is None:
+            members = self.by_rank.get(rank, ())
+            found = self._in_order[rank] = sorted(
+                members, key=lambda job: (self.position(job), job)
+            )
+        return found
