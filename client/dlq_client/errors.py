@@ -41,7 +41,7 @@ LOST = frozenset(
     }
 )
 
-# Limits on what one user may have on its way at a time (the master's rpc/limits.py).
+# Limits on what one user may have on its way at a time (the master's rpc/calls/limits.py).
 CROWDED = frozenset({"reads", "forecasts", "changes"})
 
 _BY_CODE: Mapping[grpc.StatusCode, type[DlqError]] = {

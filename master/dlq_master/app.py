@@ -330,8 +330,8 @@ def verify_audit(config_path: Path) -> None:
     Example:
       dlq-master verify-audit --config /etc/dlq/master.toml
     """
-    from dlq_master.rpc.audit_chain import Head
-    from dlq_master.rpc.audit_verify import verify_all
+    from dlq_master.rpc.audit.chain import Head
+    from dlq_master.rpc.audit.verify import verify_all
     from dlq_master.store.batch import AUDIT_HEAD
 
     try:

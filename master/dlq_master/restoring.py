@@ -22,8 +22,8 @@ from dlq_common.identity_files import write_private, write_public
 from dlq_common.instants import format_instant
 from dlq_common.pki import Authority
 from dlq_common.private_files import read_private
-from dlq_master.rpc.audit_chain import Chain, Head, segments
-from dlq_master.rpc.audit_verify import check_end, verify_all
+from dlq_master.rpc.audit.chain import Chain, Head, segments
+from dlq_master.rpc.audit.verify import check_end, verify_all
 from dlq_master.safekeeping import SEALED_KEY, newest_copy
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import AUDIT_HEAD

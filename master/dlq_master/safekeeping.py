@@ -21,7 +21,7 @@ from dlq_common.instants import format_instant
 from dlq_common.pki import Authority
 from dlq_common.private_files import read_private
 from dlq_master.control.config import BackupConfig
-from dlq_master.rpc.audit_chain import segments
+from dlq_master.rpc.audit.chain import segments
 from dlq_master.store.backup import FAILURE, STAMP, BackupFailed, backup
 from dlq_master.store.open import sync
 

@@ -39,18 +39,18 @@ from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.audit_chain import Head
-from dlq_master.rpc.audit_writer import Known
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.groups import Groups
-from dlq_master.rpc.health_metrics import health_lines
-from dlq_master.rpc.host_accounts import HostAccounts
-from dlq_master.rpc.host_metrics import HostMetrics
-from dlq_master.rpc.login_broker import BrokerSettings, LoginBroker
-from dlq_master.rpc.metrics import MetricsServer
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.audit.chain import Head
+from dlq_master.rpc.audit.writer import Known
+from dlq_master.rpc.metrics.health import health_lines
+from dlq_master.rpc.metrics.host import HostMetrics
+from dlq_master.rpc.metrics.metrics import MetricsServer
+from dlq_master.rpc.people.groups import Groups
+from dlq_master.rpc.people.host_accounts import HostAccounts
+from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker
 from dlq_master.rpc.server import MasterServer, ServerSettings
-from dlq_master.rpc.sessions import Sessions
 from dlq_master.start_clock import anchor, start_clock, this_boot
 from dlq_master.store.batch import AUDIT_HEAD, PastJobs
 from dlq_master.store.reader import Reader

@@ -28,8 +28,8 @@ from dlq_master.model.jobs.job import HoldKind, JobState, RunRules
 from dlq_master.model.nodes.node import Gpu, NodeFlag
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.resources import Request
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.sessions import Sessions
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
 from support.fake_control import FakeControl

@@ -15,7 +15,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Found, Recording, Told
 from dlq_master.model.resources import Request
-from dlq_master.rpc.traffic_view import traffic_message
+from dlq_master.rpc.jobs.traffic_view import traffic_message
 from dlq_profiler.job import job_of
 from support.cli_run import Dlq
 from support.fake_control import FakeRead

@@ -17,7 +17,7 @@ from dlq_common.pki import Role
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Checkpoint, Taken
-from dlq_master.rpc.wait_view import with_owners
+from dlq_master.rpc.jobs.wait_view import with_owners
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
 from dlq_master.model.ids import JobId
-from dlq_master.rpc.exec_relay import MESSAGES_WAITING
+from dlq_master.rpc.agents.exec_relay import MESSAGES_WAITING
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -20,9 +20,9 @@ from dlq_common.ids import SeededIds
 from dlq_common.pki import Role
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.logs_relay import CHUNKS_WAITING, LogsRelay
-from dlq_master.rpc.sessions import Sessions
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.logs_relay import CHUNKS_WAITING, LogsRelay
+from dlq_master.rpc.agents.sessions import Sessions
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -23,9 +23,9 @@ from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
 from dlq_master.model.machines.rented import Machine, MachineState
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.pool_service import MOST_MACHINES
-from dlq_master.rpc.sessions import Sessions
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.cluster.pool_service import MOST_MACHINES
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
 from support.master_harness import config_of

@@ -19,7 +19,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.pki import Role
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
-from dlq_master.rpc.limits import STREAMS_OF_A_PERSON
+from dlq_master.rpc.calls.limits import STREAMS_OF_A_PERSON
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

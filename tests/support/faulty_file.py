@@ -6,7 +6,7 @@ import errno
 import os
 from pathlib import Path
 
-from dlq_master.rpc.audit_file import DiskFile
+from dlq_master.rpc.audit.file import DiskFile
 
 
 class FaultyDisk:

@@ -15,10 +15,10 @@ from dlq_common.clock import SteadyClock
 from dlq_common.ids import SeededIds
 from dlq_common.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.ports import Control
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
-from dlq_master.rpc.sessions import Sessions
 from support.fake_control import FakeControl
 from support.fake_foresight import FakeForesight
 

@@ -42,10 +42,10 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import Steps
 from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.planner.process import PlannerProcess
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
-from dlq_master.rpc.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
 from support.fake_foresight import FakeForesight

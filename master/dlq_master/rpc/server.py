@@ -31,32 +31,32 @@ from dlq_common.clock import Clock
 from dlq_common.ids import Ids
 from dlq_common.pki import Authority, fingerprint
 from dlq_master.control.loop.ports import Control, Foresight
-from dlq_master.rpc.admin_service import AdminService
-from dlq_master.rpc.agent_service import AgentService
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.auth import Door
-from dlq_master.rpc.call import Call, Surround
-from dlq_master.rpc.certificate import MasterCertificate
-from dlq_master.rpc.errors import Errors
-from dlq_master.rpc.exec_relay import ExecRelay
-from dlq_master.rpc.execs import Execs
-from dlq_master.rpc.forecast_service import ForecastService
-from dlq_master.rpc.identity_service import IdentityService
-from dlq_master.rpc.job_service import JobService
-from dlq_master.rpc.join_service import JoinService
-from dlq_master.rpc.limits import Limits, check_deadline
-from dlq_master.rpc.loan_service import LoanService
-from dlq_master.rpc.logs import Logs
-from dlq_master.rpc.logs_relay import LogsRelay
-from dlq_master.rpc.node_service import NodeService
-from dlq_master.rpc.pool_service import PoolService
-from dlq_master.rpc.queue_service import QueueService
-from dlq_master.rpc.reads import Slices
-from dlq_master.rpc.reservation_service import ReservationService
-from dlq_master.rpc.sessions import Sessions
-from dlq_master.rpc.team_service import TeamService
-from dlq_master.rpc.usage_service import UsageService
-from dlq_master.rpc.watch import Watch
+from dlq_master.rpc.agents.agent_service import AgentService
+from dlq_master.rpc.agents.exec_relay import ExecRelay
+from dlq_master.rpc.agents.logs_relay import LogsRelay
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.calls.call import Call, Surround
+from dlq_master.rpc.calls.certificate import MasterCertificate
+from dlq_master.rpc.calls.errors import Errors
+from dlq_master.rpc.calls.limits import Limits, check_deadline
+from dlq_master.rpc.calls.reads import Slices
+from dlq_master.rpc.cluster.admin_service import AdminService
+from dlq_master.rpc.cluster.loan_service import LoanService
+from dlq_master.rpc.cluster.node_service import NodeService
+from dlq_master.rpc.cluster.pool_service import PoolService
+from dlq_master.rpc.cluster.queue_service import QueueService
+from dlq_master.rpc.cluster.reservation_service import ReservationService
+from dlq_master.rpc.cluster.team_service import TeamService
+from dlq_master.rpc.cluster.usage_service import UsageService
+from dlq_master.rpc.jobs.execs import Execs
+from dlq_master.rpc.jobs.forecast_service import ForecastService
+from dlq_master.rpc.jobs.job_service import JobService
+from dlq_master.rpc.jobs.logs import Logs
+from dlq_master.rpc.jobs.watch import Watch
+from dlq_master.rpc.people.identity_service import IdentityService
+from dlq_master.rpc.people.join_service import JoinService
 
 LARGEST_REQUEST_BYTES = 1024 * 1024
 LARGEST_JOIN_BYTES = 64 * 1024

@@ -10,7 +10,7 @@ from dlq_cli.commands.each import _named
 from dlq_cli.render import Look
 from dlq_cli.traffic_text import believed_lines, traffic_pairs
 from dlq_common.sizes import parse_range
-from dlq_master.rpc.visible import _shown
+from dlq_master.rpc.jobs.visible import _shown
 from support.wire_jobs import a_job
 
 

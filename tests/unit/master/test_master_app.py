@@ -15,7 +15,7 @@ from dlq_common.errors import ConfigError
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig
 from dlq_master.model.lease import Terms
-from dlq_master.rpc.audit_chain import Chain
+from dlq_master.rpc.audit.chain import Chain
 from dlq_master.serving import read_authority
 from dlq_master.store.writer import Writer
 

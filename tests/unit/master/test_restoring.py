@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from dlq_common.clock import FakeClock
 from dlq_master.app import main
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.audit_chain import Head
-from dlq_master.rpc.audit_writer import Known
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.audit.chain import Head
+from dlq_master.rpc.audit.writer import Known
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import AUDIT_HEAD, Batch
 from dlq_master.store.open import claim, read_meta

@@ -78,7 +78,7 @@ def use_token(turn: Turn, ask: UseToken) -> str:
             )
         turn.put_token(replace(token, used_by_key=ask.key_fingerprint))
         if ask.wished_node_id not in turn.state.cluster.nodes:
-            # Known from here on: a certificate is good only while its node is (see rpc/auth.py).
+            # Known from here on: a certificate is good only while its node is (see rpc/calls/auth.py).
             turn.state.cluster.put_node(
                 Node(
                     NodeId(ask.wished_node_id),

@@ -13,7 +13,7 @@ from dlq_common.instants import format_instant
 from dlq_common.wire import from_duration
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.rpc.deadlines import promise_message
+from dlq_master.rpc.specs.deadlines import promise_message
 from support.master_harness import Master
 from unit.master.control.test_control_deadlines import Site, started
 

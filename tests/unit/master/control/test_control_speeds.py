@@ -14,7 +14,7 @@ from dlq_master.control.trials.speeds import hear
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
-from dlq_master.rpc.elastic import add_elasticity
+from dlq_master.rpc.specs.elastic import add_elasticity
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 from unit.master.control.test_control_elastic import live, width

@@ -13,7 +13,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import RunRules
 from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity.beliefs import LATE_S
-from dlq_master.rpc.traffic_view import profile_of, traffic_message
+from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
 from dlq_master.store.batch import Batch
 from dlq_profiler.results import Reason
 from support.master_harness import ROOT, Master, config_of

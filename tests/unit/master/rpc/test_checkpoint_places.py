@@ -6,7 +6,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 
 KEY = AttemptKey(JobId(17), 2)
 PLACES = CheckpointPlaces("/shared/ckpt", b"seed")

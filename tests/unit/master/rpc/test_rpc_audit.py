@@ -11,10 +11,10 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.pki import Identity, Role
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.audit_chain import Chain, segments
-from dlq_master.rpc.audit_file import DiskFile
-from dlq_master.rpc.audit_verify import Broken, verify, verify_all
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.audit.chain import Chain, segments
+from dlq_master.rpc.audit.file import DiskFile
+from dlq_master.rpc.audit.verify import Broken, verify, verify_all
 
 ALICE = Identity("alice", Role.USER, "lab", "a1", 1.0)
 

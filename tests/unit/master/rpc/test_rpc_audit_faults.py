@@ -14,10 +14,10 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.errors import AuditUnavailable
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.audit_chain import Chain, Head
-from dlq_master.rpc.audit_verify import check_end, verify_all
-from dlq_master.rpc.audit_writer import Known
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.audit.chain import Chain, Head
+from dlq_master.rpc.audit.verify import check_end, verify_all
+from dlq_master.rpc.audit.writer import Known
 from support.faulty_file import FaultyDisk
 from support.waiting import wait_until
 
@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_opened_refuses_changes_until_it_can(
 def test_too_many_lines_that_wait_are_refused_and_none_of_those_taken_is_lost(
     path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq_master.rpc.audit_writer.MOST_WAITING", 50)
+    monkeypatch.setattr("dlq_master.rpc.audit.writer.MOST_WAITING", 50)
     disk.room = 0
     audit = Audit(path, FakeClock(), open_file=disk.open)
     taken = 0

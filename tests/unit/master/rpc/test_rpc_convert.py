@@ -17,8 +17,9 @@ from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState, Taken
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.model.resources import Request
-from dlq_master.rpc import commands, convert
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents import commands
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.views import convert
 from support.fake_control import FakeControl, FakeRead
 
 KEY = AttemptKey(JobId(17), 2)

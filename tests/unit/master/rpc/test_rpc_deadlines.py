@@ -18,7 +18,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Alternative, Job, JobState, RunRules
 from dlq_master.model.jobs.reward import soft
 from dlq_master.model.resources import Request
-from dlq_master.rpc.deadlines import (
+from dlq_master.rpc.specs.deadlines import (
     MOST_DEADLINES,
     check_deadlines,
     deadlines_of,

@@ -9,7 +9,7 @@ from google.rpc import error_details_pb2
 
 from dlq_common import errors
 from dlq_common.errors import DlqError
-from dlq_master.rpc.errors import CODES, HiddenFromCaller, status_of
+from dlq_master.rpc.calls.errors import CODES, HiddenFromCaller, status_of
 
 KINDS = [
     kind

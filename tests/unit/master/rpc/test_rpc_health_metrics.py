@@ -13,8 +13,8 @@ from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.state import PlanFault
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.gpu_health import Action, GpuCondition
-from dlq_master.rpc.health_metrics import health_lines
-from dlq_master.rpc.metrics import page
+from dlq_master.rpc.metrics.health import health_lines
+from dlq_master.rpc.metrics.metrics import page
 from dlq_master.store.batch import Batch
 from support.master_harness import Master
 from support.sim_agent import SimAgent

@@ -7,8 +7,8 @@ import pytest
 from dlq_common.clock import FakeClock, SteadyClock
 from dlq_common.pki import Authority
 from dlq_master.control.loop.startup_losses import NO_LOSSES, Losses
-from dlq_master.rpc.audit import Audit
-from dlq_master.rpc.host_metrics import HostMetrics
+from dlq_master.rpc.audit.audit import Audit
+from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.store.commit_record import Committed
 from support.faulty_file import FaultyDisk
 

@@ -15,8 +15,8 @@ from dlq_common.wire import to_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.rpc import journal as rpc_journal
-from dlq_master.rpc.journal import CLOCK_STEP_S, MOST_STORIES, _begin_of, journal, wanted_of
+from dlq_master.rpc.jobs import journal as rpc_journal
+from dlq_master.rpc.jobs.journal import CLOCK_STEP_S, MOST_STORIES, _begin_of, journal, wanted_of
 
 
 def an_event(seq: int, kind: str = "tick", **fields: Any) -> JournalEvent:

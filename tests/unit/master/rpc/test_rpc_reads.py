@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from dlq_common.errors import TryAgain
-from dlq_master.rpc.reads import ENCODED, LOOKED_AT, SLICE, Lines, Slices
+from dlq_master.rpc.calls.reads import ENCODED, LOOKED_AT, SLICE, Lines, Slices
 
 ROUNDS = 20  # of the loop: more than any step here needs
 

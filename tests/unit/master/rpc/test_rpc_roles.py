@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf import descriptor_pool
 
 from dlq_common.pki import Role
-from dlq_master.rpc.roles import JOIN, RULES
+from dlq_master.rpc.calls.roles import JOIN, RULES
 from support.wire_methods import every_method
 
 # gRPC's own health servicer does not implement it.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_master.control.stimuli import Stop
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.rpc.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.sessions import MOST_UNREAD, Line, Sessions
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.sessions import MOST_UNREAD, Line, Sessions
 
 GPU01 = NodeId("gpu01")
 

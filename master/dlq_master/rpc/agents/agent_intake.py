@@ -1,0 +1,276 @@
+"""What agents say becomes what the core believes: every value checked, none trusted for who sent it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
+
+from dlq.v1 import agent_service_pb2 as agent
+from dlq_common.errors import InvalidRequest
+from dlq_common.live_resize import FEATURE
+from dlq_common.names import check_word, printable, shown
+from dlq_common.wire import from_duration
+from dlq_master.control.stimuli import (
+    AgentInstance,
+    ReportedCheckpoint,
+    ReportedPhase,
+    ReportedProgress,
+    ReportedRank,
+)
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.nodes.node import Gpu, NodePool
+from dlq_master.model.nodes.node_steps import Registered
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
+from dlq_master.rpc.specs.spec import MOST_TASKS_OF_A_NODE
+
+log = structlog.get_logger("master.agent_intake")
+
+LONGEST_LINE = 500
+MOST_LAST_LINES = 10
+LONGEST_TASK = 64
+MOST_GPUS_OF_A_NODE = 1024
+MOST_RUNTIMES = 16
+MOST_RANKS = 10_000
+
+PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in ReportedPhase}
+
+
+def facts_of(facts: agent.NodeFacts) -> Registered:
+    """What a host says of itself. The boot id is needed: by it lost attempts are told."""
+    if not facts.boot_id or len(facts.boot_id) > 64 or not facts.boot_id.isprintable():
+        raise InvalidRequest("a node needs a boot id of at most 64 characters", field="boot_id")
+    if facts.cpu_count < 0 or facts.memory_bytes < 0:
+        raise InvalidRequest("a host cannot have less than nothing", field="cpu_count")
+    return Registered(
+        gpus=_gpus(facts),
+        boot_id=facts.boot_id,
+        hostname=words_of(facts.hostname, "hostname"),
+        address=_address(facts.address),
+        agent_version=words_of(facts.agent_version, "agent_version"),
+        virtual=facts.virtual_devices,
+        cpu_count=facts.cpu_count,
+        memory_bytes=facts.memory_bytes,
+        root_jobs=facts.root_jobs,
+        runtimes=_runtimes(facts),
+        resizes_live=FEATURE in facts.features,
+        pool=_pool(facts.pool),
+    )
+
+
+def _pool(word: str) -> NodePool:
+    if word == NodePool.PRICED.value:
+        raise InvalidRequest(f"{shown(word)} is no pool: say its name in master.toml", field="pool")
+    if word in ("", NodePool.TRAINING.value, NodePool.INFERENCE.value):
+        return NodePool(word or NodePool.TRAINING.value)
+    return NodePool.PRICED
+
+
+def rented_as(facts: agent.NodeFacts) -> tuple[str, str]:
+    """Of a rented machine, its pool by name and what its provider calls it; empty words for other hosts."""
+    if _pool(facts.pool) is not NodePool.PRICED:
+        return "", ""
+    try:
+        name = check_word(facts.pool, "pool")
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="pool") from None
+    return name, words_of(facts.instance_id, "instance_id")
+
+
+def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:
+    if len(facts.runtimes) > MOST_RUNTIMES:
+        raise InvalidRequest(f"a node has at most {MOST_RUNTIMES} runtimes", field="runtimes")
+    try:
+        return frozenset(check_word(name, "runtime") for name in facts.runtimes)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="runtimes") from None
+
+
+def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:
+    indexes = [gpu.index for gpu in facts.gpus]
+    if len(set(indexes)) != len(indexes) or not all(
+        0 <= index < MOST_GPUS_OF_A_NODE for index in indexes
+    ):
+        raise InvalidRequest("GPU indexes must differ and be small", field="gpus")
+    try:
+        return tuple(
+            Gpu(
+                index=gpu.index,
+                gpu_type=check_word(gpu.gpu_type, "GPU type"),
+                uuid=words_of(gpu.uuid, "gpus.uuid"),
+                memory_bytes=max(0, gpu.memory_bytes),
+            )
+            for gpu in sorted(facts.gpus, key=lambda gpu: gpu.index)
+        )
+    except ValueError as error:
+        raise InvalidRequest(str(error), field="gpus") from None
+
+
+def _address(text: str) -> str:
+    """A host name or a numeric address: it ends up in the environment of jobs."""
+    if text and not all(char.isascii() and (char.isalnum() or char in ".:-_") for char in text):
+        raise InvalidRequest(f"{shown(text)} is not an address", field="address")
+    return words_of(text, "address")
+
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
+
+
+def reports_of(reports: Iterable[agent.RankReport]) -> tuple[ReportedRank, ...]:
+    """Reports of ranks, in the order in which they were made."""
+    read = tuple(report_of(report) for report in reports)
+    if len(read) > MOST_RANKS:
+        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="ranks")
+    return read
+
+
+def promotable(report: ReportedRank, places: CheckpointPlaces) -> ReportedRank:
+    """The report, without a checkpoint that lies in the place of another job or attempt."""
+    found = report.checkpoint
+    if found is None or places.may_promote(found.path, report.key):
+        return report
+    log.warning("checkpoint_not_promoted", key=str(report.key), path=found.path)
+    return replace(report, checkpoint=None)
+
+
+def report_of(report: agent.RankReport) -> ReportedRank:
+    """One report of a rank."""
+    phase = PHASES.get(report.phase)
+    if phase is None:
+        raise InvalidRequest(f"no phase {report.phase}", field="phase")
+    return ReportedRank(
+        sequence=report.sequence,
+        key=AttemptKey(job_id_of(report.job_id), _attempt(report.fence.attempt)),
+        epoch=report.fence.epoch,
+        node_rank=_rank(report.node_rank),
+        phase=phase,
+        exit_code=report.exit_code if report.HasField("exit_code") else None,
+        signal=report.signal,
+        oom_killed=report.oom_killed,
+        error=printable(report.error[:LONGEST_WORDS]),
+        ended_by=words_of(report.ended_by, "ended_by"),
+        checkpoint=_checkpoint(report) if report.HasField("checkpoint") else None,
+        done=report.done,
+        save_s=(
+            _positive(from_duration(report.save_duration))
+            if report.HasField("save_duration")
+            else None
+        ),
+        age_s=_positive(from_duration(report.age_duration)),
+        gpu_indexes=_gpu_indexes(report),
+        detail=printable(report.detail[:LONGEST_WORDS]),
+        ports=_ports(report),
+        workers_done=report.workers_done,
+        last_lines=tuple(
+            printable(line[:LONGEST_LINE]) for line in report.last_lines[-MOST_LAST_LINES:]
+        ),
+        failed_task=printable(report.failed_task[:LONGEST_TASK]),
+        noticed=words_of(report.noticed, "noticed"),
+        unnoticed=report.unnoticed,
+        start_cause=words_of(report.start_cause, "start_cause"),
+        gpus_held=printable(report.gpus_held[:LONGEST_WORDS]),
+        no_room=report.no_room,
+        image_digest=_image_digest(report.image_digest),
+    )
+
+
+def _image_digest(word: str) -> str:
+    if word and not _DIGEST.fullmatch(word):
+        raise InvalidRequest("an image's digest is sha256: and 64 digits", field="image_digest")
+    return word
+
+
+def _ports(report: agent.RankReport) -> tuple[int, ...]:
+    ports = tuple(report.ports)
+    if len(ports) > MOST_TASKS_OF_A_NODE or not all(0 < port < 65_536 for port in ports):
+        raise InvalidRequest("ports must be few, and between 1 and 65535", field="ports")
+    return ports
+
+
+def _gpu_indexes(report: agent.RankReport) -> tuple[int, ...]:
+    indexes = report.gpu_indexes
+    if len(indexes) > MOST_GPUS_OF_A_NODE or not all(
+        0 <= index < MOST_GPUS_OF_A_NODE for index in indexes
+    ):
+        raise InvalidRequest("GPU indexes must be few and small", field="gpu_indexes")
+    return tuple(indexes)
+
+
+def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
+    found = report.checkpoint
+    if not found.path.startswith("/") or printable(found.path) != found.path:
+        raise InvalidRequest("a checkpoint has an absolute path", field="checkpoint.path")
+    return ReportedCheckpoint(
+        path=found.path,
+        step=found.step if found.HasField("step") else None,
+        age_s=_positive(from_duration(found.age_duration)),
+        after_notice=found.after_notice,
+    )
+
+
+def agent_of(hello: agent.Hello) -> AgentInstance | None:
+    """Which agent speaks; None: one of before, which does not say."""
+    said = hello.instance
+    if not said.process_id:
+        return None
+    return AgentInstance(
+        process_id=words_of(said.process_id, "instance.process_id"),
+        place=words_of(said.place, "instance.place"),
+        memory_id=words_of(said.memory_id, "instance.memory_id"),
+        machine_id=words_of(said.machine_id, "instance.machine_id"),
+    )
+
+
+def unexplained_of(
+    ranks: Iterable[agent.UnexplainedRank],
+) -> tuple[tuple[AttemptKey, int, int], ...]:
+    """Ranks that run without a record, as key, epoch and rank."""
+    read = tuple(
+        (
+            AttemptKey(job_id_of(each.job_id), _attempt(each.fence.attempt)),
+            each.fence.epoch,
+            _rank(each.node_rank),
+        )
+        for each in ranks
+    )
+    if len(read) > MOST_RANKS:
+        raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="unexplained")
+    return read
+
+
+def progress_of(progress: agent.RankProgress) -> ReportedProgress:
+    """What a running rank last said of itself."""
+    return ReportedProgress(
+        key=AttemptKey(job_id_of(progress.job_id), _attempt(progress.fence.attempt)),
+        epoch=progress.fence.epoch,
+        node_rank=_rank(progress.node_rank),
+        step=progress.step if progress.HasField("step") else None,
+        total=progress.total_step_count if progress.HasField("total_step_count") else None,
+        loss=progress.loss if progress.HasField("loss") else None,
+        age_s=(
+            _positive(from_duration(progress.age_duration))
+            if progress.HasField("age_duration")
+            else None
+        ),
+        memory_bytes=progress.memory_bytes,
+    )
+
+
+def _attempt(number: int) -> int:
+    if number < 1:
+        raise InvalidRequest("attempts are counted from 1", field="fence.attempt")
+    return number
+
+
+def _rank(node_rank: int) -> int:
+    if node_rank < 0:
+        raise InvalidRequest("ranks are counted from 0", field="node_rank")
+    return node_rank
+
+
+def _positive(seconds: float) -> float:
+    """Ages are never negative, whatever an agent's arithmetic says."""
+    return max(0.0, seconds)

@@ -1,0 +1,352 @@
+"""The agents' door: one session per node, and the logs they are asked for.
+
+An agent speaks for its own node, which its certificate names, and for ranks that were placed there.
+Whoever says more is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
+from dlq.v1.profile_pb2 import ProfileEvidence
+from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
+from dlq_common.logs import get_logger
+from dlq_common.units import DAY
+from dlq_common.wire import to_duration
+from dlq_master.control.loop.ports import Control
+from dlq_master.control.stimuli import (
+    AnnounceLeave,
+    AnnounceMaintenance,
+    CloseSession,
+    CommandDone,
+    Heartbeat,
+    Maintenance,
+    Opened,
+    OpenSession,
+    RankReports,
+    ReportedRank,
+)
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.rpc.agents.agent_intake import (
+    agent_of,
+    facts_of,
+    progress_of,
+    promotable,
+    rented_as,
+    report_of,
+    reports_of,
+    unexplained_of,
+)
+from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
+from dlq_master.rpc.agents.commands import welcome_messages
+from dlq_master.rpc.agents.exec_relay import ExecRelay
+from dlq_master.rpc.agents.health_intake import disk_of, health_of, look_of
+from dlq_master.rpc.agents.logs_relay import LogsRelay
+from dlq_master.rpc.agents.profile_intake import evidence_of
+from dlq_master.rpc.agents.sessions import Line, Sessions
+from dlq_master.rpc.calls.auth import Door, caller_of, identity_of
+from dlq_master.rpc.calls.call import Context
+from dlq_master.rpc.specs.intake import job_id_of, words_of
+from dlq_master.rpc.specs.spec import check_request_id, check_span
+
+_log = get_logger("master.agents")
+HELLO_TIMEOUT_S = 10.0
+LONGEST_ABSENCE_S = 30.0 * DAY  # whatever the configuration allows
+MOST_REPORTS_AT_ONCE = 256
+MOST_EVIDENCE_AT_ONCE = 16
+
+
+class AgentService(AgentServiceServicer):
+    """dlq.v1.AgentService."""
+
+    def __init__(
+        self,
+        control: Control,
+        door: Door,
+        sessions: Sessions,
+        relay: LogsRelay,
+        execs: ExecRelay,
+    ) -> None:
+        self._control = control
+        self._door = door
+        self._sessions = sessions
+        self._relay = relay
+        self._execs = execs
+
+    async def Session(
+        self, request_iterator: AsyncIterator[wire.SessionRequest], context: Context
+    ) -> AsyncIterator[wire.SessionResponse]:
+        node_id = NodeId(caller_of(context).name)
+        hello = await _first(request_iterator)
+        opening = self._opening(node_id, hello)
+        line = self._sessions.expect(node_id)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            opened = await self._control.ask(opening)
+            assert isinstance(opened, Opened)
+            welcome = welcome_messages(opened, self._sessions.places)
+            self._sessions.bind(line, opened.session_id, opened.epoch, welcome)
+            conversation = _Conversation(
+                self._control, self._door, line, context, self._sessions.places
+            )
+            tasks = [
+                asyncio.create_task(conversation.listen(request_iterator)),
+                asyncio.create_task(conversation.report()),
+                asyncio.create_task(conversation.tell_evidence()),
+            ]
+            async for message in line.messages():
+                yield message
+            conversation.raise_failure()
+            raise Unavailable(line.closed_because)
+        finally:
+            self._sessions.drop(line)
+            if line.session_id is not None:
+                self._control.tell(CloseSession(node_id=node_id, session_id=line.session_id))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def PushLog(
+        self, request_iterator: AsyncIterator[wire.PushLogRequest], context: Context
+    ) -> wire.PushLogResponse:
+        await self._relay.push(NodeId(caller_of(context).name), request_iterator)
+        return wire.PushLogResponse()
+
+    async def ServeExec(
+        self, request_iterator: AsyncIterator[wire.ServeExecRequest], context: Context
+    ) -> AsyncIterator[wire.ServeExecResponse]:
+        node_id = NodeId(caller_of(context).name)
+        async for message in self._execs.serve(node_id, request_iterator):
+            yield message
+
+    async def AnnounceMaintenance(
+        self, request: wire.AnnounceMaintenanceRequest, context: Context
+    ) -> wire.AnnounceMaintenanceResponse:
+        caller = caller_of(context)
+        asked = request.maintenance_duration
+        said = await self._control.ask(
+            AnnounceMaintenance(
+                caller=caller,
+                request_id=check_request_id(request.request_id),
+                node_id=NodeId(caller.name),
+                maintenance_s=check_span("maintenance_duration", asked, 0.0, LONGEST_ABSENCE_S),
+            )
+        )
+        assert isinstance(said, Maintenance)
+        return wire.AnnounceMaintenanceResponse(
+            left_duration=to_duration(said.left_s),
+            in_force=said.in_force,
+            rank_count=said.rank_count,
+            hold_duration=None if said.hold_s is None else to_duration(said.hold_s),
+        )
+
+    async def AnnounceLeave(
+        self, request: wire.AnnounceLeaveRequest, context: Context
+    ) -> wire.AnnounceLeaveResponse:
+        caller = caller_of(context)
+        ranks = await self._control.ask(
+            AnnounceLeave(
+                caller=caller,
+                request_id=check_request_id(request.request_id),
+                node_id=NodeId(caller.name),
+                leave_s=check_span("leave_duration", request.leave_duration, 0.0, DAY),
+            )
+        )
+        return wire.AnnounceLeaveResponse(rank_count=ranks)
+
+    def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
+        places = self._sessions.places
+        reports = tuple(promotable(report, places) for report in reports_of(hello.ranks))
+        for report in reports:
+            check_placed(self._control, node_id, report.key, report.node_rank)
+        pool_name, instance_id = rented_as(hello.facts)
+        return OpenSession(
+            node_id=node_id,
+            pool_name=pool_name,
+            instance_id=instance_id,
+            facts=facts_of(hello.facts),
+            highest_epoch=hello.highest_epoch,
+            reports=reports,
+            agent=agent_of(hello),
+            unexplained=unexplained_of(hello.unexplained),
+        )
+
+
+class _Conversation:
+    """What one agent says on one line: listened to in order, reports put to the loop in batches."""
+
+    def __init__(
+        self, control: Control, door: Door, line: Line, context: Context, places: CheckpointPlaces
+    ) -> None:
+        assert line.session_id is not None
+        self._control = control
+        self._door = door
+        self._line = line
+        self._places = places
+        self._identity = identity_of(context)
+        self._session_id = line.session_id
+        self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
+        self._evidence: asyncio.Queue[ProfileEvidence] = asyncio.Queue(MOST_EVIDENCE_AT_ONCE)
+        self._failure: Exception | None = None
+
+    async def listen(self, requests: AsyncIterator[wire.SessionRequest]) -> None:
+        """Take every message until the agent goes, or says what it must not."""
+        with self._ending("the agent has hung up"):
+            async for request in requests:
+                await self._hear(request)
+
+    async def report(self) -> None:
+        """Put reports to the loop, all that have come since the last commit at once, then ack."""
+        with self._ending("reports cannot be taken"):
+            while True:
+                reports = [await self._reports.get()]
+                while not self._reports.empty() and len(reports) < MOST_REPORTS_AT_ONCE:
+                    reports.append(self._reports.get_nowait())
+                sequence = await self._control.ask(
+                    RankReports(
+                        node_id=self._line.node_id,
+                        session_id=self._session_id,
+                        reports=tuple(reports),
+                    )
+                )
+                self._line.say(wire.SessionResponse(report_ack=wire.ReportAck(sequence=sequence)))
+
+    async def tell_evidence(self) -> None:
+        """Put what traffic told to the loop, one after another, then ack."""
+        with self._ending("evidence cannot be taken"):
+            while True:
+                told = await self._evidence.get()
+                # What cannot be read would come again for ever: it is dropped, and the node works on.
+                try:
+                    await self._control.ask(evidence_of(told, self._line.node_id))
+                except InvalidRequest as error:
+                    _log.warning(
+                        "evidence_unreadable", node_id=self._line.node_id, error=error.what
+                    )
+                ack = wire.ProfileAck(
+                    job_id=told.job_id, fence=told.fence, node_rank=told.node_rank
+                )
+                self._line.say(wire.SessionResponse(profile_ack=ack))
+
+    def raise_failure(self) -> None:
+        """Raise what ended the conversation, if it was not the agent's leaving."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def _hear(self, request: wire.SessionRequest) -> None:
+        match request.WhichOneof("body"):
+            case "heartbeat":
+                self._beat(request.heartbeat)
+            case "report":
+                report = promotable(report_of(request.report), self._places)
+                check_placed(self._control, self._line.node_id, report.key, report.node_rank)
+                await self._reports.put(report)
+            case "profile_evidence":
+                told = request.profile_evidence
+                if told.node_rank < 0:
+                    raise InvalidRequest(
+                        "ranks are counted from 0", field="profile_evidence.node_rank"
+                    )
+                key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
+                check_placed(self._control, self._line.node_id, key, told.node_rank)
+                await self._evidence.put(told)
+            case "gpu_look":
+                self._control.tell(look_of(request.gpu_look, self._line.node_id, self._session_id))
+            case "command_result":
+                self._command_done(request.command_result)
+            case "hello":
+                raise InvalidRequest("a second hello on one session", field="hello")
+            case _:
+                raise InvalidRequest("an empty message, or one newer than this master")
+
+    def _beat(self, heartbeat: wire.Heartbeat) -> None:
+        self._door.check_member(self._identity)
+        progress = tuple(progress_of(each) for each in heartbeat.progress)
+        for each in progress:
+            attempt = self._control.published.attempt(each.key)
+            if attempt is not None:
+                _must_be_placed(self._line.node_id, each.key, each.node_rank, _nodes_of(attempt))
+        self._control.tell(
+            Heartbeat(
+                node_id=self._line.node_id,
+                session_id=self._session_id,
+                progress=progress,
+                hold_revision=heartbeat.hold_revision,
+                health=health_of(heartbeat),
+                disk=disk_of(heartbeat),
+            )
+        )
+        self._line.say(wire.SessionResponse(heartbeat_reply=self._reply(heartbeat.sequence)))
+
+    def _reply(self, sequence: int) -> wire.HeartbeatReply:
+        """With what the last commit says about the holds of the node's ranks."""
+        node = self._control.published.node(self._line.node_id)
+        reply = wire.HeartbeatReply(sequence=sequence)
+        if node is not None and node.hold_revision:
+            reply.hold_revision = node.hold_revision
+            reply.hold_extension_duration.CopyFrom(to_duration(node.maintenance_s))
+        return reply
+
+    def _command_done(self, result: wire.CommandResult) -> None:
+        # 0 is no command of the loop's: OpenLog is answered by PushLog.
+        if result.sequence:
+            self._control.tell(
+                CommandDone(
+                    node_id=self._line.node_id,
+                    session_id=self._session_id,
+                    sequence=result.sequence,
+                    refusal=words_of(result.refusal, "refusal"),
+                )
+            )
+
+    @contextmanager
+    def _ending(self, because: str) -> Iterator[None]:
+        """Whatever ends a task of the conversation ends its line; a failure is kept for the stream."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again by the stream, see raise_failure
+            self._failure = self._failure or error
+        finally:
+            self._line.close(because)
+
+
+def check_placed(control: Control, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
+    """PermissionDenied when the attempt's rank was placed elsewhere.
+
+    An attempt that nobody remembers passes: the loop tells the agent to forget it.
+    """
+    read = control.published
+    attempt = read.attempt(key)
+    if attempt is None:
+        attempt = next((each for each in read.attempts(key.job_id) if each.key == key), None)
+    if attempt is not None:
+        _must_be_placed(node_id, key, node_rank, _nodes_of(attempt))
+
+
+def _nodes_of(attempt: Attempt) -> tuple[NodeId, ...]:
+    return tuple([status.node_id for status in attempt.ranks])
+
+
+def _must_be_placed(
+    node_id: NodeId, key: AttemptKey, node_rank: int, placed: tuple[NodeId, ...]
+) -> None:
+    if not 0 <= node_rank < len(placed) or placed[node_rank] != node_id:
+        raise PermissionDenied(
+            f"rank {node_rank} of attempt {key} is not placed on node {node_id}", user=node_id
+        )
+
+
+async def _first(requests: AsyncIterator[wire.SessionRequest]) -> wire.Hello:
+    """The hello that opens a session."""
+    try:
+        first = await asyncio.wait_for(anext(requests), HELLO_TIMEOUT_S)
+    except (StopAsyncIteration, TimeoutError):
+        raise InvalidRequest("a session opens with a hello", field="hello") from None
+    if first.WhichOneof("body") != "hello":
+        raise InvalidRequest("a session opens with a hello", field="hello")
+    return first.hello

@@ -1,0 +1,204 @@
+"""A command inside a job on its way between the caller's ExecJob and the agent's ServeExec.
+
+Nothing is kept here: a few messages wait in each direction, and when one side is slow the other waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq.v1.exec_pb2 import ExecInput, ExecOutput, ExecSpec
+from dlq_common.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
+from dlq_common.ids import Ids
+from dlq_master.model.ids import NodeId
+from dlq_master.rpc.agents.sessions import Sessions
+
+ARRIVAL_TIMEOUT_S = 10.0
+MESSAGES_WAITING = 8
+LARGEST_PIECE_BYTES = 64 * 1024
+# Of input, on its way to a command that has not taken it yet. The agent never stops reading, so the
+# end of its stream never waits behind input that nobody takes.
+MOST_UNTAKEN_BYTES = 256 * 1024
+
+
+class ExecPipe:
+    """One command: two short queues between one caller and one agent."""
+
+    def __init__(self, node_id: NodeId, spec: ExecSpec) -> None:
+        self.node_id = node_id
+        self.spec = spec
+        self.claimed = False
+        self._inputs: asyncio.Queue[ExecInput] = asyncio.Queue(MESSAGES_WAITING)
+        self._outputs: asyncio.Queue[ExecOutput | None] = asyncio.Queue(MESSAGES_WAITING)
+        self._closed = asyncio.Event()
+        self._sent_bytes = self._taken_bytes = 0
+        self._taken = asyncio.Event()
+
+    # --- the caller's side --------------------------------------------------------------------
+
+    async def put_input(self, message: ExecInput) -> None:
+        """Hand something to the command, waiting for room."""
+        await self._inputs.put(message)
+
+    async def outputs(self) -> AsyncIterator[ExecOutput]:
+        """What comes out, up to and with the end. Unavailable when the agent fails to bring it."""
+        timeout_s: float | None = ARRIVAL_TIMEOUT_S
+        while True:
+            try:
+                output = await asyncio.wait_for(self._outputs.get(), timeout_s)
+            except TimeoutError:
+                raise Unavailable(
+                    f"node {self.node_id} does not run the command; its agent may be older than that"
+                ) from None
+            if output is None:
+                raise Unavailable(
+                    f"node {self.node_id} is gone, and with it the command",
+                    hint="whether it had finished is not known",
+                )
+            yield output
+            if output.HasField("ended"):
+                return
+            timeout_s = None  # it may be silent for hours; a dead line is noticed by its keepalive
+
+    def close(self) -> None:
+        """The caller has gone, or has all: the agent is told, and kills what still runs."""
+        self._closed.set()
+        while not self._outputs.empty():
+            self._outputs.get_nowait()
+
+    def cut(self) -> None:
+        """The same, for a caller who is to hear that it is over."""
+        self.close()
+        self._outputs.put_nowait(None)
+
+    # --- the agent's side ---------------------------------------------------------------------
+
+    async def put_output(self, output: ExecOutput | None) -> bool:
+        """Wait for room and put it in (None: the agent is gone). False: the caller is gone."""
+        if not self._closed.is_set():
+            await self._outputs.put(output)
+        return not self._closed.is_set()
+
+    def input_taken(self, total_bytes: int) -> None:
+        """The command has taken so much of its stdin in all."""
+        self._taken_bytes = max(self._taken_bytes, min(total_bytes, self._sent_bytes))
+        self._taken.set()
+
+    async def inputs(self) -> AsyncIterator[ExecInput]:
+        """What goes in, as the command takes it, until the caller has gone."""
+        closed = asyncio.create_task(self._closed.wait())
+        try:
+            while True:
+                next_ = asyncio.create_task(self._next_input())
+                await asyncio.wait({closed, next_}, return_when=asyncio.FIRST_COMPLETED)
+                if closed.done():
+                    next_.cancel()
+                    return
+                yield next_.result()
+        finally:
+            closed.cancel()
+
+    async def _next_input(self) -> ExecInput:
+        message = await self._inputs.get()
+        size = len(message.stdin)
+        while size and self._sent_bytes + size - self._taken_bytes > MOST_UNTAKEN_BYTES:
+            self._taken.clear()
+            await self._taken.wait()
+        self._sent_bytes += size
+        return message
+
+
+class ExecRelay:
+    """The register of commands. Lives in the event loop's thread."""
+
+    def __init__(self, sessions: Sessions, ids: Ids) -> None:
+        self._sessions = sessions
+        self._ids = ids
+        self._pipes: dict[str, ExecPipe] = {}
+
+    @contextmanager
+    def opened(
+        self, node_id: NodeId, command: wire.OpenExecCommand, spec: ExecSpec
+    ) -> Iterator[ExecPipe]:
+        """Ask the node to run it; the pipe to it. Unavailable without a session."""
+        line = self._sessions.line(node_id)
+        if line is None:
+            raise Unavailable(f"node {node_id} is not connected")
+        relay_id: Final = self._ids.secret()
+        pipe = ExecPipe(node_id, spec)
+        self._pipes[relay_id] = pipe
+        command.relay_id = relay_id
+        # Not a command of the loop's: sequence 0, answered by ServeExec and not by CommandResult.
+        line.say(
+            wire.SessionResponse(
+                command=wire.Command(epoch=self._sessions.epoch, open_exec=command)
+            )
+        )
+        try:
+            yield pipe
+        finally:
+            del self._pipes[relay_id]
+            pipe.close()
+
+    async def serve(
+        self, node_id: NodeId, requests: AsyncIterator[wire.ServeExecRequest]
+    ) -> AsyncIterator[wire.ServeExecResponse]:
+        """One command, for the node it was asked of; NotFound as soon as nobody wants it any more."""
+        pipe = await self._claim(node_id, requests)
+        taking = asyncio.create_task(_take(pipe, requests))
+        try:
+            yield wire.ServeExecResponse(spec=pipe.spec)
+            async for message in pipe.inputs():
+                yield wire.ServeExecResponse(input=message)
+            if taking.done():
+                taking.result()
+        finally:
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+        raise NotFound("nobody wants this command any more", kind="relay")
+
+    async def _claim(
+        self, node_id: NodeId, requests: AsyncIterator[wire.ServeExecRequest]
+    ) -> ExecPipe:
+        try:
+            first = await asyncio.wait_for(anext(requests), ARRIVAL_TIMEOUT_S)
+        except (StopAsyncIteration, TimeoutError):
+            raise InvalidRequest("the relay is not named", field="relay_id") from None
+        pipe = self._pipes.get(first.relay_id)
+        if pipe is None:
+            raise NotFound("nobody wants this command any more", kind="relay")
+        if pipe.node_id != node_id:
+            raise PermissionDenied("this command was asked of another node", user=node_id)
+        if pipe.claimed:
+            raise AlreadyExists("this command is being run already", kind="relay")
+        pipe.claimed = True
+        return pipe
+
+
+async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) -> None:
+    """What the agent says, until it has said how the command ended; or that it has gone."""
+    told = False
+    try:
+        async for request in requests:
+            pipe.input_taken(request.stdin_taken_bytes)
+            if not request.HasField("output"):
+                continue
+            output = request.output
+            if max(len(output.stdout), len(output.stderr)) > LARGEST_PIECE_BYTES:
+                raise InvalidRequest("more than 64 KiB in one message", field="output")
+            told = output.HasField("ended")
+            if not await pipe.put_output(output) or told:
+                return
+    finally:
+        if not told:
+            await pipe.put_output(None)

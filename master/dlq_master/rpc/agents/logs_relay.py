@@ -1,0 +1,126 @@
+"""Output of a job on its way from the agent's PushLog to the reader's ReadLogs.
+
+Nothing is kept here: a few chunks wait in a pipe, and when the reader is slow the agent waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from dlq.v1 import agent_service_pb2 as wire
+from dlq_common.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    Unavailable,
+)
+from dlq_common.ids import Ids
+from dlq_master.model.ids import NodeId
+from dlq_master.rpc.agents.sessions import Sessions
+
+ARRIVAL_TIMEOUT_S = 5.0
+# Between two chunks of output that exists already.
+CHUNK_TIMEOUT_S = 30.0
+CHUNKS_WAITING = 8
+LARGEST_CHUNK_BYTES = 64 * 1024
+
+
+class Pipe:
+    """One transfer: filled by one agent, emptied by one reader."""
+
+    def __init__(self, node_id: NodeId, *, follow: bool, arrival_timeout_s: float) -> None:
+        self.node_id = node_id
+        self.pushed = False
+        self._arrival_timeout_s = arrival_timeout_s
+        self._pause_s = None if follow else CHUNK_TIMEOUT_S
+        self._chunks: asyncio.Queue[wire.PushLogRequest | None] = asyncio.Queue(CHUNKS_WAITING)
+        self._closed = False
+
+    async def put(self, chunk: wire.PushLogRequest | None) -> bool:
+        """Wait for room and put a chunk in (None: the agent is gone). False: the reader is gone."""
+        if not self._closed:
+            await self._chunks.put(chunk)
+        return not self._closed
+
+    async def chunks(self) -> AsyncIterator[wire.PushLogRequest]:
+        """The chunks up to and with the last one; Unavailable when the agent fails to bring it."""
+        timeout_s: float | None = self._arrival_timeout_s
+        while True:
+            try:
+                chunk = await asyncio.wait_for(self._chunks.get(), timeout_s)
+            except TimeoutError:
+                raise Unavailable(f"node {self.node_id} does not send the output") from None
+            if chunk is None:
+                raise Unavailable(f"node {self.node_id} stopped sending the output")
+            yield chunk
+            if chunk.end or chunk.error:
+                return
+            timeout_s = self._pause_s
+
+    def close(self) -> None:
+        """The reader is gone: an agent that waits for room goes on, and is told."""
+        self._closed = True
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
+
+
+class LogsRelay:
+    """The register of transfers. Lives in the event loop's thread."""
+
+    def __init__(
+        self, sessions: Sessions, ids: Ids, *, arrival_timeout_s: float = ARRIVAL_TIMEOUT_S
+    ) -> None:
+        self._sessions = sessions
+        self._ids = ids
+        self._arrival_timeout_s = arrival_timeout_s
+        self._pipes: dict[str, Pipe] = {}
+
+    @contextmanager
+    def opened(self, node_id: NodeId, command: wire.OpenLogCommand) -> Iterator[Pipe]:
+        """Ask the node for output; the pipe into which it comes. Unavailable without a session."""
+        line = self._sessions.line(node_id)
+        if line is None:
+            raise Unavailable(f"node {node_id} is not connected")
+        relay_id: Final = self._ids.secret()
+        pipe = Pipe(node_id, follow=command.follow, arrival_timeout_s=self._arrival_timeout_s)
+        self._pipes[relay_id] = pipe
+        command.relay_id = relay_id
+        # Not a command of the loop's: sequence 0, answered by PushLog and not by CommandResult.
+        line.say(
+            wire.SessionResponse(command=wire.Command(epoch=self._sessions.epoch, open_log=command))
+        )
+        try:
+            yield pipe
+        finally:
+            del self._pipes[relay_id]
+            pipe.close()
+
+    async def push(self, node_id: NodeId, requests: AsyncIterator[wire.PushLogRequest]) -> None:
+        """Take a transfer from the node it was asked of; returns at its end or when nobody reads."""
+        pipe: Pipe | None = None
+        try:
+            async for chunk in requests:
+                if pipe is None:
+                    pipe = self._claim(node_id, chunk.relay_id)
+                if len(chunk.data) > LARGEST_CHUNK_BYTES:
+                    raise InvalidRequest("more than 64 KiB in one message", field="data")
+                if not await pipe.put(chunk) or chunk.end:
+                    return
+        finally:
+            if pipe is not None:
+                await pipe.put(None)
+
+    def _claim(self, node_id: NodeId, relay_id: str) -> Pipe:
+        pipe = self._pipes.get(relay_id)
+        if pipe is None:
+            raise NotFound("nobody reads this output any more", kind="relay")
+        if pipe.node_id != node_id:
+            raise PermissionDenied("this output was asked of another node", user=node_id)
+        if pipe.pushed:
+            raise AlreadyExists("this output is being sent already", kind="relay")
+        pipe.pushed = True
+        return pipe

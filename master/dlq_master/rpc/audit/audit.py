@@ -1,0 +1,183 @@
+"""The audit: one line for every call that changes something or is denied, kept for ever.
+
+Its files are a chain of hashes (audit_chain.py), in which a line that was changed or taken out is
+found. A thread of its own writes (audit_writer.py).
+
+A change is not acknowledged unless its line is on disk. The line of a change that the loop commits is in
+the same transaction (control/stimuli/audit_note.py), and the file has it half a second later; any other change
+waits for the file. While the file cannot be written no further change is accepted (AuditUnavailable):
+what is read, what runs, and what agents report goes on, and changes are accepted again once a line has
+been written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from google.protobuf.message import Message
+from grpc import aio
+
+from dlq_common.clock import Clock
+from dlq_common.errors import AuditUnavailable, DlqError
+from dlq_common.instants import format_instant
+from dlq_common.pki import Identity, Role
+from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
+from dlq_master.rpc.audit.file import DiskFile, OpenFile
+from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, Known
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.errors import HiddenFromCaller
+from dlq_master.rpc.calls.roles import JOIN, RULES
+
+LONGEST_OBJECT = 200
+# What a call is about, by the name of the field that says so.
+OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
+COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
+
+
+class Audit:
+    """What services and steps see of it; `record` never blocks and never loses a line silently."""
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        known: Known = NOTHING_KNOWN,
+        open_file: OpenFile = DiskFile,
+    ) -> None:
+        """`known`: what the database knows of the audit. A file that cannot be opened refuses changes."""
+        self._clock = clock
+        self.writer = AuditWriter(path, clock, known, open_file)
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[None]:
+        """A step between errors and the door: sees every decision."""
+        note = self._note(call)
+        CURRENT.set(note)
+        try:
+            yield
+        except aio.AbortError:
+            self._decided(call, note, "ABORTED")
+            raise
+        except AuditUnavailable:
+            raise  # the log tells why no line can be written
+        except HiddenFromCaller:
+            self._decided(call, note, "HIDDEN", denied=True)
+            raise
+        except DlqError as error:
+            denied = error.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+            self._decided(call, note, error.reason, denied=denied)
+            raise
+        except asyncio.CancelledError:
+            # The caller left; what it asked for may have happened.
+            self._decided(call, note, "CANCELLED")
+            raise
+        except Exception:
+            self._decided(call, note, "INTERNAL")
+            raise
+        await self._done(call, note)
+
+    @asynccontextmanager
+    async def accepting(self, call: Call) -> AsyncIterator[None]:
+        """A step behind the door: AuditUnavailable for a change while no line can be written.
+
+        What nodes announce is taken all the same: their lines are in the database.
+        """
+        self._describe(call)
+        of_a_node = call.identity is not None and call.identity.role is Role.NODE
+        if _changes(call) and not of_a_node:
+            self.writer.check()
+        yield
+
+    def record(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> None:
+        """Put one line in. AuditUnavailable when the disk has not taken lines for too long."""
+        self.writer.put(self._line(who, method, about, decision, peer))
+
+    async def recorded(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> None:
+        """Put one line in and wait until it is on disk. AuditUnavailable when it is not."""
+        await self.writer.write(self._line(who, method, about, decision, peer))
+
+    def close(self) -> None:
+        """Write and sync what waits, then stop."""
+        self.writer.close()
+
+    # --- helpers, in order of use -------------------------------------------------------------
+
+    def _note(self, call: Call) -> AuditNote | None:
+        """Made for every change; who calls is put in once the door has read it."""
+        return AuditNote(secrets.token_hex(8), "") if _changes(call) else None
+
+    async def _done(self, call: Call, note: AuditNote | None) -> None:
+        if note is None:
+            return
+        line = self._line_of(call, "OK")
+        if note.committed:
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            await self.writer.write(line)
+
+    def _decided(
+        self, call: Call, note: AuditNote | None, decision: str, *, denied: bool = False
+    ) -> None:
+        if note is None and not denied:
+            return
+        line = self._line_of(call, decision)
+        if note is not None and (note.committed or decision == "CANCELLED"):
+            self.writer.put({"id": note.note_id, **line}, note.note_id)
+        else:
+            self.writer.put(line)
+
+    def _describe(self, call: Call) -> None:
+        """Put into the call's note what is known before its change is made."""
+        note = CURRENT.get()
+        if note is not None:
+            line = {"id": note.note_id, **self._line_of(call, COMMITTED)}
+            note.text = json.dumps(line, separators=(",", ":"))
+
+    def _line_of(self, call: Call, decision: str) -> dict[str, str]:
+        told = (call.request, call.response)
+        # What is made has its number from the answer; its name is anybody's.
+        first, second = reversed(told) if call.method.endswith("/SubmitJob") else told
+        about = object_of(first) or object_of(second)
+        return self._line(call.identity, call.method, about, decision, call.context.peer())
+
+    def _line(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str
+    ) -> dict[str, str]:
+        return {
+            "time": format_instant(self._clock.now_s()),
+            "who": who.name if who else "",
+            "role": who.role.value if who else "",
+            "certificate": who.serial if who else "",
+            "peer": peer,
+            "method": method,
+            "object": about[:LONGEST_OBJECT],
+            "decision": decision,
+        }
+
+
+def _changes(call: Call) -> bool:
+    rule = RULES.get(call.method)
+    return call.method == JOIN or (rule is not None and rule.changes)
+
+
+def object_of(message: Message | None) -> str:
+    """What a request or an answer is about: the first id it carries, also one level down."""
+    if message is None:
+        return ""
+    for field, value in message.ListFields():
+        if field.name in OBJECT_FIELDS and isinstance(value, str):
+            return value
+    for _, value in message.ListFields():
+        if isinstance(value, Message) and (found := object_of(value)):
+            return found
+    return ""

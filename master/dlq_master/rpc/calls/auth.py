@@ -1,0 +1,122 @@
+"""The door: who calls is read from the client certificate, and from nothing else.
+
+TLS has proven that our CA signed the certificate. Here it is asked whether its holder is still
+known with that role, and whether the role may call the method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import NamedTuple, Protocol
+
+from dlq_common.clock import Clock
+from dlq_common.errors import PermissionDenied, Unauthenticated
+from dlq_common.pki import PEOPLE, Identity, Role, parse_identity
+from dlq_master.control.stimuli import Caller, User
+from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.node import Node
+from dlq_master.rpc.calls.call import Call, Context
+from dlq_master.rpc.calls.roles import RULES
+
+# Dates in certificates are whole seconds.
+_ROUNDING_S = 1.0
+
+
+class LetIn(NamedTuple):
+    """Who has a name now (model/jobs/person.py), and since when."""
+
+    person: str = ""
+    since_s: float = math.inf  # nobody was let in: nothing is theirs
+
+
+# Each call is a task of its own: what its door has found out is seen by nobody else.
+_LET_IN: ContextVar[LetIn] = ContextVar("let_in", default=LetIn())  # noqa: B039 - it is immutable
+
+
+class Members(Protocol):
+    """Who is known now."""
+
+    def user(self, name: str) -> User | None: ...
+    def node(self, node_id: NodeId) -> Node | None: ...
+
+
+class Door:
+    """Lets a call in, or raises Unauthenticated or PermissionDenied."""
+
+    def __init__(self, cluster: str, members: Callable[[], Members], clock: Clock) -> None:
+        self._cluster = cluster
+        self._members = members
+        self._clock = clock
+
+    @asynccontextmanager
+    async def around(self, call: Call) -> AsyncIterator[None]:
+        """A step: sets the call's identity, then refuses or lets it pass."""
+        call.identity = identity_of(call.context)
+        _LET_IN.set(self.check_member(call.identity))
+        rule = RULES.get(call.method)
+        if rule is None or call.identity.role not in rule.roles:
+            raise PermissionDenied(
+                f"the role {call.identity.role} may not call {call.method.rsplit('/', 1)[-1]}",
+                user=call.identity.name,
+                needs=" or ".join(sorted(rule.roles)) if rule is not None else "nobody",
+            )
+        yield
+
+    def check_member(self, identity: Identity) -> LetIn:
+        """Unauthenticated unless this holder is known here, now, with this role.
+
+        Long streams ask again from time to time: whoever is removed is refused at once.
+        """
+        if identity.cluster != self._cluster:
+            raise Unauthenticated(f"a certificate of the cluster {identity.cluster!r}, not of this")
+        if self._clock.now_s() >= identity.not_after_s:
+            raise Unauthenticated("the certificate has expired", hint="dlq login")
+        person, known_since_s = self._known(identity)
+        # A name may be given again: certificates of whoever had it before stay worthless.
+        if identity.issued_s + _ROUNDING_S < known_since_s:
+            raise Unauthenticated(
+                f"the certificate is of an earlier {identity.name}", hint="dlq login"
+            )
+        return LetIn(person, known_since_s)
+
+    def _known(self, identity: Identity) -> LetIn:
+        members = self._members()
+        if identity.role is Role.NODE:
+            node = members.node(NodeId(identity.name))
+            if node is None:
+                raise Unauthenticated(f"there is no node {identity.name} (any more)")
+            return LetIn("", node.registered_time_s)
+        user = members.user(identity.name) if identity.role in PEOPLE else None
+        if user is None:
+            raise Unauthenticated(f"there is no user {identity.name} (any more)")
+        if user.role != identity.role:
+            raise Unauthenticated(
+                f"the role of {identity.name} has changed to {user.role}", hint="dlq login"
+            )
+        return LetIn(user.key, user.created_time_s)
+
+
+def identity_of(context: Context) -> Identity:
+    """Who the client certificate of this call's connection speaks for."""
+    certificates = list(context.auth_context().get("x509_pem_cert", ()))
+    if len(certificates) != 1:
+        raise Unauthenticated("no client certificate")
+    return _parsed(certificates[0])
+
+
+def caller_of(context: Context) -> Caller:
+    """The same as the core's value. Only for calls that the door has let in.
+
+    The person is the one whom the door let in, whoever has the name by now.
+    """
+    identity = identity_of(context)
+    return Caller(identity.name, identity.role.value, *_LET_IN.get())
+
+
+@lru_cache(maxsize=4096)
+def _parsed(certificate: bytes) -> Identity:
+    return parse_identity(certificate)

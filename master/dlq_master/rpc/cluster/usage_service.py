@@ -1,0 +1,125 @@
+"""Usage of GPUs: by whom, for what, on whose nodes; and what rented ones have cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dlq.v1 import usage_service_pb2 as wire
+from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
+from dlq_common.clock import Clock
+from dlq_common.wire import to_timestamp
+from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.stimuli.caller import Caller
+from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
+from dlq_master.rpc.calls.auth import caller_of
+from dlq_master.rpc.calls.call import Context
+from dlq_master.rpc.specs.intake import words_of
+from dlq_master.rpc.views.costs import COST_GROUPS, of_jobs, of_pools
+from dlq_master.rpc.views.days import by_pool, day_words, days_of, groups_of
+
+Group = tuple[str, ...]
+_BY: Mapping[str, Callable[[Account], str]] = {
+    "day": lambda account: day_words(account.day),
+    "user": lambda account: account.user,
+    "team": lambda account: account.team,
+    "class": lambda account: account.use_class.value,
+    "pool": lambda account: account.pool,
+}
+
+
+class UsageService(UsageServiceServicer):
+    """dlq.v1.UsageService. The door has looked at the role; here at what may be seen."""
+
+    def __init__(self, control: Control, clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+
+    async def GetUsage(
+        self, request: wire.GetUsageRequest, context: Context
+    ) -> wire.GetUsageResponse:
+        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
+        by = groups_of(request.by, _BY)
+        user, team = words_of(request.user, "user"), words_of(request.team, "team")
+        first, last = days_of(request, now_s)
+        books = await read.books(first, last, now_s)
+        mine = _teams(read, caller)
+        seen = {
+            account: spent
+            for account, spent in books.uses.items()
+            if _may_see(caller, account, mine)
+            and user in ("", account.user)
+            and team in ("", account.team)
+        }
+        answer = wire.GetUsageResponse(
+            usages=_usages(seen, by),
+            from_time=to_timestamp(max(first * DAY_S, books.from_s)),
+            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        )
+        if caller.sees_all and not user and not team:
+            answer.pools.extend(_pools(books.pools, by_day="day" in by))
+        return answer
+
+    async def GetCosts(
+        self, request: wire.GetCostsRequest, context: Context
+    ) -> wire.GetCostsResponse:
+        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
+        by = groups_of(request.by, COST_GROUPS)
+        user, team = words_of(request.user, "user"), words_of(request.team, "team")
+        first, last = days_of(request, now_s)
+        told = await read.costs(first, last, now_s)
+        answer = wire.GetCostsResponse(
+            costs=of_jobs(told, caller, _teams(read, caller), by, user, team),
+            from_time=to_timestamp(first * DAY_S),
+            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        )
+        if caller.sees_all and not user and not team:
+            answer.pools.extend(of_pools(told.pools, by_day="day" in by))
+        return answer
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _teams(read: Readable, caller: Caller) -> set[str]:
+    return {team.name for team in read.teams() if team.member(caller.name) is not None}
+
+
+def _may_see(caller: Caller, account: Account, teams: set[str]) -> bool:
+    mine = account.user == caller.name and account.day * DAY_S >= caller.since_s - DAY_S
+    return caller.sees_all or mine or account.team in teams
+
+
+def _usages(uses: Mapping[Account, Used], by: Sequence[str]) -> list[wire.Usage]:
+    groups: dict[Group, Used] = {}
+    for account, spent in uses.items():
+        group = tuple(_BY[word](account) for word in by)
+        groups[group] = groups.get(group, Used()) + spent
+    return [_usage(dict(zip(by, group, strict=True)), groups[group]) for group in sorted(groups)]
+
+
+def _usage(group: Mapping[str, str], spent: Used) -> wire.Usage:
+    return wire.Usage(
+        day=group.get("day", ""),
+        user=group.get("user", ""),
+        team=group.get("team", ""),
+        use_class=group.get("class", ""),
+        pool=group.get("pool", ""),
+        useful_gpu_seconds=spent.useful,
+        preempted_gpu_seconds=spent.preempted,
+        failed_gpu_seconds=spent.failed,
+        transit_gpu_seconds=spent.transit,
+    )
+
+
+def _pools(pools: Mapping[tuple[int, str], Level], *, by_day: bool) -> list[wire.PoolUsage]:
+    return [
+        wire.PoolUsage(
+            day=day,
+            pool=pool,
+            used_gpu_seconds=level.used,
+            idle_gpu_seconds=level.idle,
+            withheld_gpu_seconds=level.withheld,
+        )
+        for day, pool, level in by_pool(pools, Level(), by_day=by_day)
+        if level.capacity
+    ]

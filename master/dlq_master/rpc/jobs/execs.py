@@ -1,0 +1,207 @@
+"""ExecJob: who may run a command inside a job, where that is, and passing its bytes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from typing import Protocol
+
+from dlq.v1 import agent_service_pb2 as agent
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.exec_pb2 import ExecEnded, ExecOutput, ExecSpec
+from dlq.v1.lease_pb2 import Fence
+from dlq_common.errors import (
+    IllegalTransition,
+    InvalidRequest,
+    PermissionDenied,
+    TryAgain,
+    Unavailable,
+)
+from dlq_common.names import printable
+from dlq_common.pki import Identity, Role
+from dlq_master.control.loop.ports import Control
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.naming import shown_id
+from dlq_master.rpc.agents.exec_relay import LARGEST_PIECE_BYTES, ExecPipe, ExecRelay
+from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.jobs.visible import visible_job
+
+METHOD = "/dlq.v1.JobService/ExecJob"
+OPENING_TIMEOUT_S = 10.0
+MOST_COMMAND_BYTES = 64 * 1024
+MOST_WORDS = 4096
+# A stream in which nothing moves is looked at so often: is its caller still somebody?
+MEMBER_CHECK_S = 30.0
+
+
+class Record(Protocol):
+    """Puts a line into the audit, and waits until it is on disk (audit.py)."""
+
+    async def __call__(
+        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> None: ...
+
+
+class Execs:
+    """Serves callers; the commands run on the nodes.
+
+    What happens when: the master restarts - the streams end, and the agents kill the commands; an agent
+    restarts or its line goes silent - the caller hears UNAVAILABLE within 8 s, and the command is killed
+    on the node; the job ends - so do its commands.
+    """
+
+    def __init__(self, control: Control, door: Door, relay: ExecRelay, record: Record) -> None:
+        self._control = control
+        self._door = door
+        self._relay = relay
+        self._record = record
+
+    async def run(
+        self,
+        requests: AsyncIterator[wire.ExecJobRequest],
+        caller: Caller,
+        identity: Identity,
+        peer: str,
+    ) -> AsyncIterator[wire.ExecJobResponse]:
+        """Everything that the command says, its end last."""
+        opening = await _opening(requests)
+        job = visible_job(self._control.published, caller, opening.job_id)
+        _check_owner(job, caller)
+        attempt = self._running(job)
+        ranks = attempt.ranks
+        if not 0 <= opening.node_rank < len(ranks):
+            raise InvalidRequest(
+                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
+            )
+        _check_spec(opening.spec)
+        # On record before it runs: whoever ends the master meanwhile does not end the trace.
+        about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
+        await self._record(identity, METHOD, about, "STARTED", peer)
+        command = agent.OpenExecCommand(
+            job_id=str(job.job_id),
+            fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
+            node_rank=opening.node_rank,
+        )
+        node_id = ranks[opening.node_rank].node_id
+        with self._relay.opened(node_id, command, opening.spec) as pipe:
+            beside = [
+                asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),
+                asyncio.create_task(_or_cut(pipe, self._watch_member(identity))),
+            ]
+            try:
+                async for output in pipe.outputs():
+                    self._door.check_member(identity)
+                    _check_refusal(output, attempt, node_id)
+                    yield wire.ExecJobResponse(output=_shown(output, attempt, opening, node_id))
+            except Unavailable:
+                for task in beside:
+                    if task.done():
+                        task.result()  # raises what the pipe was cut for
+                raise
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+
+    def _running(self, job: Job) -> Attempt:
+        for attempt in self._control.published.attempts(job.job_id):
+            if attempt.live:
+                return attempt
+        raise IllegalTransition(
+            f"job {shown_id(job)} is {job.state.value}: nothing of it runs",
+            hint=f"see why: dlq why {shown_id(job)}",
+            id=job.job_id,
+            state=job.state.value,
+        )
+
+    async def _watch_member(self, identity: Identity) -> None:
+        """Raises when the caller is removed, also when nothing moves."""
+        while True:
+            await asyncio.sleep(MEMBER_CHECK_S)
+            self._door.check_member(identity)
+
+
+async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:
+    """Work beside the output; its failure ends the command."""
+    try:
+        await work
+    except Exception:
+        pipe.cut()
+        raise
+
+
+def _check_owner(job: Job, caller: Caller) -> None:
+    """A command acts as the job's user, with the job's secrets: operators look, but are not that user."""
+    if not caller.owns(job) and caller.role != Role.ADMIN:
+        raise PermissionDenied(
+            f"a command in job {shown_id(job)} would run as {job.user}, with what {job.user} may",
+            hint="only its own user and admins may do that",
+            user=caller.name,
+            needs="admin",
+        )
+
+
+def _check_spec(spec: ExecSpec) -> None:
+    if not spec.command or not spec.command[0]:
+        raise InvalidRequest("the command is empty", field="opening.spec.command")
+    size = sum(len(word.encode()) + 1 for word in spec.command)
+    if size > MOST_COMMAND_BYTES or len(spec.command) > MOST_WORDS:
+        raise InvalidRequest(
+            f"the command has {len(spec.command)} words and {size} bytes; the most is "
+            f"{MOST_WORDS} and {MOST_COMMAND_BYTES}",
+            field="opening.spec.command",
+        )
+    if any("\0" in word for word in spec.command):
+        raise InvalidRequest("the command holds a NUL byte", field="opening.spec.command")
+
+
+async def _opening(requests: AsyncIterator[wire.ExecJobRequest]) -> wire.ExecJobOpening:
+    try:
+        first = await asyncio.wait_for(anext(requests), OPENING_TIMEOUT_S)
+    except (StopAsyncIteration, TimeoutError):
+        first = wire.ExecJobRequest()
+    if first.WhichOneof("body") != "opening":
+        raise InvalidRequest("the first message says what to run", field="opening")
+    return first.opening
+
+
+async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) -> None:
+    """What the caller says; that there is no more of it does not end the command."""
+    async for request in requests:
+        if request.WhichOneof("body") != "input":
+            raise InvalidRequest("only the first message says what to run", field="opening")
+        if len(request.input.stdin) > LARGEST_PIECE_BYTES:
+            raise InvalidRequest("more than 64 KiB in one message", field="input.stdin")
+        await pipe.put_input(request.input)
+
+
+def _check_refusal(output: ExecOutput, attempt: Attempt, node_id: NodeId) -> None:
+    """The words by which an agent refuses (nodeagent execs/serving.py) are errors of the call."""
+    if output.ended.error == "not_running":
+        raise IllegalTransition(
+            f"attempt {attempt.key} does not run on node {node_id} (yet, or any more)",
+            hint=f"dlq show {attempt.key.job_id}",
+            id=attempt.key.job_id,
+            state=attempt.state.value,
+        )
+    if output.ended.error == "too_many":
+        raise TryAgain(f"node {node_id} runs as many commands in jobs as it may", limit="commands")
+
+
+def _shown(
+    output: ExecOutput, attempt: Attempt, opening: wire.ExecJobOpening, node_id: NodeId
+) -> ExecOutput:
+    """As the caller sees it: where it runs is what we know, and words are safe to show."""
+    if output.HasField("started"):
+        output.started.attempt = attempt.key.number
+        output.started.node_rank = opening.node_rank
+        output.started.node_id = node_id
+    elif output.HasField("ended") and output.ended.error:
+        ended = ExecEnded()
+        ended.CopyFrom(output.ended)
+        ended.error = printable(output.ended.error)[:1000]
+        output = ExecOutput(ended=ended)
+    return output

@@ -1,0 +1,199 @@
+"""Which jobs a list holds, and in what order: those of memory and those of the disk as one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from dlq.v1 import job_service_pb2 as wire
+from dlq_common.errors import InvalidRequest, PermissionDenied
+from dlq_common.names import shown
+from dlq_common.suggest import did_you_mean
+from dlq_common.wire import from_timestamp
+from dlq_master.control.loop.ports import PastJobs, Readable
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempts.attempt import LIVE, PROFILING
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
+from dlq_master.rpc.calls.paging import position_of
+from dlq_master.rpc.calls.reads import LOOKED_AT, Breathe
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list, may_see
+
+PAST_AT_ONCE: Final = 256  # rows of the disk
+MOST_NAMED: Final = 100_000
+SHOWN_STATES = frozenset({PROFILING, *[state.value for state in (*JobState, *LIVE)]})
+ENDED_STATES = frozenset(state.value for state in ENDED)
+
+
+async def listed(
+    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float, breathe: Breathe
+) -> AsyncIterator[Job]:
+    """The jobs asked for after the page token, in the order of their ids, without end of page. `breathe`: others get
+    their turn meanwhile.
+
+    PermissionDenied when the list is not the caller's.
+    """
+    asked = _asked(request, caller, read, now_s)
+    states = frozenset(_known_state(word) for word in request.states)
+    wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
+    after = position_of(request.page_token)
+    # What has ended of other people's is not shown, and not looked for.
+    past = asked if caller.sees_all else asked._replace(user=caller.name)
+    async for job in _candidates(request, past, states, read, after):
+        await breathe(LOOKED_AT)
+        if job.job_id > after and wanted(job):
+            yield job
+
+
+def _asked(request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float) -> PastJobs:
+    """What is asked for but the states; a job that lives may lack the end that it names."""
+    from_s, before_s = None, None
+    if request.HasField("ended_within_seconds"):
+        from_s = now_s - request.ended_within_seconds
+    if request.HasField("ended_from_time"):
+        from_s = max(from_s or -math.inf, _instant_s(request.ended_from_time, "ended_from_time"))
+    if request.HasField("ended_before_time"):
+        before_s = _instant_s(request.ended_before_time, "ended_before_time")
+    return PastJobs(
+        user=_listed_user(request, caller, read),
+        queue=request.queue,
+        name=request.name,
+        ended_from_s=from_s,
+        ended_before_s=before_s,
+    )
+
+
+def _instant_s(instant: Timestamp, field: str) -> float:
+    if not 0 <= instant.nanos < 1_000_000_000:
+        raise InvalidRequest(f"{field} is not an instant", field=field)
+    return from_timestamp(instant)
+
+
+def _only_ended(request: wire.ListJobsRequest) -> bool:
+    return request.HasField("ended_from_time") or request.HasField("ended_before_time")
+
+
+def _filter(
+    asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable, *, living: bool
+) -> Callable[[Job], bool]:
+    """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a name or a queue, and
+    their numbers are for lists of everybody."""
+    others_left_out = bool(asked.queue or asked.name or asked.user == caller.name)
+
+    def wanted(job: Job) -> bool:
+        if asked.user not in (None, job.user) or not may_list(read, caller, job):
+            return False
+        if others_left_out and not may_see(caller, job):
+            return False
+        if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
+            return False
+        if not (living if job.end_time_s is None else asked.spans(job.end_time_s)):
+            return False
+        return not states or _shown(job, read) in states
+
+    return wanted
+
+
+def _known_state(word: str) -> str:
+    if word not in SHOWN_STATES:
+        guess = did_you_mean(word, SHOWN_STATES)
+        raise InvalidRequest(f"no job is ever shown as {shown(word)}{guess}", field="states")
+    return word
+
+
+def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> str | None:
+    """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
+    if caller.sees_all and request.job_ids and not request.user:
+        return None
+    if request.user in ("", caller.name):
+        return caller.name
+    if not caller.sees_all:
+        _check_others(request, caller, read)
+    return None if request.user == "*" else request.user
+
+
+def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> None:
+    """PermissionDenied for what a user may not list of others."""
+    known = read.others_shown
+    if known == HIDDEN or (request.user != "*" and known != NAMED):
+        raise PermissionDenied(
+            "other people's jobs are for operators", user=caller.name, needs="operator"
+        )
+    if _only_ended(request) or request.job_ids:
+        raise PermissionDenied(
+            "of other people's jobs users see those that wait or run, in lists",
+            user=caller.name,
+            needs="operator",
+        )
+
+
+async def _candidates(
+    request: wire.ListJobsRequest,
+    asked: PastJobs,
+    states: frozenset[str],
+    read: Readable,
+    after: int,
+) -> AsyncIterator[Job]:
+    if request.job_ids:
+        by_id = _named(request, read)
+        for job_id in sorted(by_id):
+            yield by_id[job_id]
+        return
+    # A copy: jobs come and go while the list is being made.
+    here = [job for job in read.jobs() if job.job_id > after]
+    if _reaches_back(asked, states, read):
+        past = asked._replace(states=states & ENDED_STATES)
+        async for job in _with_past(here, read, past, after):
+            yield job
+        return
+    for job in here:
+        yield job
+
+
+def _named(request: wire.ListJobsRequest, read: Readable) -> dict[JobId, Job]:
+    named: dict[JobId, Job] = {}
+    looked_at = 0
+    for text in dict.fromkeys(request.job_ids):
+        found = jobs_named(read, text, "job_ids")
+        looked_at += len(found)
+        if looked_at > MOST_NAMED:
+            raise InvalidRequest(f"more than {MOST_NAMED} jobs at once", field="job_ids")
+        named |= {job.job_id: job for job in found if job is not None}
+    return named
+
+
+def _reaches_back(asked: PastJobs, states: frozenset[str], read: Readable) -> bool:
+    """Whether jobs that have left memory may be among those asked for."""
+    if states and not states & ENDED_STATES:
+        return False
+    from_s = -math.inf if asked.ended_from_s is None else asked.ended_from_s
+    return from_s <= read.complete_from_s > -math.inf
+
+
+async def _with_past(
+    here: Sequence[Job], read: Readable, past: PastJobs, after: int
+) -> AsyncIterator[Job]:
+    """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
+    place = 0
+    while True:
+        chunk = await read.past_jobs(past, after, PAST_AT_ONCE)
+        for job in chunk:
+            while place < len(here) and here[place].job_id < job.job_id:
+                yield here[place]
+                place += 1
+            if place == len(here) or here[place].job_id != job.job_id:
+                yield job
+        if len(chunk) < PAST_AT_ONCE:
+            break
+        after = chunk[-1].job_id
+    for job in here[place:]:
+        yield job
+
+
+def _shown(job: Job, read: Readable) -> str:
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    return shown_state(job, attempt.shown_state if attempt is not None else None)

@@ -1,0 +1,87 @@
+"""ReadLogs: where a rank's output is, and reading it from there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from dlq.v1 import agent_service_pb2 as agent
+from dlq.v1 import job_service_pb2 as wire
+from dlq.v1.lease_pb2 import Fence
+from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unavailable
+from dlq_common.pki import Identity
+from dlq_master.control.loop.ports import Control
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.jobs.naming import shown_id
+from dlq_master.rpc.agents.logs_relay import LogsRelay
+from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.jobs.visible import visible_job
+
+
+class Logs:
+    """Serves readers; the output itself stays on the nodes."""
+
+    def __init__(self, control: Control, door: Door, relay: LogsRelay) -> None:
+        self._control = control
+        self._door = door
+        self._relay = relay
+
+    async def read(
+        self, request: wire.ReadLogsRequest, caller: Caller, identity: Identity
+    ) -> AsyncIterator[wire.ReadLogsResponse]:
+        """Output from the offset on; the last message says so. May be resumed from any offset."""
+        attempt = self._attempt(request, caller)
+        ranks = attempt.ranks
+        if not 0 <= request.node_rank < len(ranks):
+            raise InvalidRequest(
+                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="node_rank"
+            )
+        command = agent.OpenLogCommand(
+            job_id=str(attempt.key.job_id),
+            fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
+            node_rank=request.node_rank,
+            offset=request.offset,
+            follow=request.follow,
+        )
+        with self._relay.opened(ranks[request.node_rank].node_id, command) as pipe:
+            async for chunk in pipe.chunks():
+                self._door.check_member(identity)
+                if chunk.error:
+                    raise _unreadable(attempt, chunk.error)
+                yield wire.ReadLogsResponse(
+                    offset=chunk.offset,
+                    data=chunk.data,
+                    end=chunk.end,
+                    attempt=attempt.key.number,
+                )
+
+    def _attempt(self, request: wire.ReadLogsRequest, caller: Caller) -> Attempt:
+        read = self._control.published
+        job = visible_job(read, caller, request.job_id)
+        if not job.attempts:
+            raise IllegalTransition(
+                f"job {shown_id(job)} has not started yet",
+                hint=f"see why: dlq why {shown_id(job)}",
+                id=job.job_id,
+                state=job.state.value,
+            )
+        number = request.attempt or job.attempts
+        for attempt in read.attempts(job.job_id):
+            if attempt.key.number == number:
+                return attempt
+        raise NotFound(
+            f"there is no attempt {shown_id(job)}.{number}",
+            kind="attempt",
+            id=f"{job.job_id}.{number}",
+        )
+
+
+def _unreadable(attempt: Attempt, error: str) -> Unavailable | NotFound:
+    """The agent has no such output: not yet, or not any more."""
+    if attempt.live:
+        return Unavailable(f"attempt {attempt.key} has no output yet")
+    return NotFound(
+        f"the output of attempt {attempt.key} is gone ({error[:80]})",
+        kind="log",
+        id=str(attempt.key),
+    )

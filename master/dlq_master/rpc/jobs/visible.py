@@ -1,0 +1,130 @@
+"""Whose job it is: users see and touch their own, operators and admins all of them.
+
+Of other people's jobs that live a user sees in a list that they are there, as far as [visibility] shows that, and nothing
+else: `shown_to_others` is all of it. No other call takes a job of somebody else's.
+"""
+
+from __future__ import annotations
+
+from dlq.v1 import job_pb2
+from dlq_common.arrays import TasksText, parse_tasks
+from dlq_common.errors import InvalidRequest, NotFound
+from dlq_common.names import shown
+from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.config import OTHERS
+from dlq_master.control.jobs import arrays
+from dlq_master.control.loop.ports import Readable
+from dlq_master.control.stimuli import Caller
+from dlq_master.model.event import JournalEvent
+from dlq_master.model.jobs.job import Job
+from dlq_master.rpc.calls.errors import HiddenFromCaller
+from dlq_master.rpc.specs.intake import job_id_of
+from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES, array_task_message
+
+NAMED, _NAMELESS, HIDDEN = OTHERS
+FEW = 8  # tasks that are quicker found one by one than all together
+
+
+def may_see(caller: Caller, job: Job) -> bool:
+    """Whether this job is any business of the caller's."""
+    return caller.may_see(job)
+
+
+def may_list(read: Readable, caller: Caller, job: Job) -> bool:
+    """Whether the caller's lists hold it: whole, or only that it is there."""
+    return may_see(caller, job) or (read.others_shown != HIDDEN and not job.ended)
+
+
+def names_others(read: Readable, caller: Caller) -> bool:
+    """Whether the caller may know whose a job of somebody else's is."""
+    return caller.sees_all or read.others_shown == NAMED
+
+
+def shown_to_others(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
+    """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
+    message = job_pb2.Job(
+        redacted=True,
+        job_id=str(job.job_id),
+        user=job.user if read.others_shown == NAMED else "",
+        state=JOB_STATES[job.state],
+        submit_time=to_timestamp(job.submit_time_s),
+    )
+    message.resources.gpu_count = job.request.gpus
+    if job.first_start_time_s is not None:
+        message.start_time.CopyFrom(to_timestamp(job.first_start_time_s))
+    if job.array is not None:
+        message.array_task.CopyFrom(array_task_message(job, job.array))
+    executed_s = job.total_executed_s
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    if attempt is not None:
+        executed_s += attempt.executed_s(now_s)
+        message.attempt_state = ATTEMPT_STATES[attempt.state]
+        message.profiling = attempt.profiling
+        message.held_gpu_count = attempt.lease.allocation.width
+    message.run_duration.CopyFrom(to_duration(executed_s))
+    return message
+
+
+def visible_job(read: Readable, caller: Caller, text: str) -> Job:
+    """The job with this id, or the one task; NotFound also for another user's."""
+    found = visible_jobs(read, caller, text)
+    if len(found) > 1:
+        array = found[0].array
+        number = "" if array is None else f"{array.array_id}_{found[0].array_index}"
+        raise InvalidRequest(
+            f"{shown(text)} are {len(found)} jobs of an array: say which, such as {number}",
+            field="job_id",
+        )
+    return found[0]
+
+
+def visible_jobs(read: Readable, caller: Caller, text: str) -> list[Job]:
+    """The job with this id; or those of `12` (a whole array), `12_4`, `12_[0-3]`. Never none.
+
+    NotFound when one of them is not there, or none of the caller's business: the same words for both.
+    """
+    found = jobs_named(read, text, "job_id")
+    known = [job for job in found if job is not None]
+    if not known or len(known) < len(found):
+        raise NotFound(f"there is no job {_shown(text)}", kind="job", id=text[:64])
+    if not all(may_see(caller, job) for job in known):
+        raise HiddenFromCaller(f"there is no job {_shown(text)}", kind="job", id=text[:64])
+    return known
+
+
+def jobs_named(read: Readable, text: str, field: str) -> list[Job | None]:
+    """What a job's name stands for, whosever it is; None for what is not there."""
+    try:
+        named = parse_tasks(text)
+    except ValueError as error:
+        raise InvalidRequest(f"{shown(text)}: {error}", field=field) from None
+    if named is not None:
+        return _tasks_named(read, named, field)
+    job_id = job_id_of(text, field)
+    job = read.job(job_id)
+    array = None if job is not None else arrays.array_of(read.job, job_id)
+    return [job] if array is None else list(arrays.tasks(read.job, array))
+
+
+def _tasks_named(read: Readable, named: TasksText, field: str) -> list[Job | None]:
+    array = arrays.array_of(read.job, job_id_of(named.array_id, field))
+    if array is None or len(named.indexes) > array.tasks:
+        return [None]
+    if len(named.indexes) <= FEW:
+        return [arrays.task_of(read.job, array, index) for index in named.indexes]
+    tasks = {task.array_index: task for task in arrays.tasks(read.job, array)}
+    return [tasks.get(index) for index in named.indexes]
+
+
+def may_see_event(read: Readable, caller: Caller, event: JournalEvent) -> bool:
+    """Users see the events of their own jobs; those of nodes and of the cluster are operators'."""
+    if caller.sees_all:
+        return True
+    owner = None if event.job_id is None else read.owner(event.job_id)
+    return owner is not None and caller.owns(owner)
+
+
+def _shown(text: str) -> str:
+    """A number as everybody writes it; whatever else was asked for in quotes."""
+    return text if text.isascii() and text.isdecimal() and len(text) <= 20 else shown(text)

@@ -1,0 +1,85 @@
+"""Figures of the master's own host for `/metrics`: the audit, backups, the disk, the CA, and what a start found lost."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from dlq_common.clock import Clock
+from dlq_common.pki import Authority
+from dlq_master.control.loop.startup_losses import Losses
+from dlq_master.rpc.audit.writer import AuditWriter
+from dlq_master.rpc.metrics.metrics import Labels, family
+from dlq_master.store.backup import FAILURE, STAMP
+
+T = TypeVar("T")
+# The copy that the master makes of its database, and the last one of everything by `dlq-master backup`.
+COPIES = (("database", "dlq.backup.db"), ("whole", STAMP))
+
+
+class HostMetrics:
+    """Reads a few files' times when it is asked; a file that cannot be read has no figure."""
+
+    def __init__(
+        self,
+        state_dir: Path,
+        clock: Clock,
+        audit: AuditWriter,
+        authority: Authority,
+        losses: Losses,
+    ) -> None:
+        self._state_dir, self._clock = state_dir, clock
+        self._audit, self._losses = audit, losses
+        self._ca_end_s = authority.not_after_s
+
+    def lines(self) -> Iterator[str]:
+        """All families, one sample a line."""
+        yield from self._audit_lines()
+        words = "Acknowledged batches that this start found missing in the database."
+        yield from _one("dlq_commits_lost", words, len(self._losses.batches))
+        yield from self._backups()
+        words = "Whether the last backup, or what the site does with it, has failed."
+        yield from _one("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
+        words = "Room on the file system of the state directory."
+        for free_bytes in _figures(self._free_bytes):
+            yield from _one("dlq_disk_free_bytes", words, free_bytes)
+        words = "Until the certificate of the CA ends."
+        left_s = self._ca_end_s - self._clock.now_s()
+        yield from family(
+            "dlq_certificate_left_seconds", "gauge", words, {(("certificate", "ca"),): left_s}
+        )
+
+    def _audit_lines(self) -> Iterator[str]:
+        audit = self._audit
+        words = "Whether the audit can be written; changes are refused while it cannot."
+        yield from _one("dlq_audit_writable", words, int(not audit.failure))
+        words = "Lines of the audit that are not on disk yet."
+        yield from _one("dlq_audit_waiting_lines", words, audit.waiting)
+        words = "Whether this start found the audit shorter, or other, than the database knows it."
+        yield from _one("dlq_audit_lost", words, int(bool(audit.loss)))
+
+    def _backups(self) -> Iterator[str]:
+        ages: dict[Labels, float] = {}
+        for name, file in COPIES:
+            for made_s in _figures((self._state_dir / file).stat):
+                ages[(("copy", name),)] = max(0.0, self._clock.now_s() - made_s.st_mtime)
+        words = "Age of the last copy: of the database, and of the whole master."
+        yield from family("dlq_backup_age_seconds", "gauge", words, ages)
+
+    def _free_bytes(self) -> float:
+        found = os.statvfs(self._state_dir)
+        return float(found.f_bavail * found.f_frsize)
+
+
+def _one(name: str, words: str, value: float) -> Iterator[str]:
+    yield from family(name, "gauge", words, {(): value})
+
+
+def _figures(look: Callable[[], T]) -> Iterator[T]:
+    """What is found, or nothing."""
+    try:
+        yield look()
+    except OSError:
+        return

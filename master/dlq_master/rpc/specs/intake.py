@@ -1,0 +1,324 @@
+"""What users say becomes what the core believes: every value checked, none trusted for who sent it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+from dlq.v1 import job_service_pb2 as jobs
+from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
+from dlq_common.arrays import IndexRange, expand, parse_tasks
+from dlq_common.errors import InvalidRequest
+from dlq_common.live_resize import LIVE
+from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
+from dlq_common.wire import from_duration, from_timestamp
+from dlq_master.control.stimuli import (
+    SAME,
+    AskedArray,
+    AskedDependency,
+    AskedTerm,
+    Caller,
+    Same,
+    SubmitJob,
+    UpdateJob,
+)
+from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
+from dlq_master.model.resources import PODMAN, Request
+from dlq_master.rpc.specs.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
+from dlq_master.rpc.specs.edit import Edit
+from dlq_master.rpc.specs.elastic import new_sizes, sizes_of
+from dlq_master.rpc.specs.lateness import is_sized, lateness_of
+from dlq_master.rpc.specs.node_choice import labels_of, nodes_of
+from dlq_master.rpc.specs.spec import (
+    RELATIONS,
+    SPANS,
+    USER_SIGNALS,
+    check_begin,
+    check_dependency,
+    check_name,
+    check_nice,
+    check_request_id,
+    check_span,
+    checked,
+)
+
+LARGEST_INTEGER = 2**63 - 1
+LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
+LONGEST_WORDS = 500
+FAMILY_LABEL = "family"
+SAVED_EXIT_CODE = 99
+
+
+def job_id_of(text: str, field: str = "job_id") -> JobId:
+    """A job's id: the decimal text of a positive integer, at most LARGEST_JOB_ID."""
+    if not (text.isascii() and text.isdecimal() and len(text) <= 19 and text[0] != "0"):
+        raise InvalidRequest(f"{shown(text)} is not a job id: write a number", field=field)
+    if int(text) > LARGEST_JOB_ID:
+        raise InvalidRequest(f"{shown(text)} is not a job id", field=field)
+    return JobId(int(text))
+
+
+def node_id_of(text: str, field: str = "node_id") -> NodeId:
+    """A node's id: a lower-case host name."""
+    try:
+        return NodeId(check_node_name(text))
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
+
+
+def user_name_of(text: str, field: str) -> str:
+    """A user's name."""
+    try:
+        return check_user_name(text)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
+
+
+def team_name_of(text: str, field: str) -> str:
+    """A team's name."""
+    try:
+        return check_word(text, "team")
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
+
+
+def words_of(text: str, field: str) -> str:
+    """Words for people, made safe to show."""
+    if len(text) > LONGEST_WORDS:
+        raise InvalidRequest(f"{field} is longer than {LONGEST_WORDS} characters", field=field)
+    return printable(text)
+
+
+# --- jobs ---------------------------------------------------------------------------------------
+
+
+def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob:
+    """The submission, checked, with every default filled in."""
+    request_id = "" if request.validate_only else check_request_id(request.request_id)
+    spec = checked(request.spec)
+    return SubmitJob(
+        caller=caller,
+        request_id=request_id,
+        digest=_digest(request.spec),
+        name=spec.name,
+        queue=spec.queue,
+        request=request_of(spec),
+        spec=spec.SerializeToString(deterministic=True),
+        rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
+        grace_s=(
+            from_duration(spec.preempt.grace_duration)
+            if spec.preempt.HasField("grace_duration")
+            else None
+        ),
+        hold=spec.hold,
+        time_limit_s=(
+            from_duration(spec.time_limit_duration)
+            if spec.HasField("time_limit_duration")
+            else None
+        ),
+        run_estimate_s=(
+            from_duration(spec.run_estimate_duration)
+            if spec.HasField("run_estimate_duration")
+            else None
+        ),
+        array=array_of(spec),
+        depends=dependency_of(spec.dependency),
+        begin_time_s=from_timestamp(spec.begin_time) if spec.HasField("begin_time") else None,
+        nice=spec.nice,
+        validate_only=request.validate_only,
+        family=family_of(spec),
+        records={"yes": True, "no": False}.get(spec.profile),
+        deadlines=deadlines_of(spec),
+        lateness=lateness_of(spec),
+        sized=is_sized(request.spec),
+        step_count=spec.step_count if spec.HasField("step_count") else None,
+        team=spec.team,
+    )
+
+
+def family_of(spec: JobSpec) -> str:
+    """Which of its user's jobs it resembles: those with the same label `family`, or else those that run
+    the same program with the same arguments and environment, in the same directory and image."""
+    label = spec.labels.get(FAMILY_LABEL, "")
+    if label:
+        return label
+    program = JobSpec(
+        command=spec.command,
+        script=spec.script,
+        environment=spec.environment,
+        working_directory=spec.working_directory,
+        launch=spec.launch,
+        compat=spec.compat,
+    )
+    if spec.HasField("roles"):
+        program.roles.CopyFrom(spec.roles)
+    program.container.image = spec.container.image
+    return hashlib.sha256(program.SerializeToString(deterministic=True)).hexdigest()[:12]
+
+
+def _digest(spec: JobSpec) -> str:
+    """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not count."""
+    asked = JobSpec()
+    asked.CopyFrom(spec)
+    asked.ClearField("begin_time")
+    return hashlib.sha256(asked.SerializeToString(deterministic=True)).hexdigest()[:32]
+
+
+def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
+    """The update of one job, checked field by field."""
+    return UpdateJob(
+        **edit,
+        name=check_name(request.name, "name") if request.HasField("name") else SAME,
+        queue=request.queue if request.HasField("queue") else SAME,
+        nice=_nice(request) if request.HasField("nice") else SAME,
+        time_limit_s=_new_limit_s(request),
+        begin_time_s=_new_begin_s(request),
+        depends=_new_dependency(request),
+        concurrent=_concurrent(request) if request.HasField("concurrent_count") else SAME,
+        deadlines=new_deadlines(request),
+        on_miss=new_on_miss(request),
+        sizes=new_sizes(request),
+        team=team_name_of(request.team, "team") if request.HasField("team") else SAME,
+    )
+
+
+def _nice(request: jobs.UpdateJobRequest) -> int:
+    check_nice(request.nice)
+    return request.nice
+
+
+def _new_limit_s(request: jobs.UpdateJobRequest) -> float | Same | None:
+    if request.clear_time_limit and request.HasField("time_limit_duration"):
+        raise InvalidRequest("a time limit is given and taken away", field="clear_time_limit")
+    if request.clear_time_limit:
+        return None
+    if not request.HasField("time_limit_duration"):
+        return SAME
+    least_s, most_s = SPANS["time_limit_duration"]
+    return check_span("time_limit_duration", request.time_limit_duration, least_s, most_s)
+
+
+def _new_begin_s(request: jobs.UpdateJobRequest) -> float | Same | None:
+    if request.clear_begin and request.HasField("begin_time"):
+        raise InvalidRequest("a begin is given and taken away", field="clear_begin")
+    if request.clear_begin:
+        return None
+    if not request.HasField("begin_time"):
+        return SAME
+    check_begin(request.begin_time)
+    return from_timestamp(request.begin_time)
+
+
+def _new_dependency(request: jobs.UpdateJobRequest) -> AskedDependency | Same | None:
+    if not request.HasField("dependency"):
+        return SAME
+    check_dependency(request.dependency)
+    return dependency_of(request.dependency)
+
+
+def _concurrent(request: jobs.UpdateJobRequest) -> int:
+    if request.concurrent_count < 0:
+        raise InvalidRequest("concurrent_count is negative", field="concurrent_count")
+    return request.concurrent_count
+
+
+def signal_of(name: str) -> str:
+    """A signal that users may send, such as `USR1` or `SIGUSR1`."""
+    word = name.upper().removeprefix("SIG")
+    if word in ("KILL", "STOP"):
+        raise InvalidRequest(
+            f"{word} is not for `dlq signal`",
+            field="signal",
+            hint="to end a job: dlq cancel --kill",
+        )
+    if word not in USER_SIGNALS:
+        raise InvalidRequest(
+            f"{shown(name)} is not one of {', '.join(USER_SIGNALS)}", field="signal"
+        )
+    return word
+
+
+def array_of(spec: JobSpec) -> AskedArray | None:
+    """The indexes of an array; None for a single job."""
+    if not spec.HasField("array"):
+        return None
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    step = ranges[0].step if len(ranges) == 1 else 1
+    return AskedArray(expand(ranges), spec.array.concurrent_count, step)
+
+
+def dependency_of(asked: DependencySpec) -> AskedDependency | None:
+    """The jobs that must come first; None for none."""
+    if not asked.terms:
+        return None
+    return AskedDependency(
+        tuple(_term(term) for term in asked.terms), asked.any, asked.cancel_if_never
+    )
+
+
+def _term(term: DependencyTerm) -> AskedTerm:
+    relation = RELATIONS[term.relation]
+    if relation is Relation.SINGLETON:
+        return AskedTerm(relation, JobId(0))
+    named = parse_tasks(term.job_id)
+    if named is None:
+        return AskedTerm(relation, job_id_of(term.job_id, "spec.dependency"))
+    return AskedTerm(relation, job_id_of(named.array_id, "spec.dependency"), named.indexes[0])
+
+
+def request_of(spec: JobSpec) -> Request:
+    """What the scheduler needs to know. The exact limits stay in the spec, for the agent."""
+    asked = spec.resources
+    return Request(
+        gpus=asked.gpu_count,
+        nodes=asked.node_count if asked.HasField("node_count") else None,
+        gpu_type=asked.gpu_type or None,
+        or_gpu_types=tuple(asked.or_gpu_types),
+        cpus_per_node=math.ceil(asked.cpu_limit) if asked.HasField("cpu_limit") else None,
+        memory_bytes_per_node=(
+            asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None
+        ),
+        gpu_memory_bytes=asked.gpu_memory_bytes if asked.HasField("gpu_memory_bytes") else None,
+        halves_batch=asked.halves_batch,
+        mixed=asked.mixed_gpu_types,
+        runtime=PODMAN if spec.HasField("container") else None,
+        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
+        among=nodes_of(asked.node_ids),
+        not_among=nodes_of(asked.excluded_node_ids),
+        sizes=sizes_of(spec),
+        live=spec.elastic.resize == LIVE,
+    )
+
+
+def rules_of(spec: JobSpec) -> RunRules:
+    """What the spec says about stopping and running again."""
+    preempt = spec.preempt
+    rules = RunRules(
+        requeue_exit_codes=frozenset({SAVED_EXIT_CODE, *preempt.requeue_exit_codes}),
+        exit0_in_grace=(
+            ExitZeroInGrace.COMPLETED if preempt.exit_zero_completes else ExitZeroInGrace.REQUEUE
+        ),
+        max_restarts=spec.retry.max_restart_count,
+        cancel_late=spec.on_miss == CANCEL,
+    )
+    if preempt.HasField("warning_duration"):
+        rules = rules._replace(warn_s=from_duration(preempt.warning_duration))
+    if spec.HasField("disconnect_hold_duration"):
+        rules = rules._replace(hold_s=from_duration(spec.disconnect_hold_duration))
+    return rules
+
+
+def _says_it_saves(spec: JobSpec) -> bool:
+    """It names anything that only a program that saves has a use for. Asked of the spec as its user wrote it."""
+    preempt, saved = spec.preempt, spec.checkpoint
+    return bool(
+        saved.directory
+        or saved.marker
+        or saved.save_signal
+        or preempt.signal
+        or preempt.signal_to
+        or preempt.requeue_exit_codes
+        or preempt.HasField("grace_duration")
+    )

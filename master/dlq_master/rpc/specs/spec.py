@@ -1,0 +1,441 @@
+"""Is this a job that could run? Every field of a JobSpec, checked, and its defaults filled in.
+
+Each refusal is an InvalidRequest that names the field. Whether the queue exists, whether the cluster
+is large enough and what a user may have are questions for the loop.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import TypeVar
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.protobuf.timestamp_pb2 import Timestamp
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from dlq.v1.job_pb2 import (
+    CheckpointSpec,
+    DependencyRelation,
+    DependencySpec,
+    JobSpec,
+    PreemptSpec,
+)
+from dlq.v1.resource_pb2 import ResourceRequest
+from dlq_common.arrays import IndexRange, expand
+from dlq_common.container_names import NETWORKS
+from dlq_common.errors import InvalidRequest
+from dlq_common.names import (
+    check_absolute_path,
+    check_argument,
+    check_env,
+    check_job_name,
+    check_relative_path,
+    check_word,
+    shown,
+)
+from dlq_common.suggest import did_you_mean
+from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+from dlq_master.control.people.queues import MOST_NICE
+from dlq_master.model.jobs.eligible import Relation
+from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
+from dlq_master.rpc.specs.deadlines import check_deadlines
+from dlq_master.rpc.specs.elastic import check_elastic
+from dlq_master.rpc.specs.lateness import check_lateness, with_sizes
+from dlq_master.rpc.specs.node_choice import check_choice
+
+LARGEST_ENV_BYTES = 256 * 1024
+LARGEST_SCRIPT_BYTES = 512 * 1024
+LARGEST_COMMAND_BYTES = 128 * 1024
+MOST_ARGUMENTS = 4096
+MOST_LABELS = 64
+LONGEST_LABEL = 256
+MOST_GPUS = 100_000
+MOST_GPU_TYPES = 16
+MOST_RESTARTS = 100
+MOST_EXIT_CODES = 32
+MOST_TASKS = 10_000
+MOST_TASKS_OF_A_NODE = 1024
+MOST_TERMS = 100
+LATEST_BEGIN_S = 32_503_680_000  # the year 3000
+
+SIGNALS = ("TERM", "INT", "USR1", "USR2")
+SAVE_SIGNALS = ("USR1", "USR2", "INT")
+# What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
+USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
+SIGNALS_TO = ("main", "ranks")
+RUNTIMES = ("process", "podman")
+COMPATS = ("slurm",)
+PER_GPU = "per-gpu"
+LAUNCHES = ("per-node", PER_GPU)
+DEFAULT_SIGNAL = "TERM"
+DEFAULT_RUNTIME = "process"
+DEFAULT_DIRECTORY = "/"
+
+# (least, most) in seconds, by field.
+SPANS: Mapping[str, tuple[float, float]] = MappingProxyType(
+    {
+        "time_limit_duration": (1, LONGEST_DURATION_S),
+        "run_estimate_duration": (0.001, LONGEST_DURATION_S),
+        "disconnect_hold_duration": (MINUTE, 7 * DAY),
+        "preempt.grace_duration": (1, HOUR),
+        "preempt.warning_duration": (1, 7 * DAY),
+        "checkpoint.settle_duration": (0, HOUR),
+    }
+)
+
+RELATIONS = {
+    DependencyRelation.Value(f"DEPENDENCY_RELATION_{relation.name}"): relation
+    for relation in Relation
+}
+
+T = TypeVar("T")
+
+_JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)
+
+_NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
+
+
+def checked(spec: JobSpec) -> JobSpec:
+    """A copy with every default filled in; raises InvalidRequest where it makes no sense."""
+    _check_known(spec, "spec")
+    spec = with_sizes(spec)
+    _check_command(spec)
+    _check_environment(spec.environment)
+    _check_labels(spec.labels)
+    _check_resources(spec.resources)
+    _check_preempt(spec.preempt)
+    _check_checkpoint(spec.checkpoint)
+    _check_save_signal(spec)
+    check_container(spec)
+    _check_compat(spec)
+    _check_launch(spec)
+    _check_roles(spec)
+    check_elastic(spec)
+    _check_mixed(spec)
+    _check_spans(spec)
+    _check_array(spec)
+    check_dependency(spec.dependency)
+    check_begin(spec.begin_time)
+    check_nice(spec.nice)
+    check_deadlines(spec)
+    check_lateness(spec)
+    if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
+        raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
+    filled = JobSpec()
+    filled.CopyFrom(spec)
+    filled.name = _named(spec)
+    if spec.queue:
+        _field("queue", check_word, spec.queue, "queue")
+    if spec.team:
+        _field("team", check_word, spec.team, "team")
+    contained = spec.HasField("container")
+    if spec.working_directory or not contained:  # an empty one means the image's own
+        filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
+        directory = filled.working_directory
+        _field("working_directory", check_absolute_path, directory, "working directory")
+    if contained:
+        filled.container.network = spec.container.network or NETWORKS[0]
+    default = RUNTIME if contained else DEFAULT_RUNTIME
+    filled.runtime = _one_of("runtime", spec.runtime or default, RUNTIMES)
+    filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
+    return filled
+
+
+def check_request_id(request_id: str) -> str:
+    """Any printable text of 1 to 64 characters; made by the client before its first try."""
+    if not (0 < len(request_id) <= 64 and request_id.isascii() and request_id.isprintable()):
+        raise _wrong("request_id", "must be 1 to 64 printable ASCII characters")
+    return request_id
+
+
+def _check_known(message: Message, field: str) -> None:
+    """A field that this master does not know must not be dropped: it may forbid something."""
+    if len(UnknownFieldSet(message)):
+        raise _wrong(field, "has fields that this master does not know; it is older than you")
+    for descriptor, value in message.ListFields():
+        if isinstance(value, Message):
+            _check_known(value, descriptor.name)
+        elif isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping):
+            for item in value:
+                if isinstance(item, Message):
+                    _check_known(item, descriptor.name)
+
+
+def _check_command(spec: JobSpec) -> None:
+    if len(spec.command) > MOST_ARGUMENTS:
+        raise _wrong("command", f"has more than {MOST_ARGUMENTS} words")
+    if sum(len(word.encode()) + 1 for word in spec.command) > LARGEST_COMMAND_BYTES:
+        raise _wrong("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
+    for word in spec.command:
+        _field("command", check_argument, word, "a word of the command")
+    if spec.script:
+        _check_script(spec.script)
+    elif not spec.command or not spec.command[0]:
+        raise _wrong("command", "is empty: say what to run")
+
+
+def _check_script(script: str) -> None:
+    if len(script.encode()) > LARGEST_SCRIPT_BYTES:
+        raise _wrong("script", f"is larger than {LARGEST_SCRIPT_BYTES} bytes")
+    if not script.startswith("#!"):
+        raise _wrong("script", "must begin with #! and its interpreter, such as #!/bin/sh")
+    _field("script", check_argument, script, "the script")
+
+
+def _check_environment(environment: Mapping[str, str]) -> None:
+    # The cheap sum first: what is far too large is not looked at further.
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    if size > LARGEST_ENV_BYTES:
+        raise _wrong("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
+    _field("environment", check_env, dict(environment))
+
+
+def _check_labels(labels: Mapping[str, str]) -> None:
+    if len(labels) > MOST_LABELS:
+        raise _wrong("labels", f"are more than {MOST_LABELS}")
+    for name, value in labels.items():
+        _field("labels", check_word, name, "label")
+        if len(value) > LONGEST_LABEL or not value.isprintable():
+            raise _wrong("labels", f"{name} must be one line of at most {LONGEST_LABEL} characters")
+
+
+def _check_resources(resources: ResourceRequest) -> None:
+    if not 1 <= resources.gpu_count <= MOST_GPUS:
+        raise _wrong("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
+    if resources.HasField("node_count"):
+        if resources.node_count < 1:
+            raise _wrong("resources.node_count", "must be at least 1")
+        if resources.gpu_count % resources.node_count:
+            raise _wrong(
+                "resources.node_count",
+                f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} nodes",
+            )
+    _check_types(resources)
+    check_choice(resources)
+    if resources.HasField("cpu_limit") and not (
+        math.isfinite(resources.cpu_limit) and 0.01 <= resources.cpu_limit <= 100_000
+    ):
+        raise _wrong("resources.cpu_limit", "must be between 0.01 and 100000 cores")
+    if resources.HasField("memory_limit_bytes") and resources.memory_limit_bytes < 1 << 20:
+        raise _wrong("resources.memory_limit_bytes", "must be at least 1 MiB")
+    if resources.HasField("gpu_memory_bytes"):
+        if resources.gpu_memory_bytes < 1 << 20:
+            raise _wrong("resources.gpu_memory_bytes", "must be at least 1 MiB")
+    elif resources.halves_batch:
+        raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
+
+
+def _check_types(resources: ResourceRequest) -> None:
+    if resources.gpu_type:
+        _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+    elif resources.or_gpu_types:
+        raise _wrong(
+            "resources.or_gpu_types", "means something only with gpu_type, the one liked best"
+        )
+    if len(resources.or_gpu_types) >= MOST_GPU_TYPES:
+        raise _wrong(
+            "resources.or_gpu_types", f"are too many: {MOST_GPU_TYPES} types in all at most"
+        )
+    named = [resources.gpu_type]
+    for word in resources.or_gpu_types:
+        _field("resources.or_gpu_types", check_word, word, "GPU type")
+        if word in named:
+            raise _wrong("resources.or_gpu_types", f"GPU type {word} is named twice")
+        named.append(word)
+
+
+def _check_mixed(spec: JobSpec) -> None:
+    """GPUs of several types are what is left over: nothing else can be asked of them."""
+    asked = spec.resources
+    if not asked.mixed_gpu_types:
+        return
+    others = {
+        "a GPU type": bool(asked.gpu_type),
+        "a number of nodes": asked.HasField("node_count"),
+        "other sizes (elastic)": spec.HasField("elastic"),
+        "workers and servers": spec.HasField("roles"),
+    }
+    for what, given in others.items():
+        if given:
+            raise _wrong(
+                "resources.mixed_gpu_types",
+                f"a job that may lie on several GPU types at once names no {what.removeprefix('a ')}",
+            )
+
+
+def _check_preempt(preempt: PreemptSpec) -> None:
+    if preempt.signal:
+        _one_of("preempt.signal", preempt.signal, SIGNALS)
+    if preempt.signal_to:
+        _one_of("preempt.signal_to", preempt.signal_to, SIGNALS_TO)
+    if len(preempt.requeue_exit_codes) > MOST_EXIT_CODES:
+        raise _wrong("preempt.requeue_exit_codes", f"are more than {MOST_EXIT_CODES}")
+    for code in preempt.requeue_exit_codes:
+        if not 1 <= code <= 255:
+            raise _wrong("preempt.requeue_exit_codes", f"{code} is not between 1 and 255")
+
+
+def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
+    if checkpoint.directory:
+        _field(
+            "checkpoint.directory",
+            check_absolute_path,
+            checkpoint.directory,
+            "checkpoint directory",
+        )
+    if checkpoint.marker:
+        _field("checkpoint.marker", check_relative_path, checkpoint.marker, "checkpoint marker")
+        if not checkpoint.directory:
+            raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+
+
+def _check_compat(spec: JobSpec) -> None:
+    if spec.compat:
+        _one_of("compat", spec.compat, COMPATS)
+    if not spec.HasField("tasks_per_node"):
+        return
+    if not spec.compat:
+        raise _wrong("tasks_per_node", "means something only with compat")
+    if not 1 <= spec.tasks_per_node <= MOST_TASKS_OF_A_NODE:
+        raise _wrong("tasks_per_node", f"must be between 1 and {MOST_TASKS_OF_A_NODE}")
+
+
+def _check_launch(spec: JobSpec) -> None:
+    if not spec.launch:
+        return
+    _one_of("launch", spec.launch, LAUNCHES)
+    if spec.launch == PER_GPU and spec.compat:
+        raise _wrong("launch", "per-gpu is what compat does already: say one of them")
+
+
+def _check_roles(spec: JobSpec) -> None:
+    if not spec.HasField("roles"):
+        return
+    roles, resources = spec.roles, spec.resources
+    if spec.compat or spec.launch == PER_GPU:
+        raise _wrong("roles", "go neither with compat nor with launch = per-gpu")
+    if not 1 <= roles.worker_count <= MOST_TASKS:
+        raise _wrong("roles.worker_count", f"must be between 1 and {MOST_TASKS}")
+    if not 0 <= roles.ps_count <= MOST_TASKS:
+        raise _wrong("roles.ps_count", f"must be between 0 and {MOST_TASKS}")
+    if resources.gpu_count % roles.worker_count:
+        raise _wrong(
+            "roles.worker_count",
+            f"{resources.gpu_count} GPUs cannot be shared evenly by {roles.worker_count} workers",
+        )
+    if not resources.HasField("node_count"):
+        if resources.gpu_count != roles.worker_count:
+            raise _wrong("resources.node_count", "must be said for workers with several GPUs each")
+        return
+    if roles.worker_count % resources.node_count:
+        raise _wrong(
+            "roles.worker_count",
+            f"{roles.worker_count} workers cannot be split evenly over {resources.node_count} nodes",
+        )
+
+
+def _check_array(spec: JobSpec) -> None:
+    if not spec.HasField("array"):
+        return
+    ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
+    count = len(_field("array.ranges", expand, ranges))
+    if count > MOST_TASKS:
+        why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
+        raise InvalidRequest(why, field="spec.array.ranges")
+    if spec.array.concurrent_count < 0:
+        raise _wrong("array.concurrent_count", "is negative")
+
+
+def check_dependency(asked: DependencySpec) -> None:
+    """Whether these terms could be meant; whether the jobs are there, the loop knows."""
+    field = "dependency"
+    if len(asked.terms) > MOST_TERMS:
+        raise _wrong(field, f"names more than {MOST_TERMS} jobs")
+    for term in asked.terms:
+        relation = RELATIONS.get(term.relation)
+        if relation is None:
+            raise _wrong(field, "has a relation that this master does not know")
+        if (relation is Relation.SINGLETON) != (not term.job_id):
+            raise _wrong(field, f"{relation.value}: {shown(term.job_id)} is not what it takes")
+        if term.job_id and not _JOB.fullmatch(term.job_id):
+            raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
+
+
+def check_nice(nice: int) -> None:
+    """Whether it is a number that a nice may be; whose it may be, the loop knows."""
+    if abs(nice) > MOST_NICE:
+        raise _wrong("nice", f"must be between -{MOST_NICE} and {MOST_NICE}")
+
+
+def check_begin(begin: Timestamp) -> None:
+    """Whether a job could ever begin then."""
+    if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
+        raise _wrong("begin_time", "must be an instant between 1970 and the year 3000")
+
+
+def check_name(name: str, field: str) -> str:
+    """A job's name."""
+    return _field(field, check_job_name, name)
+
+
+def _check_save_signal(spec: JobSpec) -> None:
+    signal = spec.checkpoint.save_signal
+    if not signal:
+        return
+    _one_of("checkpoint.save_signal", signal, SAVE_SIGNALS)
+    if signal == (spec.preempt.signal or DEFAULT_SIGNAL):
+        raise _wrong("checkpoint.save_signal", f"{signal} asks it to save and leave already")
+
+
+def _check_spans(spec: JobSpec) -> None:
+    for path, (least_s, most_s) in SPANS.items():
+        message: Message = spec
+        *parents, name = path.split(".")
+        for parent in parents:
+            message = getattr(message, parent)
+        if message.HasField(name):
+            check_span(path, getattr(message, name), least_s, most_s)
+
+
+def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
+    """The duration in seconds, if it is a well-formed one between the limits."""
+    well_formed = abs(duration.nanos) < 1_000_000_000 and duration.seconds * duration.nanos >= 0
+    seconds = duration.seconds + duration.nanos / 1e9
+    if not (well_formed and least_s <= seconds <= most_s):
+        raise _wrong(field, f"must be between {least_s:g} and {most_s:g} seconds")
+    return seconds
+
+
+def _named(spec: JobSpec) -> str:
+    """The name given, or one made from the command: it always passes as a job name."""
+    if spec.name:
+        return _field("name", check_job_name, spec.name)
+    if spec.script:
+        return "script"
+    word = spec.command[0].rstrip("/").rsplit("/", 1)[-1]
+    made = _NAME_JUNK.sub("_", word).lstrip("-.+=@:")[:64]
+    return made or "job"
+
+
+def _one_of(field: str, word: str, known: Iterable[str]) -> str:
+    if word not in known:
+        choices = ", ".join(known)
+        raise _wrong(field, f"{shown(word)} is not one of {choices}{did_you_mean(word, known)}")
+    return word
+
+
+def _field(field: str, check: Callable[..., T], *arguments: object) -> T:
+    """What `check` returns; its ValueError with the field's name."""
+    try:
+        return check(*arguments)
+    except ValueError as error:
+        raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
+
+
+def _wrong(field: str, what: str) -> InvalidRequest:
+    full = field if field in ("request_id", "spec") else f"spec.{field}"
+    return InvalidRequest(f"{field} {what}", field=full)

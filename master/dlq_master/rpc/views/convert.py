@@ -1,0 +1,382 @@
+"""Where the model becomes messages for users: the way back is intake.py. For agents: commands.py."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from dlq.v1 import admin_service_pb2 as admin
+from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq_common.wire import to_duration, to_timestamp
+from dlq_master.control.loop.ports import Readable
+from dlq_master.control.nodes.labels import by_name, named
+from dlq_master.control.stimuli import JoinToken, User
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.event import Fact, JournalEvent
+from dlq_master.model.jobs.eligible import Array
+from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.jobs.naming import shown_dependency
+from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
+from dlq_master.model.nodes.node import Gpu, Node, NodeState
+from dlq_master.model.resources import Allocation, Request, indices
+from dlq_master.model.why import Reason
+from dlq_master.model.words.sentence import sentence
+from dlq_master.planner.forecasts import Range
+from dlq_master.rpc.specs.deadlines import promise_message
+from dlq_master.rpc.specs.elastic import add_elasticity
+from dlq_master.rpc.views.estimate_view import estimate_message
+from dlq_master.rpc.views.loss_view import add_stop_loss
+from dlq_master.rpc.views.node_view import gpu_statuses, reasons, withheld_words
+from dlq_master.rpc.views.preemption_view import add_preemptions
+
+JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
+HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
+ATTEMPT_STATES = {
+    state: job_pb2.AttemptState.Value(f"ATTEMPT_STATE_{state.name}") for state in AttemptState
+}
+NODE_STATES = {state: node_pb2.NodeState.Value(f"NODE_STATE_{state.name}") for state in NodeState}
+LEASE_KINDS = {kind: lease_pb2.LeaseKind.Value(f"LEASE_KIND_{kind.name}") for kind in LeaseKind}
+# What users read; the core's words for the same.
+RANK_WORDS = {
+    "assigned": "waiting",
+    "preparing": "preparing",
+    "starting": "ready",
+    "running": "started",
+    "exited": "exited",
+}
+
+
+def range_message(range_: Range) -> forecast_pb2.TimeRange:
+    """An instant that nobody knows exactly; what is later than was looked ahead stays unset."""
+    message = forecast_pb2.TimeRange()
+    for field, at_s in (
+        (message.earliest_time, range_.low_s),
+        (message.likely_time, range_.likely_s),
+        (message.latest_time, range_.high_s),
+    ):
+        if math.isfinite(at_s):
+            field.CopyFrom(to_timestamp(at_s))
+    return message
+
+
+def job_message(job: Job, read: Readable, now_s: float) -> job_pb2.Job:
+    """A job as its owner sees it at `now_s`, with what is known of its living attempt."""
+    message = job_pb2.Job(
+        job_id=str(job.job_id),
+        user=job.user,
+        name=job.name,
+        queue=job.queue,
+        state=JOB_STATES[job.state],
+        hold_kind=HOLD_KINDS[job.hold] if job.hold else job_pb2.HOLD_KIND_UNSPECIFIED,
+        hold_reason=job.hold_reason,
+        held_by=job.held_by,
+        resources=request_message(job.request),
+        version=job.version,
+        submit_time=to_timestamp(job.submit_time_s),
+        end_reason=job.end_reason.value if job.end_reason is not None else "",
+        exit_code=job.exit_code,
+        exit_signal=job.signal or 0,
+        level=job.level,
+        attained_gpu_seconds=job.attained_gpu_s,
+        attempt_count=job.attempts,
+        preemption_count=job.preemptions,
+        lost_gpu_seconds=job.lost_gpu_s,
+        gpu_seconds=job.total_gpu_s,
+        team=job.team,
+    )
+    if job.queued_since_s is not None:
+        message.queue_time.CopyFrom(to_timestamp(job.queued_since_s))
+    if job.first_start_time_s is not None:
+        message.start_time.CopyFrom(to_timestamp(job.first_start_time_s))
+    if job.end_time_s is not None:
+        message.end_time.CopyFrom(to_timestamp(job.end_time_s))
+    if job.time_limit_s is not None:
+        message.time_limit_duration.CopyFrom(to_duration(job.time_limit_s))
+    if job.checkpoint is not None:
+        message.checkpoint.CopyFrom(checkpoint_message(job.checkpoint))
+    key = job.live_key
+    attempt = read.attempt(key) if key is not None else None
+    if not job.ended:
+        message.grace_duration.CopyFrom(to_duration(grace_s(job.saves, job.rules)))
+        message.observed_save_count = len(job.saves)
+        message.run_estimate.CopyFrom(estimate_message(job, attempt, read.profile_s))
+    executed_s = job.total_executed_s
+    if attempt is not None:
+        executed_s += attempt.executed_s(now_s)
+        _add_living(message, job, attempt, read, now_s)
+    message.run_duration.CopyFrom(to_duration(executed_s))
+    if job.array is not None:
+        message.array_task.CopyFrom(array_task_message(job, job.array))
+    if job.begin_time_s is not None and job.begin_time_s > now_s:
+        message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
+    message.nice = job.nice
+    add_elasticity(message, job, attempt)
+    if job.blocked is not None and job.depends is not None:
+        message.dependency = shown_dependency(job.depends, read.job)
+    if job.steps:
+        promised = promise_message(
+            job,
+            attempt,
+            now_s,
+            offered=read.promises,
+            profile_s=read.profile_s,
+            risk=read.risk(job.job_id),
+            told_s=read.told_s(job.job_id),
+            delay=read.delay(),
+            policy=read.policy,
+        )
+        message.promise.CopyFrom(promised)
+    add_preemptions(message, job, read)
+    _add_waiting(message, job, read, now_s)
+    return message
+
+
+def _add_waiting(message: job_pb2.Job, job: Job, read: Readable, now_s: float) -> None:
+    code = read.wait_code(job, now_s)
+    if code is not None:
+        message.wait_code = code.value
+    start = read.start_range(job)
+    if start is not None:
+        message.start_estimate.CopyFrom(range_message(start))
+
+
+def _add_living(
+    message: job_pb2.Job, job: Job, attempt: Attempt, read: Readable, now_s: float
+) -> None:
+    message.attempt_state = ATTEMPT_STATES[attempt.state]
+    message.profiling = attempt.profiling
+    message.held_gpu_count = attempt.lease.allocation.width
+    message.attained_gpu_seconds += attempt.service_gpu_s(now_s)
+    message.gpu_seconds += attempt.service_gpu_s(now_s)
+    message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""
+    if attempt.warned_time_s is not None:
+        message.warning_time.CopyFrom(to_timestamp(attempt.warned_time_s))
+    message.node_ids.extend(attempt.lease.allocation.node_ids)
+    first = read.node(attempt.lease.allocation.slots[0].node_id)
+    if first is not None:
+        message.virtual_devices = first.virtual
+        message.gpu_type = _shown_gpu_type(first, attempt.lease.allocation)
+    if attempt.started_time_s is not None:
+        saved_s = max(
+            attempt.started_time_s, attempt.checkpoint.time_s if attempt.checkpoint else 0
+        )
+        message.work_at_risk_duration.CopyFrom(to_duration(max(0.0, now_s - saved_s)))
+        add_stop_loss(message, job, attempt, now_s)
+    progress = read.progress(job.job_id)
+    if progress is not None:
+        message.progress.CopyFrom(
+            job_pb2.Progress(
+                step=progress.step,
+                total_step_count=progress.total,
+                loss=progress.loss,
+                beat_time=to_timestamp(progress.time_s),
+            )
+        )
+
+
+def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
+    index = next(iter(allocation.slots[0].gpu_indices), None)
+    gpu_type = next((gpu.gpu_type for gpu in node.gpus if gpu.index == index), "")
+    return f"{gpu_type} (virtual)" if node.virtual and gpu_type else gpu_type
+
+
+def array_task_message(job: Job, array: Array) -> job_pb2.ArrayTask:
+    """Its place in its array."""
+    return job_pb2.ArrayTask(
+        array_id=str(array.array_id),
+        index=job.array_index,
+        task_count=array.tasks,
+        concurrent_count=array.concurrent,
+    )
+
+
+def request_message(request: Request) -> resource_pb2.ResourceRequest:
+    """What a job asks for."""
+    return resource_pb2.ResourceRequest(
+        gpu_count=request.gpus,
+        node_count=request.nodes,
+        gpu_type=request.gpu_type or "",
+        or_gpu_types=request.or_gpu_types,
+        cpu_limit=request.cpus_per_node,
+        memory_limit_bytes=request.memory_bytes_per_node,
+        gpu_memory_bytes=request.gpu_memory_bytes,
+        halves_batch=request.halves_batch,
+        mixed_gpu_types=request.mixed,
+        constraint=named(request.constraint),
+        node_ids=request.among,
+        excluded_node_ids=request.not_among,
+    )
+
+
+def checkpoint_message(checkpoint: Checkpoint) -> job_pb2.Checkpoint:
+    """A promoted checkpoint."""
+    return job_pb2.Checkpoint(
+        path=checkpoint.path,
+        step=checkpoint.step,
+        commit_time=to_timestamp(checkpoint.time_s),
+        attempt=checkpoint.attempt,
+    )
+
+
+def attempt_message(attempt: Attempt, contact_s: float | None) -> job_pb2.Attempt:
+    """One try of a job; `contact_s` is the last word of its most silent node, None: unknown."""
+    message = job_pb2.Attempt(
+        job_id=str(attempt.key.job_id),
+        attempt=attempt.key.number,
+        fence=lease_pb2.Fence(epoch=attempt.epoch, attempt=attempt.key.number),
+        state=ATTEMPT_STATES[attempt.state],
+        stop_cause=attempt.stop_cause.value if attempt.stop_cause is not None else "",
+        lease=lease_message(attempt.lease, contact_s if attempt.live else None),
+        ranks=[rank_message(rank, status) for rank, status in enumerate(attempt.ranks)],
+        assign_time=to_timestamp(attempt.assigned_time_s),
+        first_failed_rank=attempt.first_failed_rank,
+    )
+    if attempt.started_time_s is not None:
+        message.start_time.CopyFrom(to_timestamp(attempt.started_time_s))
+    if attempt.ended_time_s is not None:
+        message.end_time.CopyFrom(to_timestamp(attempt.ended_time_s))
+    if attempt.grace_s is not None:
+        message.grace_duration.CopyFrom(to_duration(attempt.grace_s))
+    return message
+
+
+def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
+    """One node's part of an attempt."""
+    return job_pb2.Rank(
+        node_rank=rank,
+        node_id=status.node_id,
+        phase=RANK_WORDS[status.phase.value],
+        exit_code=status.exit_code,
+        signal=status.signal or 0,
+        error=status.start_error or status.words,
+        failed_task=status.failed_task,
+        last_lines=status.last_lines,
+        image_digest=status.image_digest,
+    )
+
+
+def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
+    """A lease; its hold is an instant only while the last contact is known."""
+    message = lease_pb2.Lease(
+        kind=LEASE_KINDS[lease.kind],
+        allocation=resource_pb2.Allocation(
+            slots=[
+                resource_pb2.AllocationSlot(node_id=slot.node_id, gpu_indexes=slot.gpu_indices)
+                for slot in lease.allocation.slots
+            ]
+        ),
+        term_end_time=to_timestamp(lease.term_end_s),
+    )
+    if contact_s is not None:
+        message.hold_until_time.CopyFrom(to_timestamp(hold_until_s(contact_s, lease.hold_s)))
+    return message
+
+
+def node_message(node: Node, read: Readable) -> node_pb2.Node:
+    """A node as the cluster sees it."""
+    message = node_pb2.Node(
+        node_id=node.node_id,
+        hostname=node.hostname,
+        state=NODE_STATES[node.state],
+        flags=sorted(flag.value for flag in node.flags),
+        flag_reason=node.flag_reason,
+        gpus=[gpu_message(gpu) for gpu in node.gpus],
+        virtual_devices=node.virtual,
+        cpu_count=node.cpu_count,
+        memory_bytes=node.memory_bytes,
+        boot_id=node.boot_id,
+        agent_version=node.agent_version,
+        free_gpu_count=read.free_gpu_count(node.node_id),
+        attempts=[str(key) for key in read.attempts_on(node.node_id)],
+        root_jobs=node.root_jobs,
+        version=node.version,
+        withheld_gpu_indexes=indices(node.withheld),
+        withheld_reason=withheld_words(node),
+        gpu_statuses=gpu_statuses(node, read),
+        reasons=reasons(node, read),
+        labels=by_name(node),
+        pool=node.pool.value,
+    )
+    if node.maintenance_end_s is not None:
+        message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))
+    contact_s = read.contact_s(node.node_id)
+    if contact_s is not None:
+        message.contact_time.CopyFrom(to_timestamp(contact_s))
+    return message
+
+
+def gpu_message(gpu: Gpu) -> resource_pb2.Gpu:
+    """One device."""
+    return resource_pb2.Gpu(
+        index=gpu.index, uuid=gpu.uuid, gpu_type=gpu.gpu_type, memory_bytes=gpu.memory_bytes
+    )
+
+
+def reason_messages(
+    reasons: Iterable[Reason], job: Job, reader: str
+) -> Iterator[job_pb2.WaitReason]:
+    """Why a job does not run, in the words for this reader; nothing once it has ended."""
+    if not job.ended:
+        yield from (reason_message(reason, job, reader) for reason in reasons)
+
+
+def reason_message(reason: Reason, job: Job, reader: str) -> job_pb2.WaitReason:
+    """One reason."""
+    return job_pb2.WaitReason(
+        code=reason.code.value,
+        resource=reason.resource,
+        need=reason.need,
+        have=reason.have,
+        blocking_job_ids=[str(job_id) for job_id in reason.blocking_jobs],
+        detail=sentence(reason, job, reader),
+        subject=reason.subject,
+    )
+
+
+def event_message(event: JournalEvent, *, names: bool = True) -> event_pb2.Event:
+    """One entry of the journal; without `names` not for whose job one left its GPUs."""
+    return event_pb2.Event(
+        sequence=event.seq,
+        event_time=to_timestamp(event.time_s),
+        kind=event.kind,
+        job_id="" if event.job_id is None else str(event.job_id),
+        attempt=event.attempt or 0,
+        node_id=event.node_id or "",
+        cause=event.cause,
+        actor=event.actor,
+        data={
+            key: _fact_text(value)
+            for key, value in event.data.items()
+            if names or key != "user" or "for_job" not in event.data
+        },
+    )
+
+
+def _fact_text(fact: Fact) -> str:
+    if fact is None:
+        return ""
+    return str(fact).lower() if isinstance(fact, bool) else str(fact)
+
+
+def user_message(user: User) -> admin.User:
+    """A user of the cluster."""
+    return admin.User(
+        name=user.name,
+        role=user.role,
+        uid=user.uid,
+        gid=user.gid,
+        groups=user.groups,
+        create_time=to_timestamp(user.created_time_s),
+    )
+
+
+def token_message(token: JoinToken) -> admin.JoinToken:
+    """A join token, without its secret."""
+    return admin.JoinToken(
+        token_id=token.token_id,
+        node_id=token.node_id,
+        create_time=to_timestamp(token.created_time_s),
+        expire_time=to_timestamp(token.expire_time_s),
+        created_by=token.created_by,
+    )
