@@ -26,8 +26,8 @@ from benchmarks.starts import launch_floor_s
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.cgroups.containers import detect_for_containers
 from dlq_nodeagent.cgroups.detect import detect
-from dlq_nodeagent.runtimes.container import ContainerPlan
-from dlq_nodeagent.runtimes.launch import LaunchPlan
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.launch import LaunchPlan
 from dlq_nodeagent.runtimes.podman import PodmanRuntime
 from dlq_nodeagent.runtimes.podman_client import choose_oci_runtime
 from dlq_nodeagent.runtimes.process import ProcessRuntime

@@ -15,11 +15,11 @@ from dlq_common.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
 from dlq_nodeagent.devices.watch import WatchSettings
-from dlq_nodeagent.launching import LaunchRules
-from dlq_nodeagent.reconnect import ReconnectSettings
-from dlq_nodeagent.runtimes.launch import RunAs
+from dlq_nodeagent.launch.launching import LaunchRules
+from dlq_nodeagent.line.reconnect import ReconnectSettings
+from dlq_nodeagent.line.uplink import UplinkSettings
+from dlq_nodeagent.model.launch import RunAs
 from dlq_nodeagent.supervisor import SupervisorSettings
-from dlq_nodeagent.uplink import UplinkSettings
 from dlq_nodeagent.users_map import check_users_map
 
 _LONGEST_RUN_ROOT = 50  # podman's own limit

@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.contact import Contact
-from dlq_nodeagent.errands import Errands, Look, Preparation, Purpose
-from dlq_nodeagent.instance import Instance
-from dlq_nodeagent.journal import Journal, Sequences
-from dlq_nodeagent.leftovers import Leftovers
+from dlq_nodeagent.line.contact import Contact
+from dlq_nodeagent.line.uplink import LinkState, Transport, Uplink, UplinkSettings
+from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -38,11 +36,13 @@ from dlq_nodeagent.model.messages import (
     Stop,
     Welcome,
 )
+from dlq_nodeagent.model.port import AttemptKey, Runtime
 from dlq_nodeagent.model.report import error_of, report_of
-from dlq_nodeagent.pending import PendingReports, RefusedLaunch, Subject
-from dlq_nodeagent.runtimes.port import AttemptKey, Runtime
+from dlq_nodeagent.ranks.leftovers import Leftovers
+from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
+from dlq_nodeagent.state.instance import Instance
+from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
-from dlq_nodeagent.uplink import LinkState, Transport, Uplink, UplinkSettings
 
 log = structlog.get_logger("nodeagent.core")
 

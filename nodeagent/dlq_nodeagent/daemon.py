@@ -18,41 +18,41 @@ from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
 from dlq_common.pki import parse_identity
 from dlq_common.systemd import Service
-from dlq_nodeagent import wire
 from dlq_nodeagent.cgroups.detect import detect, node_group
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree
-from dlq_nodeagent.channel import Channels
 from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
-from dlq_nodeagent.contact import Contact
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
-from dlq_nodeagent.disk_watch import DiskWatch
 from dlq_nodeagent.execs.serving import Execs
-from dlq_nodeagent.identity import keep_renewed, stored_address
-from dlq_nodeagent.instance import open_instance, read_machine_id
-from dlq_nodeagent.journal import FileJournal
-from dlq_nodeagent.launching import Launching
-from dlq_nodeagent.leftovers import Leftovers, finder
+from dlq_nodeagent.launch.launching import Launching
+from dlq_nodeagent.launch.slurm_launch import install_stand_ins
+from dlq_nodeagent.launch.tasks import install_tasks
+from dlq_nodeagent.line import wire
+from dlq_nodeagent.line.channel import Channels
+from dlq_nodeagent.line.contact import Contact
+from dlq_nodeagent.line.identity import keep_renewed, stored_address
+from dlq_nodeagent.line.relay import LogRelay
+from dlq_nodeagent.line.session import GrpcTransport
+from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.relay import LogRelay
+from dlq_nodeagent.ranks.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman_prepare import secrets_of
-from dlq_nodeagent.runtimes.port import Runtime
 from dlq_nodeagent.runtimes.process import ProcessRuntime
-from dlq_nodeagent.session import GrpcTransport
 from dlq_nodeagent.shim.binary import TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile
-from dlq_nodeagent.slurm_launch import install_stand_ins
-from dlq_nodeagent.state_dir import refuse_if_foreign
-from dlq_nodeagent.tasks import install_tasks
+from dlq_nodeagent.state.disk_watch import DiskWatch
+from dlq_nodeagent.state.instance import open_instance, read_machine_id
+from dlq_nodeagent.state.journal import FileJournal
+from dlq_nodeagent.state.state_dir import refuse_if_foreign
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
 

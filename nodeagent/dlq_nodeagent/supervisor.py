@@ -8,13 +8,8 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
-from dlq_nodeagent.errands import Errands, Look, Preparation, PrepareOrder, Purpose
-from dlq_nodeagent.holding import Holding
-from dlq_nodeagent.journal import Journal, RankRecord
-from dlq_nodeagent.keeping import Keeping
-from dlq_nodeagent.last_words import blames_others, failed_by_itself, last_lines, no_secrets
-from dlq_nodeagent.live_torchrun import may_fail_to_join, stop_of_a_failure
-from dlq_nodeagent.looking import Looking
+from dlq_nodeagent.launch.live_torchrun import may_fail_to_join, stop_of_a_failure
+from dlq_nodeagent.model.errands import Errands, Look, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.model.messages import (
     Fence,
     Launch,
@@ -25,6 +20,15 @@ from dlq_nodeagent.model.messages import (
     Stop,
 )
 from dlq_nodeagent.model.mistakes import cause_of_own, lacks_room
+from dlq_nodeagent.model.port import (
+    AttemptExists,
+    AttemptKey,
+    ExitRecord,
+    Handle,
+    LaunchRefused,
+    Runtime,
+    RuntimeFault,
+)
 from dlq_nodeagent.model.rank import (
     ALIVE,
     Acknowledged,
@@ -49,19 +53,15 @@ from dlq_nodeagent.model.rank import (
     notice_due_s,
     step,
 )
-from dlq_nodeagent.orders import Orders
 from dlq_nodeagent.profiling.profiles import Profiles
-from dlq_nodeagent.releasing import Releasing
-from dlq_nodeagent.runtimes.port import (
-    AttemptExists,
-    AttemptKey,
-    ExitRecord,
-    Handle,
-    LaunchRefused,
-    Runtime,
-    RuntimeFault,
-)
-from dlq_nodeagent.watched import HELD, UNKILLABLE, Watched, orphan, recovered
+from dlq_nodeagent.ranks.holding import Holding
+from dlq_nodeagent.ranks.keeping import Keeping
+from dlq_nodeagent.ranks.last_words import blames_others, failed_by_itself, last_lines, no_secrets
+from dlq_nodeagent.ranks.looking import Looking
+from dlq_nodeagent.ranks.orders import Orders
+from dlq_nodeagent.ranks.releasing import Releasing
+from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
+from dlq_nodeagent.state.journal import Journal, RankRecord
 
 log = structlog.get_logger("nodeagent.supervisor")
 

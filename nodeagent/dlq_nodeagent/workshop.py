@@ -13,7 +13,11 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, DeviceFault, Devices
-from dlq_nodeagent.errands import (
+from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
+from dlq_nodeagent.jobtree.places import is_theirs
+from dlq_nodeagent.jobtree.sweeping import sweep
+from dlq_nodeagent.launch.launching import Launching, place_of, refusal, watch_of
+from dlq_nodeagent.model.errands import (
     Look,
     LookOrder,
     Preparation,
@@ -21,10 +25,6 @@ from dlq_nodeagent.errands import (
     Purpose,
     ReadOrder,
 )
-from dlq_nodeagent.jobtree.checkpoints import newest_checkpoint
-from dlq_nodeagent.jobtree.places import is_theirs
-from dlq_nodeagent.jobtree.sweeping import sweep
-from dlq_nodeagent.launching import Launching, place_of, refusal, watch_of
 from dlq_nodeagent.model.messages import (
     GpuLook,
     GpuReading,
@@ -33,9 +33,9 @@ from dlq_nodeagent.model.messages import (
     OpenLog,
     ProfileFound,
 )
+from dlq_nodeagent.model.port import AttemptKey, Handle, LaunchRefused
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
-from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchRefused
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32

@@ -9,10 +9,10 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq_cli.profile_text import WHY
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agents.profile_intake import evidence_of
+from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.messages import ProfileEvidence
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.reading import Reading
-from dlq_nodeagent.wire import encode
 from dlq_profiler.capabilities import Unwatched
 from dlq_profiler.job import job_of
 from dlq_profiler.limits import reason_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.port import ExitWhy, Handle
+from dlq_nodeagent.model.port import ExitWhy, Handle
 from support.podman_box import PodmanBox, PodmanStore, needs_podman, podman_box, podman_store
 from support.process_box import is_alive
 from support.waiting import wait_until

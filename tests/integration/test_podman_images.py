@@ -18,8 +18,8 @@ from typing import Protocol
 import pytest
 
 from dlq_common.clock import SteadyClock
+from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
-from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_clearing import Clearing
 from dlq_nodeagent.runtimes.podman_images import Images
 from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, PullRules

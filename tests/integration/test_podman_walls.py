@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.runtimes.container import Mount
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle
+from dlq_nodeagent.model.container import Mount
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle
 from support.podman_box import (
     PodmanBox,
     PodmanStore,

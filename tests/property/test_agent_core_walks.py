@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_nodeagent.model.messages import Hello, Launch, Phase, RankReport
-from dlq_nodeagent.runtimes.port import AttemptKey
+from dlq_nodeagent.model.port import AttemptKey
 from support.agent_bench import AgentBench, a_launch, a_stop
 from support.extent import times
 

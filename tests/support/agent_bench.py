@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from dlq_common.clock import FakeClock
-from dlq_nodeagent.contact import FakeContact
 from dlq_nodeagent.core import AgentCore, CoreSettings
-from dlq_nodeagent.errands import (
+from dlq_nodeagent.line.contact import FakeContact
+from dlq_nodeagent.line.uplink import Transport
+from dlq_nodeagent.model.errands import (
     FakeErrands,
     Look,
     Preparation,
@@ -19,7 +20,6 @@ from dlq_nodeagent.errands import (
     ReadOrder,
     SeenCheckpoint,
 )
-from dlq_nodeagent.journal import Journal, MemoryJournal
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -42,8 +42,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.port import (
     AttemptKey,
     Handle,
     LaunchPlan,
@@ -51,7 +50,8 @@ from dlq_nodeagent.runtimes.port import (
     Notice,
     Runtime,
 )
-from dlq_nodeagent.uplink import Transport
+from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.state.journal import Journal, MemoryJournal
 
 EPOCH = 7
 _M = TypeVar("_M")

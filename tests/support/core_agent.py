@@ -22,13 +22,13 @@ from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agents.agent_intake import facts_of, progress_of, report_of, reports_of
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.commands import command_message, welcome_messages
-from dlq_nodeagent import wire as agent_wire
 from dlq_nodeagent.core import AgentCore
-from dlq_nodeagent.journal import Journal
+from dlq_nodeagent.line import wire as agent_wire
+from dlq_nodeagent.line.uplink import Transport
 from dlq_nodeagent.model import messages
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.port import AttemptKey, Runtime
-from dlq_nodeagent.uplink import Transport
+from dlq_nodeagent.model.port import AttemptKey, Runtime
+from dlq_nodeagent.state.journal import Journal
 from support.agent_bench import AgentBench, a_preparation
 from support.master_harness import Master
 

@@ -18,10 +18,10 @@ from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.containers import detect_for_containers
 from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree
-from dlq_nodeagent.runtimes.container import ContainerPlan
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.port import Handle, LaunchPlan
 from dlq_nodeagent.runtimes.podman import PodmanRuntime
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
-from dlq_nodeagent.runtimes.port import Handle, LaunchPlan
 from dlq_nodeagent.shim.binary import ensure_init
 from support.process_box import ProcessBox
 from support.waiting import wait_until

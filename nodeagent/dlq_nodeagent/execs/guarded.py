@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlq_nodeagent.execs.streams import ended, read_some
-from dlq_nodeagent.runtimes.port import Inside
+from dlq_nodeagent.model.port import Inside
 from dlq_nodeagent.runtimes.shim_process import reap
 
 # Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them close-on-exec.

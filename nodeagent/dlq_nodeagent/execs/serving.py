@@ -15,11 +15,11 @@ from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.errors import DlqError
 from dlq_common.names import check_argument
-from dlq_nodeagent.channel import Channels
 from dlq_nodeagent.execs.guarded import Ending, Guarded
 from dlq_nodeagent.execs.passing import Stdin, Talk, hear, pump, size_of
+from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenExec
-from dlq_nodeagent.runtimes.port import Handle, Inside, Runtime, RuntimeFault
+from dlq_nodeagent.model.port import Handle, Inside, Runtime, RuntimeFault
 
 # Each has a guard process and a connection.
 MOST_AT_ONCE = 16

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from dlq_nodeagent.errands import SeenCheckpoint
 from dlq_nodeagent.jobtree.files import json_object, read_small, whole_number
+from dlq_nodeagent.model.errands import SeenCheckpoint
 
 MARKER = "COMMITTED"
 INCOMPLETE = ".incomplete"

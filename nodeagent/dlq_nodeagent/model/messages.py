@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_nodeagent.instance import Instance
 from dlq_nodeagent.model.gpus import GpuHealth
-from dlq_nodeagent.runtimes.launch import AttemptKey
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.state.instance import Instance
 
 
 class Fence(NamedTuple):

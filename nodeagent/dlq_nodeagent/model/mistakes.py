@@ -3,7 +3,7 @@
 import errno
 
 from dlq_common.start_causes import StartCause
-from dlq_nodeagent.runtimes.launch import LaunchRefused
+from dlq_nodeagent.model.launch import LaunchRefused
 
 NOT_FOUND = 127
 CANNOT_RUN = 126

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from dlq_nodeagent.model.messages import Launch, Stop
-from dlq_nodeagent.runtimes.port import ExitRecord
+from dlq_nodeagent.model.port import ExitRecord
 
 # Causes whose point is a checkpoint: they wait for a job that has not begun to train yet, because a
 # signal in a launcher's first seconds kills it raw. The others want it gone.

@@ -5,8 +5,8 @@ import errno
 from dlq_common.live_resize import JOIN_FAILED
 from dlq_nodeagent.model.messages import CheckpointFact, Phase, RankReport
 from dlq_nodeagent.model.mistakes import cause_of_stage, start_exit_code
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy
 from dlq_nodeagent.model.rank import Rank, RankState, answered_notice
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 
 NEVER_STARTED = "never_started"
 

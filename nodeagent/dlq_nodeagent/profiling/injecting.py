@@ -12,9 +12,9 @@ from pathlib import Path
 import structlog
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.container import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.profiling.places import Before, Places
-from dlq_nodeagent.runtimes.container import Mount
 from dlq_profiler.capabilities import Unwatched, why_unwatched
 from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.limits import reason_of

@@ -17,11 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlq_nodeagent.durable import replace_file
 from dlq_nodeagent.jobtree.files import json_object, read_small
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.state.durable import replace_file
 from dlq_profiler.control import switch, write_control
 from dlq_profiler.results import Reason
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.errands import Errands, ReadOrder
+from dlq_nodeagent.model.errands import Errands, ReadOrder
+from dlq_nodeagent.model.launch import AttemptKey
 from dlq_nodeagent.model.messages import ProfileAck, ProfileEvidence, ProfileFound
+from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.model.rank import ALIVE, Rank, RankState
 from dlq_nodeagent.model.report import run_s
-from dlq_nodeagent.runtimes.launch import AttemptKey
-from dlq_nodeagent.runtimes.port import Runtime
-from dlq_nodeagent.watched import Watched
+from dlq_nodeagent.ranks.watched import Watched
 
 _OVER = frozenset({RankState.RELEASING, RankState.ENDED, RankState.KEPT})
 

@@ -7,13 +7,13 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.errands import ReadOrder
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.errands import ReadOrder
+from dlq_nodeagent.model.launch import AttemptKey
 from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process
-from dlq_nodeagent.runtimes.launch import AttemptKey
 from dlq_profiler.results import Reason
 
 # One takes a hundred thousand names away; the libraries make a few dozen.

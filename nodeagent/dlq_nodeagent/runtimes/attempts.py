@@ -7,9 +7,8 @@ from contextlib import suppress
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir
-from dlq_nodeagent.runtimes import layout, planfile, records, shim_process
-from dlq_nodeagent.runtimes.launch import AttemptKey
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,
     Handle,
@@ -18,6 +17,7 @@ from dlq_nodeagent.runtimes.port import (
     Started,
     StartError,
 )
+from dlq_nodeagent.runtimes import layout, planfile, records, shim_process
 
 UNKILLABLE_S = 30.0
 """After this long under SIGKILL the record says who is left (the shim waits as long)."""

@@ -7,8 +7,7 @@ the port; what a job does is said by knobs, in the command itself (`fake run_for
 from collections.abc import Iterable, Sequence
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.runtimes.fake_attempt import FakeAttempt, FakeJob
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.port import (
     AttemptExists,
     AttemptKey,
     ExitRecord,
@@ -24,6 +23,7 @@ from dlq_nodeagent.runtimes.port import (
     UnknownAttempt,
     Usage,
 )
+from dlq_nodeagent.runtimes.fake_attempt import FakeAttempt, FakeJob
 
 
 class FakeHost:

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from dlq_nodeagent.runtimes.launch import LaunchPlan, LaunchRefused
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.launch import LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,
     Notice,

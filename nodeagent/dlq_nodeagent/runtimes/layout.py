@@ -22,8 +22,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.runtimes.port import JobFiles
+from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.port import JobFiles
 
 ATTEMPTS = "attempts"
 LEFTOVER = "leftover"

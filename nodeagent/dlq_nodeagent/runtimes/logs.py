@@ -4,8 +4,8 @@ import os
 import struct
 from typing import NamedTuple
 
+from dlq_nodeagent.model.port import LogChunk
 from dlq_nodeagent.runtimes import layout
-from dlq_nodeagent.runtimes.port import LogChunk
 
 _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<8sqqqqq")

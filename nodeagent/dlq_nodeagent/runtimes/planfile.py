@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlq_nodeagent.cgroups.port import CgroupDir
-from dlq_nodeagent.runtimes.launch import LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan
 
 _VERSION = "dlq-plan=1"
 _END = "end"

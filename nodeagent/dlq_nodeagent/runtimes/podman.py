@@ -18,9 +18,10 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups.containers import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, RuntimeFault
 from dlq_nodeagent.runtimes import layout
 from dlq_nodeagent.runtimes.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman_run import (
     LABEL_AGENT,
@@ -32,7 +33,6 @@ from dlq_nodeagent.runtimes.podman_run import (
     run_command,
 )
 from dlq_nodeagent.runtimes.podman_secrets import Secrets
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, RuntimeFault
 from dlq_nodeagent.runtimes.process import ProcessRuntime
 
 PRIVATE = "podman"

@@ -15,8 +15,8 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_common.container_names import check_image, registry_of, repository_of
 from dlq_common.start_causes import StartCause
+from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import UserMistake
-from dlq_nodeagent.runtimes.launch import LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman_fitness import unfit
 from dlq_nodeagent.runtimes.podman_pull import Ending, Puller, PullRules, Say, TooLarge

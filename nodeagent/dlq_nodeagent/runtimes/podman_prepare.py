@@ -10,10 +10,10 @@ from dlq_common.container_names import check_mount_source, check_mount_target
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.container import SECRETS, ContainerPlan, Mount, Network
+from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
-from dlq_nodeagent.runtimes.container import SECRETS, ContainerPlan, Mount, Network
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.runtimes.podman_devices import device_words
 from dlq_nodeagent.runtimes.podman_images import Image, Images
 from dlq_nodeagent.runtimes.podman_pull import Say

@@ -4,8 +4,8 @@ import os
 import resource
 from pathlib import Path
 
-from dlq_nodeagent.runtimes.container import ContainerPlan, Mount
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.container import ContainerPlan, Mount
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
 from dlq_nodeagent.runtimes.podman_client import PodmanClient
 
 LABEL_AGENT = "dlq.agent"

@@ -11,9 +11,7 @@ from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
-from dlq_nodeagent.runtimes import layout, logs, planfile, records, shim_process
-from dlq_nodeagent.runtimes.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.port import (
     AttemptExists,
     AttemptKey,
     ExitRecord,
@@ -30,6 +28,8 @@ from dlq_nodeagent.runtimes.port import (
     UnknownAttempt,
     Usage,
 )
+from dlq_nodeagent.runtimes import layout, logs, planfile, records, shim_process
+from dlq_nodeagent.runtimes.attempts import OpenAttempt
 from dlq_nodeagent.runtimes.torchrun_logs import highest_start
 from dlq_nodeagent.shim.contact import read_boot_id
 

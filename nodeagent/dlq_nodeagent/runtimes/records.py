@@ -4,9 +4,9 @@ import json
 import os
 from typing import Any
 
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Started, StartError
 from dlq_nodeagent.runtimes import layout
-from dlq_nodeagent.runtimes.launch import AttemptKey
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Started, StartError
 
 
 def parse_started(data: bytes) -> Started:

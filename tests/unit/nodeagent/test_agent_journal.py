@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.errands import ReadOrder
-from dlq_nodeagent.journal import (
+from dlq_nodeagent.model.errands import ReadOrder
+from dlq_nodeagent.model.messages import ProfileOrder
+from dlq_nodeagent.model.rank import RankState, Stopping
+from dlq_nodeagent.state.journal import (
     FileJournal,
     Journal,
     JournalDamaged,
@@ -18,8 +20,6 @@ from dlq_nodeagent.journal import (
     RankRecord,
     Sequences,
 )
-from dlq_nodeagent.model.messages import ProfileOrder
-from dlq_nodeagent.model.rank import RankState, Stopping
 from support.agent_bench import a_found, a_launch
 
 RECORD = RankRecord(

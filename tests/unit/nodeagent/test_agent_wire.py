@@ -9,6 +9,7 @@ from dlq.v1 import job_pb2, resource_pb2
 from dlq_common.wire import from_duration, to_duration
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.host import HostFacts
+from dlq_nodeagent.line.wire import BadMessage, decode, encode, node_facts
 from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 from dlq_nodeagent.model.messages import (
     CheckpointFact,
@@ -30,8 +31,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.runtimes.port import AttemptKey
-from dlq_nodeagent.wire import BadMessage, decode, encode, node_facts
+from dlq_nodeagent.model.port import AttemptKey
 from support.agent_bench import a_launch
 from support.stub_master import launch_command, stop_command
 

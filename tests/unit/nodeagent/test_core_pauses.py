@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_nodeagent.errands import Look, Purpose
+from dlq_nodeagent.model.errands import Look, Purpose
 from dlq_nodeagent.model.messages import Launch, Phase
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy
 from dlq_nodeagent.model.rank import Rank, RankState, Stopping
 from dlq_nodeagent.model.report import report_of
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
 
 BEATING = "run_for=1000 beat={}"

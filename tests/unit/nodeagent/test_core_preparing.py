@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from dlq_nodeagent.errands import Preparation
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.messages import Launch, Phase
-from dlq_nodeagent.runtimes.container import ContainerPlan
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_preparation, a_stop
 
 DIGEST = f"sha256:{'5' * 64}"

@@ -2,8 +2,8 @@
 
 import signal
 
+from dlq_nodeagent.line.uplink import LinkState
 from dlq_nodeagent.model.messages import Heartbeat, HeartbeatReply, Phase, Welcome
-from dlq_nodeagent.uplink import LinkState
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 
@@ -220,7 +220,7 @@ def test_a_late_answer_of_an_older_session_is_no_contact() -> None:
 
 
 def test_an_orphan_without_a_journal_is_adopted_reported_and_left_running() -> None:
-    from dlq_nodeagent.journal import MemoryJournal
+    from dlq_nodeagent.state.journal import MemoryJournal
 
     bench = AgentBench()
     bench.connect()

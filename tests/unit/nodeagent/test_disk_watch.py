@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_nodeagent.disk_watch import DiskWatch, Free, free_at
+from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.messages import DiskSpace
 from dlq_nodeagent.model.mistakes import NoRoom, UserMistake, lacks_room
-from dlq_nodeagent.runtimes.launch import LaunchRefused
+from dlq_nodeagent.state.disk_watch import DiskWatch, Free, free_at
 
 GIB = 1 << 30
 

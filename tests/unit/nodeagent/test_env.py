@@ -7,9 +7,9 @@ import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.env import Account, job_environment
+from dlq_nodeagent.launch.env import Account, job_environment
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.port import JobFiles
+from dlq_nodeagent.model.port import JobFiles
 from support.agent_bench import a_launch
 
 FILES = JobFiles("/a/notice.json", "/a/job", "/a/job/beat", "/a/job/done", "/a/save.json")

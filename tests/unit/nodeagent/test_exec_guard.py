@@ -13,7 +13,7 @@ import pytest
 
 from dlq_nodeagent.execs.guarded import Ending, Guarded, parse_ending
 from dlq_nodeagent.execs.streams import read_some, write_all
-from dlq_nodeagent.runtimes.port import Handle, RuntimeFault
+from dlq_nodeagent.model.port import Handle, RuntimeFault
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.errors import Unauthenticated, Unavailable
-from dlq_nodeagent.identity import Joined, persist
+from dlq_nodeagent.line.identity import Joined, persist
 
 
 class Door:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launching import Launching, LaunchRules, check_account, interpreter_of
+from dlq_nodeagent.launch.launching import Launching, LaunchRules, check_account, interpreter_of
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan
+from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan
 from support.agent_bench import a_launch
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root starts jobs of others")

@@ -2,8 +2,8 @@
 
 from itertools import count
 
-from dlq_nodeagent.pending import PendingReports
-from dlq_nodeagent.runtimes.port import AttemptKey
+from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.ranks.pending import PendingReports
 
 A, B = AttemptKey("1", 1, 0), AttemptKey("2", 1, 0)
 

@@ -16,11 +16,11 @@ from dlq_nodeagent.config import AgentConfig, JobsConfig, PodmanConfig, check_co
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.launching import Launching
+from dlq_nodeagent.launch.launching import Launching
+from dlq_nodeagent.model.container import ContainerPlan, Mount
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, MountRequest
 from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake
-from dlq_nodeagent.runtimes.container import ContainerPlan, Mount
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.runtimes.podman_client import PodmanClient, choose_oci_runtime, last_words
 from dlq_nodeagent.runtimes.podman_devices import device_words
 from dlq_nodeagent.runtimes.podman_images import Image

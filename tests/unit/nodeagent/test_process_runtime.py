@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.port import ExitWhy, Handle, LaunchRefused, Notice, RuntimeFault
+from dlq_nodeagent.model.port import ExitWhy, Handle, LaunchRefused, Notice, RuntimeFault
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 

@@ -13,14 +13,14 @@ import pytest
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.launching import Launching, LaunchRules
+from dlq_nodeagent.launch.launching import Launching, LaunchRules
+from dlq_nodeagent.model.container import ContainerPlan, Mount
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
+from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.runtimes.container import ContainerPlan, Mount
 from dlq_nodeagent.runtimes.podman_pull import Say
 from dlq_nodeagent.runtimes.podman_pulls import Done, Wish
-from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan
 from dlq_profiler.control import read_control
 from dlq_profiler.injection import Parts
 from support.agent_bench import a_launch

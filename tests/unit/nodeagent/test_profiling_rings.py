@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_common.clock import FakeClock
-from dlq_nodeagent.errands import ReadOrder
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.messages import MOST_PROCESSES_BYTES, ProfileFound, ProfileOrder
+from dlq_nodeagent.model.port import AttemptKey
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.places import Before, Places
 from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process, reading_of
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.runtimes.port import AttemptKey
 from dlq_profiler import telling
 from dlq_profiler.control import read_control, write_control
 from dlq_profiler.job import job_of

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy
 from dlq_nodeagent.model.rank import (
     ALIVE,
     TABLE,
@@ -30,7 +31,6 @@ from dlq_nodeagent.model.rank import (
     step,
 )
 from dlq_nodeagent.model.report import phase_of, report_of
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy
 from support.agent_bench import a_launch, a_stop
 
 LAUNCH = a_launch()

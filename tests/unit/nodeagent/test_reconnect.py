@@ -2,7 +2,7 @@
 
 import random
 
-from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
+from dlq_nodeagent.line.reconnect import Reconnect, ReconnectSettings
 from support.agent_bench import AgentBench
 
 

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
+from dlq_nodeagent.line.relay import log_pieces, words_pieces
 from dlq_nodeagent.model.messages import OpenLog
-from dlq_nodeagent.relay import log_pieces, words_pieces
-from dlq_nodeagent.runtimes.port import Handle
+from dlq_nodeagent.model.port import Handle
 from support.agent_bench import AgentBench, a_launch
 
 

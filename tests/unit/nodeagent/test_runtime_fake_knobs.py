@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.runtimes.fake_attempt import FakeJob
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
 
 
 def test_every_knob_is_read_from_the_command() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.port import ExitWhy, Handle, NotDelivered
+from dlq_nodeagent.model.port import ExitWhy, Handle, NotDelivered
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.runtimes import layout, planfile, shim_process
-from dlq_nodeagent.runtimes.port import (
+from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,
     Handle,
@@ -18,6 +17,7 @@ from dlq_nodeagent.runtimes.port import (
     LaunchRefused,
     Notice,
 )
+from dlq_nodeagent.runtimes import layout, planfile, shim_process
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until
 

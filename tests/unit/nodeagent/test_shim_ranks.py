@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.port import Handle
+from dlq_nodeagent.model.port import Handle
 from support.process_box import SYSTEM_ENV, ProcessBox, process_box
 from support.waiting import wait_until
 

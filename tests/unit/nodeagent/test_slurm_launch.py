@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
+from dlq_nodeagent.launch.slurm_env import slurm_environment
+from dlq_nodeagent.launch.slurm_launch import install_stand_ins, stand_ins_mount, with_batch
+from dlq_nodeagent.model.container import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.container import Mount
-from dlq_nodeagent.runtimes.port import LaunchRefused
-from dlq_nodeagent.slurm_env import slurm_environment
-from dlq_nodeagent.slurm_launch import install_stand_ins, stand_ins_mount, with_batch
+from dlq_nodeagent.model.port import LaunchRefused
 from support.agent_bench import a_launch
 
 TWO_GPUS = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()

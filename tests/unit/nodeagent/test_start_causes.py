@@ -5,7 +5,8 @@ import errno
 import pytest
 
 from dlq_common.start_causes import CAUSES, StartCause
-from dlq_nodeagent.launching import refusal
+from dlq_nodeagent.launch.launching import refusal
+from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import (
     NoRoom,
     UserFileFault,
@@ -14,8 +15,7 @@ from dlq_nodeagent.model.mistakes import (
     cause_of_stage,
     start_exit_code,
 )
-from dlq_nodeagent.runtimes.launch import LaunchRefused
-from dlq_nodeagent.runtimes.port import RuntimeFault
+from dlq_nodeagent.model.port import RuntimeFault
 
 ERRORS = sorted(errno.errorcode)
 

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent import tasks
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.ports import ports_for
-from dlq_nodeagent.runtimes.port import LaunchRefused
-from dlq_nodeagent.tasks import (
+from dlq_nodeagent.launch import tasks
+from dlq_nodeagent.launch.ports import ports_for
+from dlq_nodeagent.launch.tasks import (
     PER_GPU,
     install_tasks,
     port_count,
@@ -24,6 +22,8 @@ from dlq_nodeagent.tasks import (
     with_own_ports,
     with_tasks,
 )
+from dlq_nodeagent.model.messages import Launch
+from dlq_nodeagent.model.port import LaunchRefused
 from support.agent_bench import a_launch
 
 GPUS = tuple(

@@ -12,16 +12,16 @@ from dlq_common.clock import FakeClock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
-from dlq_nodeagent.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
-from dlq_nodeagent.launching import Launching, LaunchRules
+from dlq_nodeagent.launch.launching import Launching, LaunchRules
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
+from dlq_nodeagent.model.port import AttemptKey, JobFiles
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.runtimes.container import ContainerPlan
 from dlq_nodeagent.runtimes.podman_prepare import Containers
 from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
 from dlq_nodeagent.runtimes.podman_pulls import Done, ImageWanted, Pulls, Wish
-from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles
 from dlq_nodeagent.workshop import Workshop
 from support.agent_bench import a_launch
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlq_nodeagent.model.messages import Fence
-from dlq_nodeagent.runtimes.port import AttemptKey
+from dlq_nodeagent.model.port import AttemptKey
 
 
 class RefusedLaunch(NamedTuple):

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.errands import Errands
-from dlq_nodeagent.journal import Journal, RankRecord
+from dlq_nodeagent.model.errands import Errands
+from dlq_nodeagent.model.port import Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import RankState
-from dlq_nodeagent.runtimes.port import Runtime, RuntimeFault
-from dlq_nodeagent.watched import Watched
+from dlq_nodeagent.ranks.watched import Watched
+from dlq_nodeagent.state.journal import Journal, RankRecord
 
 _RECORD_AGAIN_S = 5.0
 _OVER = frozenset({RankState.ENDED, RankState.KEPT})

@@ -7,9 +7,9 @@ from signal import Signals
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_nodeagent.model.port import Handle, NotDelivered, Notice, Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import Effect, Stopping
-from dlq_nodeagent.runtimes.port import Handle, NotDelivered, Notice, Runtime, RuntimeFault
-from dlq_nodeagent.watched import Watched
+from dlq_nodeagent.ranks.watched import Watched
 
 SIGNALS = {"": Signals.SIGTERM} | {
     name: Signals[f"SIG{name}"] for name in ("TERM", "INT", "USR1", "USR2")

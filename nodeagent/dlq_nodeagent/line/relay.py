@@ -9,9 +9,9 @@ import structlog
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.errors import DlqError
-from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.model.messages import OpenLog
-from dlq_nodeagent.runtimes.port import Handle, Runtime, RuntimeFault
+from dlq_nodeagent.model.port import Handle, Runtime, RuntimeFault
 
 _PIECE_BYTES = 64 * 1024
 _FOLLOW_S = 0.25

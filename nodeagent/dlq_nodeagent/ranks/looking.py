@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.errands import Errands, Look, LookOrder, Purpose
-from dlq_nodeagent.watched import Watched, found
+from dlq_nodeagent.model.errands import Errands, Look, LookOrder, Purpose
+from dlq_nodeagent.ranks.watched import Watched, found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from dlq_nodeagent.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
-from dlq_nodeagent.journal import RankRecord
+from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
+from dlq_nodeagent.model.port import Handle, LaunchPlan, Usage
 from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
-from dlq_nodeagent.runtimes.port import Handle, LaunchPlan, Usage
+from dlq_nodeagent.state.journal import RankRecord
 
 LOST = "the runtime has lost it"
 UNKILLABLE = "unkillable"

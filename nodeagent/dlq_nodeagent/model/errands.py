@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog
-from dlq_nodeagent.runtimes.port import AttemptKey, Handle, LaunchPlan
+from dlq_nodeagent.model.port import AttemptKey, Handle, LaunchPlan
 
 
 class Purpose(StrEnum):

@@ -27,7 +27,7 @@ from dlq_common.pki import (
     new_key_and_csr,
     parse_identity,
 )
-from dlq_nodeagent.channel import Channels, join_channel
+from dlq_nodeagent.line.channel import Channels, join_channel
 
 ADDRESS_FILE = "master-address"
 _REQUEST_FILE = "join-request.json"

@@ -39,7 +39,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.runtimes.port import AttemptKey
+from dlq_nodeagent.model.port import AttemptKey
 
 _PHASES = {
     Phase.PREPARING: wire.RANK_PHASE_PREPARING,

@@ -13,8 +13,6 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.env import FROM_MASTER, Account, job_environment
-from dlq_nodeagent.errands import Preparation
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt
 from dlq_nodeagent.jobtree.paths import (
     PathRefused,
@@ -31,19 +29,21 @@ from dlq_nodeagent.jobtree.places import (
     make_place,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
+from dlq_nodeagent.launch.env import FROM_MASTER, Account, job_environment
+from dlq_nodeagent.launch.ports import ports_for
+from dlq_nodeagent.launch.slurm_launch import stand_ins_mount, with_batch
+from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.errands import Preparation
+from dlq_nodeagent.model.launch import RunAs
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
-from dlq_nodeagent.orders import SIGNALS
-from dlq_nodeagent.ports import ports_for
+from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 from dlq_nodeagent.profiling.injecting import Injecting
-from dlq_nodeagent.runtimes.container import ContainerPlan
-from dlq_nodeagent.runtimes.launch import RunAs
+from dlq_nodeagent.ranks.orders import SIGNALS
 from dlq_nodeagent.runtimes.podman_prepare import Containers, inside_container
 from dlq_nodeagent.runtimes.podman_pull import Say
 from dlq_nodeagent.runtimes.podman_pulls import Done, Wish
-from dlq_nodeagent.runtimes.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
-from dlq_nodeagent.slurm_launch import stand_ins_mount, with_batch
-from dlq_nodeagent.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 

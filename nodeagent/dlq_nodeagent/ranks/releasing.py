@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.errands import Look
-from dlq_nodeagent.runtimes.port import ExitRecord, Runtime
-from dlq_nodeagent.watched import UNKILLABLE, Watched
+from dlq_nodeagent.model.errands import Look
+from dlq_nodeagent.model.port import ExitRecord, Runtime
+from dlq_nodeagent.ranks.watched import UNKILLABLE, Watched
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups.port import OnlyMinors
 
 if TYPE_CHECKING:
-    from dlq_nodeagent.runtimes.container import ContainerPlan
+    from dlq_nodeagent.model.container import ContainerPlan
 
 RunAs = Literal["self", "submitter"]
 

@@ -9,7 +9,7 @@ from typing import Any
 from dlq_common.gpu_memory import says_gpu_oom
 from dlq_common.lost_peer import says_peer_lost
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 
 _LINES = 5
 _LINE = 200  # characters

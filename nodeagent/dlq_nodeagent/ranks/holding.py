@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import structlog
 
+from dlq_nodeagent.model.port import NotDelivered, Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import ALIVE
-from dlq_nodeagent.runtimes.port import NotDelivered, Runtime, RuntimeFault
-from dlq_nodeagent.watched import Watched
+from dlq_nodeagent.ranks.watched import Watched
 
 log = structlog.get_logger("nodeagent.holding")
 

@@ -11,9 +11,9 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.clock import clock_doubt
 from dlq_common.errors import DlqError
-from dlq_nodeagent.channel import Channels
+from dlq_nodeagent.line.channel import Channels
+from dlq_nodeagent.line.wire import BadMessage, decode, encode
 from dlq_nodeagent.model.messages import FromAgent, FromMaster
-from dlq_nodeagent.wire import BadMessage, decode, encode
 
 _DIAL_S = 10.0
 # Messages wait here only while the line is slow; beyond it the line is given up, and Hello tells

@@ -9,10 +9,10 @@ from pathlib import Path
 from dlq_common.start_causes import StartCause
 from dlq_compat.install import install
 from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.launch.slurm_env import COMPAT, tasks_of
+from dlq_nodeagent.model.container import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.container import Mount
-from dlq_nodeagent.runtimes.port import LaunchRefused
-from dlq_nodeagent.slurm_env import COMPAT, tasks_of
+from dlq_nodeagent.model.port import LaunchRefused
 
 _SHELL = "/bin/sh"  # by name: the state directory may be mounted noexec
 

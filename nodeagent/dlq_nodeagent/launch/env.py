@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from dlq_common.live_resize import LIVE
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
+from dlq_nodeagent.launch.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
+from dlq_nodeagent.launch.slurm_env import COMPAT, slurm_environment
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.runtimes.port import JobFiles
-from dlq_nodeagent.slurm_env import COMPAT, slurm_environment
+from dlq_nodeagent.model.port import JobFiles
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOOPBACK = "127.0.0.1"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from dlq_nodeagent.runtimes.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
 
 __all__ = [
     "AttemptExists",

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.contact import Contact
+from dlq_nodeagent.line.contact import Contact
+from dlq_nodeagent.line.reconnect import Reconnect, ReconnectSettings
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.messages import (
     DiskSpace,
@@ -17,7 +18,6 @@ from dlq_nodeagent.model.messages import (
     RankProgress,
     Welcome,
 )
-from dlq_nodeagent.reconnect import Reconnect, ReconnectSettings
 
 # A heartbeat leaves so early in its interval that it also arrives within it.
 _EARLY = 0.9
