@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlq_nodeagent.runtimes.podman_client import PodmanClient
-from dlq_nodeagent.runtimes.podman_run import REMOVE
+from dlq_nodeagent.runtimes.podman.client import PodmanClient
+from dlq_nodeagent.runtimes.podman.run import REMOVE
 
 IMAGE = "localhost/dlq-bench:1"
 """A static busybox as /bin/true, and nothing else."""

@@ -28,9 +28,9 @@ from dlq_nodeagent.cgroups.containers import detect_for_containers
 from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.launch import LaunchPlan
-from dlq_nodeagent.runtimes.podman import PodmanRuntime
-from dlq_nodeagent.runtimes.podman_client import choose_oci_runtime
-from dlq_nodeagent.runtimes.process import ProcessRuntime
+from dlq_nodeagent.runtimes.podman.client import choose_oci_runtime
+from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
+from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
 

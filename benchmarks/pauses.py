@@ -41,7 +41,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_client.connection import SERVER_NAME
 from dlq_client.identity import Identity, load_identity
 from dlq_nodeagent.cgroups.detect import detect
-from dlq_nodeagent.runtimes.podman_client import choose_oci_runtime
+from dlq_nodeagent.runtimes.podman.client import choose_oci_runtime
 
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub

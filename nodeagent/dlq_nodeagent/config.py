@@ -89,7 +89,7 @@ class PodmanConfig:
     largest_image: Bytes = Bytes(100 * 1024**3)
     spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
     keep_images: Seconds = Seconds(7 * 86_400.0)  # unused; 0 = until room is short
-    secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman_secrets.py
+    secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
     run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: what jobs are handed of them
     writable: bool = False  # whether containers may write to their image (it fills the store)
 

@@ -10,15 +10,15 @@ from dlq_common.errors import ConfigError
 from dlq_nodeagent.cgroups.containers import detect_for_containers
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.config import AgentConfig
-from dlq_nodeagent.runtimes.podman import PodmanRuntime
-from dlq_nodeagent.runtimes.podman_clearing import Clearing
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
-from dlq_nodeagent.runtimes.podman_images import Images
-from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
-from dlq_nodeagent.runtimes.podman_pull import Puller, PullRules
-from dlq_nodeagent.runtimes.podman_pulls import Pulls
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.podman.clearing import Clearing
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, choose_oci_runtime
+from dlq_nodeagent.runtimes.podman.images import Images
+from dlq_nodeagent.runtimes.podman.prepare import PodmanContainers
+from dlq_nodeagent.runtimes.podman.pull import Puller, PullRules
+from dlq_nodeagent.runtimes.podman.pulls import Pulls
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
+from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from dlq_nodeagent.shim.binary import ensure_init, ensure_shim
 
 _OLDEST = (4, 3)

@@ -35,7 +35,7 @@ from dlq_nodeagent.model.messages import (
 )
 from dlq_nodeagent.model.port import AttemptKey, Handle, LaunchRefused
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.runtimes.podman_pulls import ImageWanted, Wish
+from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, Wish
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32

@@ -23,7 +23,7 @@ from dlq_nodeagent.model.port import (
     StaleEpoch,
     UnknownAttempt,
 )
-from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from support.podman_box import PodmanStore, needs_podman, podman_box, podman_store
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until

@@ -20,9 +20,9 @@ import pytest
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
-from dlq_nodeagent.runtimes.podman_clearing import Clearing
-from dlq_nodeagent.runtimes.podman_images import Images
-from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, PullRules
+from dlq_nodeagent.runtimes.podman.clearing import Clearing
+from dlq_nodeagent.runtimes.podman.images import Images
+from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, PullRules
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
 from support.podman_images import RULES, agents_images, ensure, pulls_of, trusted_registry
 from support.small_registry import SmallRegistry, layer_of

@@ -50,7 +50,7 @@ from dlq_nodeagent.model.port import (
     Notice,
     Runtime,
 )
-from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.state.journal import Journal, MemoryJournal
 
 EPOCH = 7

@@ -20,8 +20,8 @@ from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.port import Handle, LaunchPlan
-from dlq_nodeagent.runtimes.podman import PodmanRuntime
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed, choose_oci_runtime
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, choose_oci_runtime
+from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
 from dlq_nodeagent.shim.binary import ensure_init
 from support.process_box import ProcessBox
 from support.waiting import wait_until

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import SteadyClock
-from dlq_nodeagent.runtimes.podman_images import Image, Images
-from dlq_nodeagent.runtimes.podman_pull import Ending, Puller, PullRules, Say
-from dlq_nodeagent.runtimes.podman_pulls import Wish
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.podman.images import Image, Images
+from dlq_nodeagent.runtimes.podman.pull import Ending, Puller, PullRules, Say
+from dlq_nodeagent.runtimes.podman.pulls import Wish
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.podman_box import PodmanStore
 from support.small_registry import SmallRegistry, small_registry
 

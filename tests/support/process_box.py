@@ -13,8 +13,8 @@ from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree
 from dlq_nodeagent.model.port import ExitRecord, Handle, LaunchPlan, NotDelivered
-from dlq_nodeagent.runtimes.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.process import ProcessRuntime
+from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
+from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_shim
 from dlq_nodeagent.shim.contact import ContactFile
 from support.waiting import wait_until

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dlq_nodeagent.execs.streams import ended, read_some
 from dlq_nodeagent.model.port import Inside
-from dlq_nodeagent.runtimes.shim_process import reap
+from dlq_nodeagent.runtimes.process.shim_process import reap
 
 # Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them close-on-exec.
 _LEASH, _SHIM, _ABOVE = 3, 4, 16

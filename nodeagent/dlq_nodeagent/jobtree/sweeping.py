@@ -1,6 +1,6 @@
 """What a job that is over has left in its own directory: it would fill the node's disk for days.
 
-The directory is for beats and a few words (runtimes/layout.py), and it is kept with the log of its rank.
+The directory is for beats and a few words (runtimes/process/layout.py), and it is kept with the log of its rank.
 A job that put more there, to fill the disk or for lack of a better place, does not keep it. The agent
 restarts: an end that it had not finished with is finished again, this too. The master and a silent line
 have no part in it.

@@ -41,9 +41,9 @@ from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, la
 from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
 from dlq_nodeagent.profiling.injecting import Injecting
 from dlq_nodeagent.ranks.orders import SIGNALS
-from dlq_nodeagent.runtimes.podman_prepare import Containers, inside_container
-from dlq_nodeagent.runtimes.podman_pull import Say
-from dlq_nodeagent.runtimes.podman_pulls import Done, Wish
+from dlq_nodeagent.runtimes.podman.prepare import Containers, inside_container
+from dlq_nodeagent.runtimes.podman.pull import Say
+from dlq_nodeagent.runtimes.podman.pulls import Done, Wish
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 

@@ -19,7 +19,7 @@ from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.runtimes import layout, planfile
+from dlq_nodeagent.runtimes.process import layout, planfile
 
 _PROC = Path("/proc")
 _LONGEST_PLAN = 4 * 1024 * 1024

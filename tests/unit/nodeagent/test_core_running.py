@@ -10,7 +10,7 @@ import pytest
 
 from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.messages import Fence, Heartbeat, OpenLog, Phase, RankReport, ReportAck
-from dlq_nodeagent.runtimes.fake import FakeRuntime
+from dlq_nodeagent.runtimes.fake.runtime import FakeRuntime
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_stop
 
 

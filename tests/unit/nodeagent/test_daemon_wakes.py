@@ -5,7 +5,7 @@ import os
 
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.daemon import woken_by_ends
-from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 
 
 class TellingRuntime(FakeRuntime):

@@ -9,9 +9,9 @@ from dlq_common.clock import FakeClock
 from dlq_nodeagent.model.messages import ContainerRequest, Launch
 from dlq_nodeagent.model.port import Handle, LogChunk
 from dlq_nodeagent.ranks.last_words import last_lines
-from dlq_nodeagent.runtimes.fake import FakeHost, FakeRuntime
-from dlq_nodeagent.runtimes.podman_prepare import secrets_of
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
+from dlq_nodeagent.runtimes.podman.prepare import secrets_of
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.agent_bench import AgentBench, a_launch
 
 CANARY = "hunter2-canary-0815"

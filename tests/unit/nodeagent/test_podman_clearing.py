@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_nodeagent.runtimes.podman_clearing import Clearing
-from dlq_nodeagent.runtimes.podman_client import PodmanFailed
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
+from dlq_nodeagent.runtimes.podman.clearing import Clearing
+from dlq_nodeagent.runtimes.podman.client import PodmanFailed
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
 
 DAY = 86_400.0
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.podman_fitness import unfit
+from dlq_nodeagent.runtimes.podman.fitness import unfit
 
 
 @pytest.fixture

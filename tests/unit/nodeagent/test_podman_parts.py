@@ -21,13 +21,13 @@ from dlq_nodeagent.model.container import ContainerPlan, Mount
 from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, MountRequest
 from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, choose_oci_runtime, last_words
-from dlq_nodeagent.runtimes.podman_devices import device_words
-from dlq_nodeagent.runtimes.podman_images import Image
-from dlq_nodeagent.runtimes.podman_prepare import PodmanContainers
-from dlq_nodeagent.runtimes.podman_pulls import Pulls
-from dlq_nodeagent.runtimes.podman_run import run_command
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, choose_oci_runtime, last_words
+from dlq_nodeagent.runtimes.podman.devices import device_words
+from dlq_nodeagent.runtimes.podman.images import Image
+from dlq_nodeagent.runtimes.podman.prepare import PodmanContainers
+from dlq_nodeagent.runtimes.podman.pulls import Pulls
+from dlq_nodeagent.runtimes.podman.run import run_command
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.agent_bench import a_launch
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")

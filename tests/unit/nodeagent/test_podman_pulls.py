@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
-from dlq_nodeagent.runtimes.podman_pulls import Pulls, Wish
+from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
+from dlq_nodeagent.runtimes.podman.pulls import Pulls, Wish
 from support.waiting import wait_until
 
 

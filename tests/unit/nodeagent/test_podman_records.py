@@ -6,7 +6,7 @@ import pytest
 
 from dlq_common.container_names import repository_of
 from dlq_common.errors import ConfigError
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
 
 PRIVATE = "reg.example/team/private"
 

@@ -19,8 +19,8 @@ from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
 from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.runtimes.podman_pull import Say
-from dlq_nodeagent.runtimes.podman_pulls import Done, Wish
+from dlq_nodeagent.runtimes.podman.pull import Say
+from dlq_nodeagent.runtimes.podman.pulls import Done, Wish
 from dlq_profiler.control import read_control
 from dlq_profiler.injection import Parts
 from support.agent_bench import a_launch

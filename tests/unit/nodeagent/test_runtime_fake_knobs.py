@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
-from dlq_nodeagent.runtimes.fake_attempt import FakeJob
+from dlq_nodeagent.runtimes.fake.attempt import FakeJob
 
 
 def test_every_knob_is_read_from_the_command() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.model.port import ExitWhy
-from dlq_nodeagent.runtimes import layout, planfile, shim_process
+from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from dlq_nodeagent.shim.binary import ShimMissing, ensure_shim, shim_path
 from support.process_box import ProcessBox, process_box
 

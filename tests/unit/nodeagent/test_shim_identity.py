@@ -17,7 +17,7 @@ from dlq_nodeagent.model.port import (
     LaunchRefused,
     Notice,
 )
-from dlq_nodeagent.runtimes import layout, planfile, shim_process
+from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.model.port import AttemptExists, AttemptKey, ExitWhy, Handle
-from dlq_nodeagent.runtimes import layout, planfile, shim_process
+from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from dlq_nodeagent.shim.contact import ContactFile
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until

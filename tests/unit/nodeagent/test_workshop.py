@@ -19,9 +19,9 @@ from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, 
 from dlq_nodeagent.model.port import AttemptKey, JobFiles
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.runtimes.podman_prepare import Containers
-from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
-from dlq_nodeagent.runtimes.podman_pulls import Done, ImageWanted, Pulls, Wish
+from dlq_nodeagent.runtimes.podman.prepare import Containers
+from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
+from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, Wish
 from dlq_nodeagent.workshop import Workshop
 from support.agent_bench import a_launch
 

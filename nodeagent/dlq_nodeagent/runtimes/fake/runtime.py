@@ -23,7 +23,7 @@ from dlq_nodeagent.model.port import (
     UnknownAttempt,
     Usage,
 )
-from dlq_nodeagent.runtimes.fake_attempt import FakeAttempt, FakeJob
+from dlq_nodeagent.runtimes.fake.attempt import FakeAttempt, FakeJob
 
 
 class FakeHost:

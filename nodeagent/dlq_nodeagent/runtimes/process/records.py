@@ -6,7 +6,7 @@ from typing import Any
 
 from dlq_nodeagent.model.launch import AttemptKey
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Started, StartError
-from dlq_nodeagent.runtimes import layout
+from dlq_nodeagent.runtimes.process import layout
 
 
 def parse_started(data: bytes) -> Started:

@@ -13,7 +13,7 @@ import structlog
 
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.model.mistakes import UserMistake
-from dlq_nodeagent.runtimes.podman_pull import Ending, NotWanted, Say
+from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
 
 Done = Callable[[Exception | None], None]
 

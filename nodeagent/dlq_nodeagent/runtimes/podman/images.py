@@ -17,12 +17,12 @@ from dlq_common.container_names import check_image, registry_of, repository_of
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import UserMistake
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
-from dlq_nodeagent.runtimes.podman_fitness import unfit
-from dlq_nodeagent.runtimes.podman_pull import Ending, Puller, PullRules, Say, TooLarge
-from dlq_nodeagent.runtimes.podman_pulls import Wish
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
+from dlq_nodeagent.runtimes.podman.fitness import unfit
+from dlq_nodeagent.runtimes.podman.pull import Ending, Puller, PullRules, Say, TooLarge
+from dlq_nodeagent.runtimes.podman.pulls import Wish
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 
 _LOCAL = "localhost"
 _INSPECT_S = 60.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dlq_nodeagent.model.container import ContainerPlan, Mount
 from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
-from dlq_nodeagent.runtimes.podman_client import PodmanClient
+from dlq_nodeagent.runtimes.podman.client import PodmanClient
 
 LABEL_AGENT = "dlq.agent"
 LABEL_KEY = "dlq.rank"

@@ -14,11 +14,11 @@ from dlq_nodeagent.model.container import SECRETS, ContainerPlan, Mount, Network
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
-from dlq_nodeagent.runtimes.podman_devices import device_words
-from dlq_nodeagent.runtimes.podman_images import Image, Images
-from dlq_nodeagent.runtimes.podman_pull import Say
-from dlq_nodeagent.runtimes.podman_pulls import Done, ImageWanted, Pulls, Wish
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
+from dlq_nodeagent.runtimes.podman.devices import device_words
+from dlq_nodeagent.runtimes.podman.images import Image, Images
+from dlq_nodeagent.runtimes.podman.pull import Say
+from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, Wish
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
 
 HOME = "/tmp"  # the only place of an image that is surely writable
 

@@ -5,7 +5,7 @@ import struct
 from typing import NamedTuple
 
 from dlq_nodeagent.model.port import LogChunk
-from dlq_nodeagent.runtimes import layout
+from dlq_nodeagent.runtimes.process import layout
 
 _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<8sqqqqq")

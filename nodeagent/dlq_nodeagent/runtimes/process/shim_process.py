@@ -6,7 +6,7 @@ import select
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_nodeagent.runtimes import layout
+from dlq_nodeagent.runtimes.process import layout
 
 PROC = Path("/proc")
 

@@ -20,10 +20,8 @@ from dlq_nodeagent.cgroups.containers import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, RuntimeFault
-from dlq_nodeagent.runtimes import layout
-from dlq_nodeagent.runtimes.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
-from dlq_nodeagent.runtimes.podman_run import (
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
+from dlq_nodeagent.runtimes.podman.run import (
     LABEL_AGENT,
     LABEL_KEY,
     REMOVE,
@@ -32,8 +30,10 @@ from dlq_nodeagent.runtimes.podman_run import (
     remove_command,
     run_command,
 )
-from dlq_nodeagent.runtimes.podman_secrets import Secrets
-from dlq_nodeagent.runtimes.process import ProcessRuntime
+from dlq_nodeagent.runtimes.podman.secrets import Secrets
+from dlq_nodeagent.runtimes.process import layout
+from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
+from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 
 PRIVATE = "podman"
 _REMOVE_S = 60.0

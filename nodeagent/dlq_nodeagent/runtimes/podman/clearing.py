@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.runtimes.podman_client import PodmanClient, PodmanFailed
-from dlq_nodeagent.runtimes.podman_records import ImageRecords
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
+from dlq_nodeagent.runtimes.podman.records import ImageRecords
 
 _LOCAL = "localhost/"
 _ASK_S = 120.0

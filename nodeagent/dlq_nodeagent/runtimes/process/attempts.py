@@ -17,7 +17,7 @@ from dlq_nodeagent.model.port import (
     Started,
     StartError,
 )
-from dlq_nodeagent.runtimes import layout, planfile, records, shim_process
+from dlq_nodeagent.runtimes.process import layout, planfile, records, shim_process
 
 UNKILLABLE_S = 30.0
 """After this long under SIGKILL the record says who is left (the shim waits as long)."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
 
-from dlq_nodeagent.runtimes.layout import JOB
+from dlq_nodeagent.runtimes.process.layout import JOB
 
 LOGS = "torchrun"  # in the job's own directory; below it RUN/attempt_N
 _START = re.compile(r"attempt_(\d{1,4})", re.ASCII)
