@@ -29,8 +29,8 @@ from benchmarks.matrix_verdicts import Ran, Row, Verdict, verdicts
 from benchmarks.means import mean_row
 from benchmarks.report import Report
 
-from dlq_master.policy.presets import PRESETS
 from dlq_master.policy.priced.names import DEFAULT
+from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.command import COLLECT_AFTER
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError

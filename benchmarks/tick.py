@@ -37,11 +37,11 @@ from dlq_master.model.nodes.node import Gpu, Node
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View
-from dlq_master.policy.check import check_delta
+from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.presets import PRESETS
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.registry.registry import build
 
 NODES, GPUS_PER_NODE = 1250, 8
 # Shares of GPU counts, after Microsoft's Philly trace but with more wide jobs.

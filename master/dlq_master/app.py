@@ -27,7 +27,7 @@ from dlq_master.control.machines.pool_config import check_pools
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
 from dlq_master.store.open import read_meta

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError

@@ -14,7 +14,7 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.view import View
-from dlq_master.policy.check import check_delta
+from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Toll
 from dlq_master.policy.reclaim.whitelist import is_lent, lend, returns, take_back

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from dlq_common.suggest import did_you_mean
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.presets import PRESETS
 from dlq_master.policy.priced.names import DEFAULT
-from dlq_master.policy.registry import build
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history

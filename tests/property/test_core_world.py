@@ -24,9 +24,9 @@ from dlq_master.model.plan import Lapse, Reserve, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain
-from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import lineup, plan
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.reasons.glance import Glance
 from dlq_master.policy.transit.taking import Taking
 from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node

@@ -18,9 +18,9 @@ from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain
-from dlq_master.policy.glance import Glance
 from dlq_master.policy.partition.profiling import room
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.reasons.glance import Glance
 from support.builders import World, a_job
 from support.extent import times
 

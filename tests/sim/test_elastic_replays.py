@@ -10,7 +10,7 @@ from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Resize
 from dlq_master.model.resources import Allocation
-from dlq_master.policy.check import check_full
+from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.engine import replay

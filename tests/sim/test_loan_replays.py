@@ -12,7 +12,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Start
-from dlq_master.policy.check import check_full
+from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.reclaim.choices import RECLAIMS
 from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import ClusterSpec, NodeGroup

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.policy.check import check_full
+from dlq_master.policy.legal.check import check_full
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.generate.chronus import MIXES, Chronus

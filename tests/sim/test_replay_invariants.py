@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.policy.check import check_full
+from dlq_master.policy.legal.check import check_full
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.loans import Step

@@ -7,7 +7,7 @@ from statistics import mean
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Start
-from dlq_master.policy.check import check_full
+from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.turn import Decided
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay

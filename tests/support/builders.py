@@ -20,7 +20,7 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.view import View
 from dlq_master.policy.pipeline import plan, wake_at_s
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 from dlq_master.policy.turn import decide
 
 H100 = "H100-80GB"

@@ -24,9 +24,9 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain, shortages
-from dlq_master.policy.glance import Glance
 from dlq_master.policy.pipeline import decide
+from dlq_master.policy.reasons.explain import explain, shortages
+from dlq_master.policy.reasons.glance import Glance
 from dlq_master.policy.walk.seats import ends_now, holding
 from support.inline_planner import InlinePlanner
 from support.invariants import check_turn

@@ -18,7 +18,7 @@ from dlq_master.planner.forecasts import Changes, Past
 from dlq_master.planner.snapshot import Unreadable, dumps, loads
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 
 _AS_IT_IS = Changes()
 

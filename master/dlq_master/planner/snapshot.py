@@ -24,7 +24,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 
 # The rooms whose classes may be named, and what else may be.
 ROOM = "dlq_master.model."

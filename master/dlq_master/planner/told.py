@@ -20,7 +20,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import Snapshot, Unreadable, dumps, loads
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

@@ -10,7 +10,7 @@ import numpy as np
 from dlq_master.policy.priced.learning import Learned
 from dlq_master.policy.priced.presets import build
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import Billed, Outcome, Span, measure, percentile

@@ -17,10 +17,11 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.view import View
-from dlq_master.policy.check import check_delta
+from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.presets import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent import market
 from dlq_master.policy.rent.decide import AHEAD_S
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
@@ -29,7 +30,6 @@ from dlq_master.policy.rent.moving import Moving, OnTheWay, movable, with_moving
 from dlq_master.policy.rent.settle import settled
 from dlq_master.policy.rent.starting import opened, start_there
 from dlq_master.policy.rent.times import RunTimes
-from dlq_master.policy.settings import PolicyError
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.course import Seconds
 from dlq_simulator.errors import UsageError

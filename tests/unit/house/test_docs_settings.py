@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry.presets import PRESETS
 
 ROOT = Path(__file__).resolve().parents[3]
 OF_A_SIMULATION = {"history", "queues", "teams", "profile_s", "noise"}  # read by the simulator

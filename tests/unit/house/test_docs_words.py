@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.columns import OPTIONAL, REQUIRED
 from dlq_simulator.world_settings import PROFILING, WORLD
 

@@ -9,7 +9,7 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.order.order import Ordering
 from dlq_master.model.plan import Loan, Reclaim
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.engine import replay
 from dlq_simulator.fleet import Change, Fleet

@@ -21,7 +21,7 @@ from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import IllegalPlan, check_delta
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
 

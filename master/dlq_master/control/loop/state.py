@@ -38,10 +38,10 @@ from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.nodes.gpu_health import Action, actions_of
 from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.decisions import Decisions
-from dlq_master.policy.glance import Glance
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.steps import Track
+from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.glance import Glance
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.store.accounts import LEVELS, Levels

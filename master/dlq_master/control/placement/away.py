@@ -37,8 +37,8 @@ from dlq_master.policy.elsewhere import (
     trapped,
     waiting,
 )
+from dlq_master.policy.legal.recheck import Basis, Dropped, basis_of, recheck
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.recheck import Basis, Dropped, basis_of, recheck
 from dlq_master.policy.turn import Decided, decide
 
 # For a plan without which nothing is done. A slot is decided a lead (30 s) before it begins.

@@ -24,9 +24,9 @@ from dlq_master.model.order.order import Ordering
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
 from dlq_master.policy.elsewhere import offering
 from dlq_master.policy.policy import Know, Policy
-from dlq_master.policy.presets import PRESETS
 from dlq_master.policy.priced.names import RENTS
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.registry.registry import build
 from dlq_master.store.tenants import Team
 
 LISTED = 10  # jobs that a refusal names

@@ -24,11 +24,11 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words import sentence
 from dlq_master.policy.admit import any_that_fits
-from dlq_master.policy.check import IllegalPlan, check_delta
-from dlq_master.policy.decisions import Decisions
-from dlq_master.policy.explain import explain, explain_briefly, jobs_ahead
-from dlq_master.policy.glance import Glance
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
+from dlq_master.policy.reasons.glance import Glance
 
 _log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again

@@ -15,7 +15,7 @@ from dlq_master.policy.priced.milp import step_milp
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_master.policy.priced.rules import Proxy, Reading, Rules
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
-from dlq_master.policy.settings import PolicyError, suggestion
+from dlq_master.policy.registry.settings import PolicyError, suggestion
 
 
 class PricedPreset(NamedTuple):

@@ -11,7 +11,7 @@ from dlq_common.wire import to_duration, to_timestamp
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry.presets import PRESETS
 
 MOST_SETTINGS = 64
 LONGEST_SETTING = 4_096

@@ -14,7 +14,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.registry.presets import PRESETS
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 

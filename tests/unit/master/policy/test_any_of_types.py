@@ -9,7 +9,7 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request, Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain
+from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job, a_node
 
 POLICIES = [

@@ -11,11 +11,11 @@ from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.explain import explain
 from dlq_master.policy.place.batch import UNKNOWN_RHO, stretch
-from dlq_master.policy.registry import build
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
-from dlq_master.policy.settings import PolicyError
 from dlq_master.policy.turn import decide
 from support.builders import World, a_job, a_node
 

@@ -8,8 +8,8 @@ from dlq_common.errors import ConfigError
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.policy import Know
+from dlq_master.policy.reasons.explain import explain, jobs_ahead
 from support.builders import World, a_job
 from support.master_harness import config_of
 

@@ -19,7 +19,7 @@ from dlq_master.model.plan import (
 )
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import IllegalPlan, check_delta, check_full
+from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full
 from support.builders import World, a_job, a_node, an_allocation
 
 WHY = Reason(ReasonCode.FITS)

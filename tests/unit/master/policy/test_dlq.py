@@ -15,10 +15,10 @@ from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.explain import explain
 from dlq_master.policy.promise.grids import grid_of
-from dlq_master.policy.registry import build
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from support.builders import H100, World, a_job, a_node
 
 DUE = strict(9000.0)

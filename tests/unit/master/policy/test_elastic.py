@@ -17,8 +17,8 @@ from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import IllegalPlan, check_delta
-from dlq_master.policy.explain import explain
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
+from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job, a_node, an_allocation
 
 

@@ -11,9 +11,9 @@ from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.model.order.keys import Had, Learned
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
-from dlq_master.policy.explain import jobs_ahead
 from dlq_master.policy.order.expected_left import bound_gpu_s, expected_left
 from dlq_master.policy.pipeline import lineup
+from dlq_master.policy.reasons.explain import jobs_ahead
 from support import full_sort
 from support.builders import World, a_job
 

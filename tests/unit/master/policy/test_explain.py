@@ -14,8 +14,8 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
-from dlq_master.policy.explain import explain, explain_briefly, jobs_ahead, never_fits
-from dlq_master.policy.glance import Glance
+from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead, never_fits
+from dlq_master.policy.reasons.glance import Glance
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
 

@@ -7,8 +7,8 @@ import pytest
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.history import KEPT, History
 from dlq_master.model.lease import Terms
-from dlq_master.policy.registry import build
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from support.builders import World, a_job
 
 

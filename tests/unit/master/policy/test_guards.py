@@ -25,12 +25,12 @@ from dlq_master.model.plan import Lapse, Plan
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import preempted, sentence
-from dlq_master.policy.check import IllegalPlan, check_delta
-from dlq_master.policy.explain import explain
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.presets import PRESETS
-from dlq_master.policy.registry import build
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.transit.costs import pause_and_resume_s, stop_s
 from dlq_master.policy.transit.rule import rule_of
 from support.builders import World, a_job, a_waiting_job

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dlq_master.model.order.order import Discipline
-from dlq_master.policy.presets import PRESETS
-from dlq_master.policy.registry import build
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 
 # Where a preset places otherwise if it is not told.
@@ -31,7 +31,7 @@ def test_every_preset_can_be_built_without_settings(name: str) -> None:
 
 def test_the_pipeline_comes_without_numerical_libraries() -> None:
     """A master whose policy promises nothing, and the base install, do without them."""
-    told = "import sys, dlq_master.policy.pipeline, dlq_master.policy.registry as r; r.build('chronus')"
+    told = "import sys, dlq_master.policy.pipeline, dlq_master.policy.registry.registry as r; r.build('chronus')"
     told += "; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"

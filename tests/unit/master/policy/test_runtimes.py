@@ -15,14 +15,14 @@ from dlq_master.model.traits import Traits
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.check import IllegalPlan, check_delta
-from dlq_master.policy.explain import explain
-from dlq_master.policy.glance import Glance
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.spread import SPREAD
-from dlq_master.policy.presets import PRESETS
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.registry.presets import PRESETS
 from support.builders import World, a_job, a_node, an_allocation
 
 IMAGE = frozenset({PODMAN})

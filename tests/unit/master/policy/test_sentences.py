@@ -8,7 +8,7 @@ from dlq_master.model.jobs.job import EndReason, HoldKind, JobState
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.model.words.sentence import PLAIN, sentence
-from dlq_master.policy.explain import explain, never_fits
+from dlq_master.policy.reasons.explain import explain, never_fits
 from support.builders import World, a_job, a_node, a_request
 
 

@@ -14,7 +14,7 @@ from dlq_master.model.usage.shares import Ledger
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import dumps, loads
 from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 
 DAY_S = 86_400.0

@@ -10,12 +10,12 @@ from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.explain import explain
-from dlq_master.policy.glance import Glance
 from dlq_master.policy.place.skew import SKEW, Pack, packing
-from dlq_master.policy.registry import build
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.sensitivity.packlimit import DEFAULT
-from dlq_master.policy.settings import PolicyError
 from support.builders import World, a_job, a_node
 
 # Table 6 of the paper: model size and largest tensor, MB, and whether Figure 3 shows it suffer.

@@ -16,9 +16,9 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.adopt import adopt
-from dlq_master.policy.explain import explain
-from dlq_master.policy.glance import Glance
-from dlq_master.policy.registry import build
+from dlq_master.policy.reasons.explain import explain
+from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 
 

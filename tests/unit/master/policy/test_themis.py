@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.view import View
 from dlq_master.policy.order.finish_time import Auction, bid, in_order
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Outcome

@@ -17,8 +17,8 @@ from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.explain import explain
 from dlq_master.policy.partition.profiling import room
+from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job
 
 # Every promise that can be made, on all nodes.

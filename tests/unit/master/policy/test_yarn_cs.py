@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.explain import explain, jobs_ahead
 from dlq_master.policy.partition.quotas import Quotas, parsed
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.reasons.explain import explain, jobs_ahead
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.clusters import read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError

@@ -15,7 +15,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
 from dlq_master.planner.forecasts import Past
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.registry import build
+from dlq_master.policy.registry.registry import build
 from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.forecast import WORLDS, Worlds, foresee, foresee_one, quantile_of
 from dlq_simulator.twin.runtimes import RunTimes

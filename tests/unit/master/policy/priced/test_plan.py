@@ -12,7 +12,7 @@ from dlq_master.policy.priced.names import SETTINGS
 from dlq_master.policy.priced.plan import Cause, Change, Verb, changes
 from dlq_master.policy.priced.presets import PRICED, build
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
-from dlq_master.policy.settings import PolicyError
+from dlq_master.policy.registry.settings import PolicyError
 from support.extent import times
 from unit.master.policy.priced.drawing import chance, drawn, job, situation
 

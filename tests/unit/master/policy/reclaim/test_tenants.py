@@ -15,7 +15,7 @@ from dlq_master.model.plan import Plan, Resize, Revoke, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import check_delta, check_full
+from dlq_master.policy.legal.check import check_delta, check_full
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice
 from dlq_master.policy.reclaim.whitelist import Taken, demand_of, dice, take_back, taking

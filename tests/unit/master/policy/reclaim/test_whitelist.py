@@ -15,7 +15,7 @@ from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, R
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.check import IllegalPlan, check_delta, check_full
+from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full
 from dlq_master.policy.reclaim.whitelist import Taken, lend, returns, take_back
 from support.builders import World, a_job, a_node, an_allocation
 

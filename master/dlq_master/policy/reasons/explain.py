@@ -25,13 +25,13 @@ from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.decisions import Decisions
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.transit import shielded, taken_off
 from dlq_master.policy.transit.taking import Taking
-from dlq_master.policy.transit_reasons import shielded, taken_off
 from dlq_master.policy.unmet import unmet
 from dlq_master.policy.walk.outcome import PROFILER, Outcome
 

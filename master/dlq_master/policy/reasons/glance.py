@@ -14,17 +14,17 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.decisions import Decisions
-from dlq_master.policy.explain import (
+from dlq_master.policy.partition.accounts import Held, kinds_over_account
+from dlq_master.policy.partition.quotas import Room
+from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.decisions import Decisions
+from dlq_master.policy.reasons.explain import (
     head_of,
     hold_code,
     kept_from,
     over_room,
     shortages,
 )
-from dlq_master.policy.partition.accounts import Held, kinds_over_account
-from dlq_master.policy.partition.quotas import Room
-from dlq_master.policy.policy import Policy
 from dlq_master.policy.walk.outcome import Outcome
 
 

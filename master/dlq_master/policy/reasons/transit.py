@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
-from dlq_master.policy.decisions import Decisions
+from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.transit.guards import Guards, protects
 
 
