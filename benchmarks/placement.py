@@ -22,10 +22,10 @@ from typing import NamedTuple
 from benchmarks.placement_cases import GPUS_PER_NODE, LARGE_RECIPES, RECIPES, Case, Recipe, cases
 from benchmarks.report import Report
 
-from dlq_master.policy.place import named, pattern
-from dlq_master.policy.place.joint import Arrangement, Joint, Member, total_reward
-from dlq_master.policy.place.local_search import local_search
-from dlq_master.policy.place.spare import quasi_consolidate
+from dlq_master.policy.place.packing import named, pattern
+from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, total_reward
+from dlq_master.policy.place.packing.spare import quasi_consolidate
+from dlq_master.policy.place.whole.local_search import local_search
 
 REPEATS = 3
 

@@ -111,7 +111,7 @@ def _warm() -> None:
     """What every plan here needs takes longest the first time."""
     import dlq_master.policy.admit.deadlines
     import dlq_master.policy.partition.slots
-    import dlq_master.policy.place.best
+    import dlq_master.policy.place.whole.best
     import dlq_master.policy.promise.solve  # noqa: F401 imported to be there
 
 

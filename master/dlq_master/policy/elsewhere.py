@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.class_packing import Packed, widest_first
-from dlq_master.policy.place.joint import Joint
+from dlq_master.policy.place.packing.class_packing import Packed, widest_first
+from dlq_master.policy.place.packing.joint import Joint
 from dlq_master.policy.place.placement import Find, Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.rules import Decided

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.class_packing import Packed, pack
-from dlq_master.policy.place.joint import Arrangement, Joint
+from dlq_master.policy.place.packing.class_packing import Packed, pack
+from dlq_master.policy.place.packing.joint import Arrangement, Joint
 
 Find = Callable[[Pool, Shape], Parts | None]
 Arrange = Callable[[Joint], Arrangement]

@@ -11,7 +11,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.nodes.windows import Window
-from dlq_master.policy.place.roundup import block_of, halves
+from dlq_master.policy.place.packing.roundup import block_of, halves
 from dlq_master.policy.profile.rules import floor_of
 from dlq_master.policy.promise.grounds import Ground
 from dlq_master.policy.promise.leases import Grid

@@ -21,11 +21,11 @@ from dlq_master.policy.order.deadline import (
     earliest_deadline_of_all,
     least_laxity,
 )
-from dlq_master.policy.place.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW_GROUPS
+from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
 from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK, ROLLOUT
 from dlq_master.policy.size.sizing import Sizing

@@ -13,12 +13,6 @@ from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
-from dlq_master.policy.place.arranging import (
-    LOCAL_SEARCH,
-    PATTERN,
-    SPACE,
-    local_search_within,
-)
 from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
@@ -27,6 +21,12 @@ from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack
 from dlq_master.policy.place.spread import SPREAD
+from dlq_master.policy.place.whole.arranging import (
+    LOCAL_SEARCH,
+    PATTERN,
+    SPACE,
+    local_search_within,
+)
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
 from dlq_master.policy.promise.rules import (

@@ -20,7 +20,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.own import is_own
-from dlq_master.policy.place.roundup import block_of, round_up
+from dlq_master.policy.place.packing.roundup import block_of, round_up
 from dlq_master.policy.promise.grids import own_pool
 from dlq_master.policy.promise.reading import has_grown
 from dlq_master.policy.walk.masks import kept

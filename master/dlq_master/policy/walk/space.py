@@ -8,9 +8,9 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.pool import Parts
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.policy.place.batch import Batch
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.whole.batch import Batch
 from dlq_master.policy.walk.grouped import Grouped
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.mixed import start_mixed

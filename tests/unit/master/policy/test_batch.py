@@ -11,7 +11,7 @@ from dlq_master.model.plan import Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.place.batch import UNKNOWN_RHO, stretch
+from dlq_master.policy.place.whole.batch import UNKNOWN_RHO, stretch
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError

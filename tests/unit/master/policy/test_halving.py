@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from dlq_master.model.nodes.pool import Part, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving
-from dlq_master.policy.place.class_packing import pack
-from dlq_master.policy.place.joint import Joint, Member, Spots
-from dlq_master.policy.place.roundup import round_up
+from dlq_master.policy.place.packing.class_packing import pack
+from dlq_master.policy.place.packing.joint import Joint, Member, Spots
+from dlq_master.policy.place.packing.roundup import round_up
 from support.extent import times
 
 

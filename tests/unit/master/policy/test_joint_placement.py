@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.place import named, pattern
-from dlq_master.policy.place.best import best
-from dlq_master.policy.place.joint import (
+from dlq_master.policy.place.packing import named, pattern
+from dlq_master.policy.place.packing.joint import (
     Arrangement,
     Joint,
     Member,
@@ -20,9 +19,10 @@ from dlq_master.policy.place.joint import (
     iteration_time,
     total_reward,
 )
-from dlq_master.policy.place.local_search import local_search
-from dlq_master.policy.place.partitions import count, cuts, partitions
-from dlq_master.policy.place.spare import arranged, quasi_consolidate
+from dlq_master.policy.place.packing.partitions import count, cuts, partitions
+from dlq_master.policy.place.packing.spare import arranged, quasi_consolidate
+from dlq_master.policy.place.whole.best import best
+from dlq_master.policy.place.whole.local_search import local_search
 from support.extent import times
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
-from dlq_master.policy.place.roundup import round_up
+from dlq_master.policy.place.packing.roundup import round_up
 from dlq_master.policy.walk.movers import movers
 from dlq_master.policy.walk.seats import Seat
 from support.builders import H100, World, a_job, a_node, a_waiting_job, an_attempt

@@ -11,9 +11,9 @@ from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.pool import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.joint import Arrangement, Joint, Member, Spots, total_reward
+from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, Spots, total_reward
+from dlq_master.policy.place.packing.roundup import halves
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.roundup import halves
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
 
 # rho of a job that nobody has measured: the mean of the five models that SKEW_RHO fits.

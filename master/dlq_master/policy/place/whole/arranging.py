@@ -14,7 +14,7 @@ from __future__ import annotations
 from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving, skew
-from dlq_master.policy.place.joint import Arrangement, Joint
+from dlq_master.policy.place.packing.joint import Arrangement, Joint
 from dlq_master.policy.place.placement import Placement
 
 
@@ -34,7 +34,7 @@ def local_search_within(space: int) -> Placement:
     """Algorithm 1 with this |S|."""
 
     def arrange(joint: Joint) -> Arrangement:
-        from dlq_master.policy.place.local_search import local_search
+        from dlq_master.policy.place.whole.local_search import local_search
 
         return local_search(joint, space)
 
@@ -42,7 +42,7 @@ def local_search_within(space: int) -> Placement:
 
 
 def _best(joint: Joint) -> Arrangement:
-    from dlq_master.policy.place.best import best
+    from dlq_master.policy.place.whole.best import best
 
     return best(joint)
 

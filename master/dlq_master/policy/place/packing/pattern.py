@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linear_sum_assignment, milp
 from scipy.sparse import csr_array
 
-from dlq_master.policy.place.joint import TOLERANCE, Joint, Member
-from dlq_master.policy.place.partitions import Partition, count, cuts, partitions
+from dlq_master.policy.place.packing.joint import TOLERANCE, Joint, Member
+from dlq_master.policy.place.packing.partitions import Partition, count, cuts, partitions
 
 # Programs with more columns are not tried. What is below it depends on the program alone for as long as
 # the tree limit ends it and not the clock.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.policy.place.joint import Joint, Spots
-from dlq_master.policy.place.spare import Spare, largest_first
+from dlq_master.policy.place.packing.joint import Joint, Spots
+from dlq_master.policy.place.packing.spare import Spare, largest_first
 
 
 class Packed(NamedTuple):
@@ -23,7 +23,7 @@ def pack(joint: Joint) -> Packed:
     found = widest_first(joint)
     if found is not None:
         return Packed(found)
-    from dlq_master.policy.place import named, pattern
+    from dlq_master.policy.place.packing import named, pattern
 
     solution = pattern.solve(joint, together=True)
     if solution is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from dlq_master.policy.place.joint import (
+from dlq_master.policy.place.packing.joint import (
     Arrangement,
     Joint,
     Member,
@@ -12,7 +12,7 @@ from dlq_master.policy.place.joint import (
     by_potential,
     total_reward,
 )
-from dlq_master.policy.place.partitions import Partition
+from dlq_master.policy.place.packing.partitions import Partition
 
 
 class Spare:

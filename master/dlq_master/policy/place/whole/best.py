@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dlq_master.policy.place import named, pattern
-from dlq_master.policy.place.joint import Arrangement, Joint, total_reward
-from dlq_master.policy.place.local_search import local_search
-from dlq_master.policy.place.spare import quasi_consolidate
+from dlq_master.policy.place.packing import named, pattern
+from dlq_master.policy.place.packing.joint import Arrangement, Joint, total_reward
+from dlq_master.policy.place.packing.spare import quasi_consolidate
+from dlq_master.policy.place.whole.local_search import local_search
 
 
 def best(joint: Joint, time_limit_s: float = pattern.TIME_LIMIT_S) -> Arrangement:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
-from dlq_master.policy.place.joint import Joint, Spots
-from dlq_master.policy.place.partitions import Partition
-from dlq_master.policy.place.spare import Spare, largest_first
+from dlq_master.policy.place.packing.joint import Joint, Spots
+from dlq_master.policy.place.packing.partitions import Partition
+from dlq_master.policy.place.packing.spare import Spare, largest_first
 
 
 def spots(
