@@ -21,8 +21,8 @@ from benchmarks import vm_cases
 from benchmarks.report import Report
 
 from dlq_master.policy.priced.catalogue import catalogue
-from dlq_master.policy.priced.first_principle import edf
-from dlq_master.policy.priced.greedy import PATH_RELINKING, greedy, path_relinking
+from dlq_master.policy.priced.compared.first_principle import edf
+from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_relinking
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import PricedJob, Schedule, Situation, Solver
 from dlq_simulator.priced.instance import Instance, RentingJob

@@ -19,7 +19,7 @@ from benchmarks import vm_cases
 from benchmarks.report import Report
 from benchmarks.vm_allocation import TABLE_2, table
 
-from dlq_master.policy.priced.greedy import greedy
+from dlq_master.policy.priced.greedy.greedy import greedy
 from dlq_master.policy.priced.learning import Kin, Learned
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import Solver

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlq_master.policy.priced import dp, first_principle, greedy
+from dlq_master.policy.priced.compared import dp, first_principle
+from dlq_master.policy.priced.compared.milp import step_milp
+from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
-from dlq_master.policy.priced.milp import step_milp
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_master.policy.priced.rules import Proxy, Reading, Rules
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
-from dlq_master.policy.priced.first_principle import fifo
+from dlq_master.policy.priced.compared.first_principle import fifo
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.priced.instance import Instance, RentingJob

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.priced.dp import Variant, chosen, dp
-from dlq_master.policy.priced.first_principle import edf, fifo, ps
+from dlq_master.policy.priced.compared.dp import Variant, chosen, dp
+from dlq_master.policy.priced.compared.first_principle import edf, fifo, ps
 from dlq_master.policy.priced.situation import Grant, Schedule
 from support.extent import times
 from unit.master.policy.priced.drawing import chance, job, situation

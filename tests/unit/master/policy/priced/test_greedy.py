@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dlq_master.policy.priced import greedy as methods
-from dlq_master.policy.priced.batch import Batch
-from dlq_master.policy.priced.configurations import ranked
-from dlq_master.policy.priced.construct import construct, queue
-from dlq_master.policy.priced.greedy import GREEDY, RANDOMIZED, greedy
-from dlq_master.policy.priced.postprocess import give_idle
-from dlq_master.policy.priced.proxy import cost, efficiency, released_cost
+from dlq_master.policy.priced.greedy import greedy as methods
+from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.configurations import ranked
+from dlq_master.policy.priced.greedy.construct import construct, queue
+from dlq_master.policy.priced.greedy.greedy import GREEDY, RANDOMIZED, greedy
+from dlq_master.policy.priced.greedy.postprocess import give_idle
+from dlq_master.policy.priced.greedy.proxy import cost, efficiency, released_cost
 from dlq_master.policy.priced.rules import Proxy, Reading, Rules
 from dlq_master.policy.priced.situation import Grant, Situation
 from unit.master.policy.priced.drawing import TABLE_2, chance, drawn, job, situation

@@ -8,13 +8,13 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dlq_master.policy.priced.batch import Batch
 from dlq_master.policy.priced.check import faults
-from dlq_master.policy.priced.construct import construct
-from dlq_master.policy.priced.greedy import GREEDY
-from dlq_master.policy.priced.milp import step_milp
-from dlq_master.policy.priced.postprocess import give_idle
-from dlq_master.policy.priced.proxy import cost
+from dlq_master.policy.priced.compared.milp import step_milp
+from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.construct import construct
+from dlq_master.policy.priced.greedy.greedy import GREEDY
+from dlq_master.policy.priced.greedy.postprocess import give_idle
+from dlq_master.policy.priced.greedy.proxy import cost
 from dlq_master.policy.priced.rules import Rules
 from dlq_master.policy.priced.situation import Situation
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn

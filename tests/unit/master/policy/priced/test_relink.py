@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.priced import greedy as methods
-from dlq_master.policy.priced.batch import Batch
-from dlq_master.policy.priced.construct import construct
-from dlq_master.policy.priced.greedy import PATH_RELINKING, path_relinking
-from dlq_master.policy.priced.mutable import Mutable, Shape
-from dlq_master.policy.priced.postprocess import give_idle
-from dlq_master.policy.priced.proxy import score
-from dlq_master.policy.priced.relink import relink
+from dlq_master.policy.priced.greedy import greedy as methods
+from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.construct import construct
+from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, path_relinking
+from dlq_master.policy.priced.greedy.mutable import Mutable, Shape
+from dlq_master.policy.priced.greedy.postprocess import give_idle
+from dlq_master.policy.priced.greedy.proxy import score
+from dlq_master.policy.priced.greedy.relink import relink
 from dlq_master.policy.priced.rules import Proxy, Rules
 from dlq_master.policy.priced.situation import Situation
 from support.extent import times

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.priced import dp, first_principle, greedy
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.check import faults
+from dlq_master.policy.priced.compared import dp, first_principle
+from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.rules import Proxy, Reading

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlq_master.policy.priced.configurations import configurations, ranked
+from dlq_master.policy.priced.greedy.configurations import configurations, ranked
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 Order = Callable[[Situation, int], float]  # of the job with this number; the least first

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlq_master.policy.priced.batch import NOWHERE, Batch
+from dlq_master.policy.priced.greedy.batch import NOWHERE, Batch
 from dlq_master.policy.priced.rules import Proxy, Rules
 
 _HOUR_S = 3600.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.policy.priced.mutable import Mutable, Shape
+from dlq_master.policy.priced.greedy.mutable import Mutable, Shape
 
 _LEAST = 1e-9  # of the score: what is gained below that is the noise of doubles
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlq_master.policy.priced.batch import Batch
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
-from dlq_master.policy.priced.configurations import Ranked, ranked
+from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.configurations import Ranked, ranked
 from dlq_master.policy.priced.rules import Rules
 from dlq_master.policy.priced.situation import Situation
 

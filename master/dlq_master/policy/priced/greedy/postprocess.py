@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlq_master.policy.priced.batch import Batch
 from dlq_master.policy.priced.catalogue import Floats, Ints
+from dlq_master.policy.priced.greedy.batch import Batch
 
 
 def give_idle(batch: Batch, *, to_one: bool = False) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlq_master.policy.priced.batch import Batch
 from dlq_master.policy.priced.catalogue import Floats
+from dlq_master.policy.priced.greedy.batch import Batch
 from dlq_master.policy.priced.rules import Proxy, Rules
 
 _HOUR_S = 3600.0

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlq_master.policy.priced.batch import Batch
-from dlq_master.policy.priced.construct import construct
-from dlq_master.policy.priced.mutable import Mutable
-from dlq_master.policy.priced.postprocess import give_idle
-from dlq_master.policy.priced.proxy import score
-from dlq_master.policy.priced.relink import relink
+from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.construct import construct
+from dlq_master.policy.priced.greedy.mutable import Mutable
+from dlq_master.policy.priced.greedy.postprocess import give_idle
+from dlq_master.policy.priced.greedy.proxy import score
+from dlq_master.policy.priced.greedy.relink import relink
 from dlq_master.policy.priced.rules import Proxy, Rules
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
 
