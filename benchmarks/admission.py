@@ -23,11 +23,11 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.jobs.reward import Step
-from dlq_master.policy.promise.admission import Book, admit, renewed
-from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.leases import Grid, SloJob
-from dlq_master.policy.promise.offer import earliest_deadline
-from dlq_master.policy.promise.plan import after, completion_s, faults
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.slots.plan import after, completion_s, faults
+from dlq_master.policy.promise.verdicts.admission import Book, admit, renewed
+from dlq_master.policy.promise.verdicts.offer import earliest_deadline
 
 LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
 OFFERS = 20  # refusals that are also asked for the earliest deadline

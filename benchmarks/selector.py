@@ -24,11 +24,11 @@ from benchmarks import slo_jobs
 from benchmarks.report import Report
 
 from dlq_master.model.jobs.reward import Step
-from dlq_master.policy.promise.layout import Task, lay_out
-from dlq_master.policy.promise.leases import Grid, SloJob, due_s, width
-from dlq_master.policy.promise.plan import faults
-from dlq_master.policy.promise.printed import time_indexed
-from dlq_master.policy.promise.selector import Selection, select
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, width
+from dlq_master.policy.promise.slots.layout import Task, lay_out
+from dlq_master.policy.promise.slots.plan import faults
+from dlq_master.policy.promise.solver.printed import time_indexed
+from dlq_master.policy.promise.solver.selector import Selection, select
 
 # What improving may take before the best so far is used.
 BUDGET_S = {960: 0.20, 64: 0.20, 4096: 0.40, 10_000: 1.20}

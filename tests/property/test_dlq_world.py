@@ -16,11 +16,17 @@ from dlq_master.model.plan import Resize, Start
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import book_of
-from dlq_master.policy.promise.admission import Book
-from dlq_master.policy.promise.fluid import Slots
-from dlq_master.policy.promise.grids import kept_grid, type_of
-from dlq_master.policy.promise.plan import faults
-from dlq_master.policy.promise.reading import kept_plan, margin, may_make_way, slo_job, will_end
+from dlq_master.policy.promise.capacity.fluid import Slots
+from dlq_master.policy.promise.capacity.grids import kept_grid, type_of
+from dlq_master.policy.promise.slots.plan import faults
+from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.reading import (
+    kept_plan,
+    margin,
+    may_make_way,
+    slo_job,
+    will_end,
+)
 from property.test_core_world import PROFILES, Story, story_of
 from support.builders import World, a_job, a_node
 

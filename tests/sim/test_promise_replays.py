@@ -10,7 +10,7 @@ import pytest
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.view import View
 from dlq_master.policy.legal.check import check_full
-from dlq_master.policy.promise.proof import at_risk
+from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_simulator.clusters import ClusterSpec, read_cluster
 from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError

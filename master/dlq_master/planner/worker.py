@@ -112,7 +112,7 @@ def _warm() -> None:
     import dlq_master.policy.admit.deadlines
     import dlq_master.policy.partition.slots
     import dlq_master.policy.place.whole.best
-    import dlq_master.policy.promise.solve  # noqa: F401 imported to be there
+    import dlq_master.policy.promise.solver.solve  # noqa: F401 imported to be there
 
 
 if __name__ == "__main__":

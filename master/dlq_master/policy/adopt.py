@@ -18,7 +18,7 @@ from dlq_master.model.jobs.job_draft import at_position
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.order.order import STARTED_BASE, Discipline, Ordering, Positions
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.capacity.rules import Promises
 
 
 class Adopted(NamedTuple):

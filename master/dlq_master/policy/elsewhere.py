@@ -22,7 +22,7 @@ from dlq_master.policy.place.packing.class_packing import Packed, widest_first
 from dlq_master.policy.place.packing.joint import Joint
 from dlq_master.policy.place.placement import Find, Placement
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.rules import Decided
+from dlq_master.policy.promise.capacity.rules import Decided
 from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
 
 

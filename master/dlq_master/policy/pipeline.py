@@ -25,9 +25,9 @@ from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.partition.seated import seating_of
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.promise.grids import due_slot, next_decision_s
-from dlq_master.policy.promise.growth import tied
-from dlq_master.policy.promise.rules import Decided, Promises
+from dlq_master.policy.promise.capacity.grids import due_slot, next_decision_s
+from dlq_master.policy.promise.capacity.rules import Decided, Promises
+from dlq_master.policy.promise.verdicts.growth import tied
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import cooling, protected, resizable
 from dlq_master.policy.transit.taking import Taking, due

@@ -14,7 +14,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.capacity.rules import Promises
 
 LOOK_S = 10.0
 
@@ -55,9 +55,9 @@ def _tell_missed(turn: Turn) -> None:
 
 
 def _look(turn: Turn, rules: Promises) -> None:
-    from dlq_master.policy.promise.danger import closed_nodes
-    from dlq_master.policy.promise.grids import next_decision_s, type_of
-    from dlq_master.policy.promise.proof import at_risk
+    from dlq_master.policy.promise.capacity.grids import next_decision_s, type_of
+    from dlq_master.policy.promise.verdicts.danger import closed_nodes
+    from dlq_master.policy.promise.verdicts.proof import at_risk
 
     cluster, risks = turn.state.cluster, turn.state.risks
     told = risks.told

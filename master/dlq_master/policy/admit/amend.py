@@ -15,12 +15,18 @@ from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.deadlines import alternative, begun, book_of, judged, moved, offer_to
-from dlq_master.policy.promise.admission import Book
-from dlq_master.policy.promise.grids import type_of
-from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.plan import step_made
-from dlq_master.policy.promise.reading import kept_plan, margin, may_make_way, numbered, slo_job
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.capacity.grids import type_of
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.slots.plan import step_made
+from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.reading import (
+    kept_plan,
+    margin,
+    may_make_way,
+    numbered,
+    slo_job,
+)
 
 
 class Amended(NamedTuple):

@@ -15,8 +15,7 @@ from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.promise_words import few
-from dlq_master.policy.promise.admission import Book, Verdict, admit, in_reach
-from dlq_master.policy.promise.grids import (
+from dlq_master.policy.promise.capacity.grids import (
     grid_of,
     own_types,
     promisable,
@@ -24,14 +23,21 @@ from dlq_master.policy.promise.grids import (
     type_of,
     whole_block,
 )
-from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.leases import Grid, SloJob, needed, runtime_s, width
-from dlq_master.policy.promise.offer import Offer, offer
-from dlq_master.policy.promise.price import price
-from dlq_master.policy.promise.reading import margin, may_make_way, numbered, pause_of, slo_job
-from dlq_master.policy.promise.rules import Guarantees, Promises, Slots
-from dlq_master.policy.promise.seen import kept_book
-from dlq_master.policy.promise.types import free_gpus, on_type, types_for
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
+from dlq_master.policy.promise.capacity.rules import Guarantees, Promises, Slots
+from dlq_master.policy.promise.capacity.types import free_gpus, on_type, types_for
+from dlq_master.policy.promise.solver.price import price
+from dlq_master.policy.promise.verdicts.admission import Book, Verdict, admit, in_reach
+from dlq_master.policy.promise.verdicts.offer import Offer, offer
+from dlq_master.policy.promise.verdicts.reading import (
+    margin,
+    may_make_way,
+    numbered,
+    pause_of,
+    slo_job,
+)
+from dlq_master.policy.promise.verdicts.seen import kept_book
 
 # So many of those who are refused at once are told the very earliest deadline; the others one that is sure.
 SEARCHED = 5

@@ -42,8 +42,8 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.policy.legal.servers import Servers
 from dlq_master.policy.legal.trials import job_fault, scale_fault
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.growth import may_grow
-from dlq_master.policy.promise.types import types_for
+from dlq_master.policy.promise.capacity.types import types_for
+from dlq_master.policy.promise.verdicts.growth import may_grow
 from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 

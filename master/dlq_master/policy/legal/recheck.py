@@ -18,7 +18,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.legal.check import Book, IllegalPlan
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.proof import broken
+from dlq_master.policy.promise.verdicts.proof import broken
 from dlq_master.policy.transit.taking import Taking
 
 

@@ -8,10 +8,10 @@ from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.elsewhere import Elsewhere, Stage
-from dlq_master.policy.promise.grids import grid_of, type_of
-from dlq_master.policy.promise.leases import round_up
-from dlq_master.policy.promise.reading import kept_plan, lane_of, numbered
-from dlq_master.policy.promise.rules import Decided, Promises
+from dlq_master.policy.promise.capacity.grids import grid_of, type_of
+from dlq_master.policy.promise.capacity.leases import round_up
+from dlq_master.policy.promise.capacity.rules import Decided, Promises
+from dlq_master.policy.promise.verdicts.reading import kept_plan, lane_of, numbered
 
 _KEPT = Reason(ReasonCode.SLOT_OVER, detail="by the kept plan; no new one was made in time")
 

@@ -14,7 +14,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.profile.rules import Profiles, floor_of
 from dlq_master.policy.profile.trials import charged, node_gpus
-from dlq_master.policy.promise.grids import home_type
+from dlq_master.policy.promise.capacity.grids import home_type
 
 _SLACK = 1e-9  # of a sum of rates
 

@@ -10,8 +10,8 @@ from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import Words
 from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.grids import home_type, type_of
-from dlq_master.policy.promise.reading import can_pause, margin, overruns
+from dlq_master.policy.promise.capacity.grids import home_type, type_of
+from dlq_master.policy.promise.verdicts.reading import can_pause, margin, overruns
 from dlq_master.policy.transit.guards import protected
 from dlq_master.policy.walk.evacuating import evacuated
 from dlq_master.policy.walk.movers import movers

@@ -13,8 +13,7 @@ from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.promise.danger import Danger, closed_nodes, given_up
-from dlq_master.policy.promise.grids import (
+from dlq_master.policy.promise.capacity.grids import (
     due_slot,
     grid_of,
     kept_grid,
@@ -22,10 +21,13 @@ from dlq_master.policy.promise.grids import (
     slot_s,
     type_of,
 )
-from dlq_master.policy.promise.leases import Grid, SloJob, within
-from dlq_master.policy.promise.plan import Plan, faults, left_of
-from dlq_master.policy.promise.proof import at_risk
-from dlq_master.policy.promise.reading import (
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, within
+from dlq_master.policy.promise.capacity.rules import PRINTED_S, Promises, Selector, Selects, Slots
+from dlq_master.policy.promise.slots.plan import Plan, faults, left_of
+from dlq_master.policy.promise.solver.selector import Selection, select, settled
+from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
+from dlq_master.policy.promise.verdicts.proof import at_risk
+from dlq_master.policy.promise.verdicts.reading import (
     ends_by,
     has_overrun,
     lane_with,
@@ -35,9 +37,7 @@ from dlq_master.policy.promise.reading import (
     total_s,
     worked_s,
 )
-from dlq_master.policy.promise.rules import PRINTED_S, Promises, Selector, Selects, Slots
-from dlq_master.policy.promise.seen import Table, seen
-from dlq_master.policy.promise.selector import Selection, select, settled
+from dlq_master.policy.promise.verdicts.seen import Table, seen
 
 _OVERRUN = "overrun"  # the ground of its verdict
 _NEXT = Reason(ReasonCode.SLOT_OVER)
@@ -163,7 +163,7 @@ def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Sel
         chosen = select(asked, grid, _kept(whole, asked, grid), printed_s=printed_s)
     if not late:
         return chosen
-    from dlq_master.policy.promise.late import as_late_as_can_be
+    from dlq_master.policy.promise.slots.late import as_late_as_can_be
 
     return replace(chosen, plan=as_late_as_can_be(chosen.plan, asked, grid, chosen.steps))
 

@@ -6,7 +6,7 @@ from math import ceil
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.promise.grids import type_of
+from dlq_master.policy.promise.capacity.grids import type_of
 
 _MOST_NODES = 2
 

@@ -19,7 +19,7 @@ from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.promise.rules import Promises, Selects, Spot, Trials
+from dlq_master.policy.promise.capacity.rules import Promises, Selects, Spot, Trials
 from dlq_master.policy.registry.presets import PRESETS, SKEW, Preset
 from dlq_master.policy.registry.settings import PolicyError, Settings, parse, suggestion
 from dlq_master.policy.registry.spots import BY_WORK, SPOT_RULES, spot_ordering

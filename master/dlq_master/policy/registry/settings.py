@@ -29,7 +29,7 @@ from dlq_master.policy.place.whole.arranging import (
 )
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
-from dlq_master.policy.promise.rules import (
+from dlq_master.policy.promise.capacity.rules import (
     Guarantees,
     Selector,
     Selects,

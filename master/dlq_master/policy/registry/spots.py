@@ -11,7 +11,7 @@ from dlq_master.model.order.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import aged, always, shortest, shortest_service, smallest
 from dlq_master.policy.order.expected_left import expected_left
-from dlq_master.policy.promise.rules import Spot
+from dlq_master.policy.promise.capacity.rules import Spot
 from dlq_master.policy.registry.settings import Settings
 
 _SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(

@@ -14,7 +14,7 @@ from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.promise.reading import pause_of, worked_s
+from dlq_master.policy.promise.verdicts.reading import pause_of, worked_s
 from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without

@@ -21,8 +21,8 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.own import is_own
 from dlq_master.policy.place.packing.roundup import block_of, round_up
-from dlq_master.policy.promise.grids import own_pool
-from dlq_master.policy.promise.reading import has_grown
+from dlq_master.policy.promise.capacity.grids import own_pool
+from dlq_master.policy.promise.verdicts.reading import has_grown
 from dlq_master.policy.walk.masks import kept
 from dlq_master.policy.walk.seats import Seat, ends_now
 

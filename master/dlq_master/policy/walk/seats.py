@@ -19,7 +19,7 @@ from dlq_master.model.nodes.pool import Parts
 from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.roundup import block_of, round_up
-from dlq_master.policy.promise.grids import own_pool, slot_s, type_of
+from dlq_master.policy.promise.capacity.grids import own_pool, slot_s, type_of
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned

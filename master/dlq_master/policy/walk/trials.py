@@ -15,7 +15,7 @@ from dlq_master.policy.partition.profiling import Room, floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.profile.trials import node_gpus
-from dlq_master.policy.promise.grids import home_type
+from dlq_master.policy.promise.capacity.grids import home_type
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.floor import serve_beside
 from dlq_master.policy.walk.line import heads, line

@@ -18,7 +18,7 @@ def a_package(root: Path, files: dict[str, str]) -> Path:
 
 FILES = {
     "model/jobs/job.py": "a = 1",
-    "policy/promise/plan.py": "b = 2",
+    "policy/promise/slots/plan.py": "b = 2",
     "control/loop/loop.py": "c = 3",
 }
 
@@ -34,7 +34,7 @@ def test_the_same_files_elsewhere_are_the_same_code(tmp_path: Path) -> None:
     "changed",
     [
         {"model/jobs/job.py": "a = 2"},
-        {"policy/promise/plan.py": "b = 2\n"},
+        {"policy/promise/slots/plan.py": "b = 2\n"},
         {"policy/promise/more.py": ""},
         {"model/jobs/job.py": "", "model/jobs.py": "a = 1"},
     ],

@@ -15,8 +15,8 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.partition.borrowing import relabelled
-from dlq_master.policy.promise.reading import lane_of
-from dlq_master.policy.promise.rules import Promises, Slots
+from dlq_master.policy.promise.capacity.rules import Promises, Slots
+from dlq_master.policy.promise.verdicts.reading import lane_of
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.glance import Glance
 from dlq_master.policy.registry.registry import build

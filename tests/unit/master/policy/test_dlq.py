@@ -15,7 +15,7 @@ from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
-from dlq_master.policy.promise.grids import grid_of
+from dlq_master.policy.promise.capacity.grids import grid_of
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError

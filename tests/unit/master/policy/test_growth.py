@@ -16,7 +16,7 @@ from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
-from dlq_master.policy.promise.reading import slo_job, worked_s
+from dlq_master.policy.promise.verdicts.reading import slo_job, worked_s
 from support.builders import World, a_job, a_node
 
 SETTINGS = {"guarantee": "fitting", "be_floor": "0", "margin": "0"}

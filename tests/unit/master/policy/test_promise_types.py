@@ -16,7 +16,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.promise_words import promise
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
-from dlq_master.policy.promise.proof import broken
+from dlq_master.policy.promise.verdicts.proof import broken
 from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job, a_node
 

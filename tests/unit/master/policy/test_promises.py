@@ -27,11 +27,11 @@ from dlq_master.model.plan import NextSlot
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.policy.admit.deadlines import offered
-from dlq_master.policy.promise.grids import grid_of
-from dlq_master.policy.promise.offer import FixKind
-from dlq_master.policy.promise.proof import at_risk
-from dlq_master.policy.promise.reading import pause_of, slo_job
-from dlq_master.policy.promise.rules import Promises
+from dlq_master.policy.promise.capacity.grids import grid_of
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.verdicts.offer import FixKind
+from dlq_master.policy.promise.verdicts.proof import at_risk
+from dlq_master.policy.promise.verdicts.reading import pause_of, slo_job
 from support.builders import H100, World, a_job, a_node, a_request
 from support.extent import times
 

@@ -362,7 +362,7 @@ def ratios(world: World, real_s: float, estimate_s: float, jobs: int) -> None:
 
 
 def test_what_a_promise_adds_is_learned_from_the_jobs_that_have_ended() -> None:
-    from dlq_master.policy.promise.reading import margin
+    from dlq_master.policy.promise.verdicts.reading import margin
 
     world = a_world()
     assert world.policy.promises is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from dlq_master.model.jobs.reward import soft
-from dlq_master.policy.promise.leases import Grid, SloJob
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 
 
 def drawn(

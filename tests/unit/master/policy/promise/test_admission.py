@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import Step, soft, strict
-from dlq_master.policy.promise.admission import Book, admit, renewed, replan
-from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.leases import SloJob, within
-from dlq_master.policy.promise.offer import FixKind, earliest_deadline, offer
-from dlq_master.policy.promise.plan import Plan, after, completion_s, faults
-from dlq_master.policy.promise.realise import FIRM, STICKY
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.leases import SloJob, within
+from dlq_master.policy.promise.slots.plan import Plan, after, completion_s, faults
+from dlq_master.policy.promise.slots.realise import FIRM, STICKY
+from dlq_master.policy.promise.verdicts.admission import Book, admit, renewed, replan
+from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline, offer
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import strict
-from dlq_master.policy.promise.admission import Book, admit
-from dlq_master.policy.promise.augment import augment
-from dlq_master.policy.promise.grounds import Ground
-from dlq_master.policy.promise.leases import SloJob, within
-from dlq_master.policy.promise.ledger import Ledger, row
-from dlq_master.policy.promise.plan import Plan, faults, free_gpus
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.leases import SloJob, within
+from dlq_master.policy.promise.slots.augment import augment
+from dlq_master.policy.promise.slots.ledger import Ledger, row
+from dlq_master.policy.promise.slots.plan import Plan, faults, free_gpus
+from dlq_master.policy.promise.verdicts.admission import Book, admit
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 

@@ -12,7 +12,7 @@ from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.kept_slots import kept_slot
-from dlq_master.policy.promise.proof import broken
+from dlq_master.policy.promise.verdicts.proof import broken
 from support.builders import World, a_waiting_job
 
 NEXT = (Segment(1, 2),)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import soft, strict
-from dlq_master.policy.promise.late import as_late_as_can_be
-from dlq_master.policy.promise.leases import Grid, SloJob
-from dlq_master.policy.promise.plan import Plan, faults, step_made
-from dlq_master.policy.promise.selector import select
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.slots.late import as_late_as_can_be
+from dlq_master.policy.promise.slots.plan import Plan, faults, step_made
+from dlq_master.policy.promise.solver.selector import select
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 

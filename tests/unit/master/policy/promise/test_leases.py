@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.jobs.reward import soft, strict
-from dlq_master.policy.promise.leases import Grid, SloJob, before, needed, round_up, usable, within
-from dlq_master.policy.promise.margin import learned_margin, reserved_s
+from dlq_master.policy.promise.capacity.leases import (
+    Grid,
+    SloJob,
+    before,
+    needed,
+    round_up,
+    usable,
+    within,
+)
+from dlq_master.policy.promise.capacity.margin import learned_margin, reserved_s
 
 
 def test_rl_and_dl_as_chronus_prints_them() -> None:

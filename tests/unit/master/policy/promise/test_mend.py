@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import soft, strict
-from dlq_master.policy.promise.admission import Book, admit
-from dlq_master.policy.promise.leases import Grid, SloJob
-from dlq_master.policy.promise.mend import mended
-from dlq_master.policy.promise.plan import Plan, faults, keeps_promise
-from dlq_master.policy.promise.selector import select
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.slots.mend import mended
+from dlq_master.policy.promise.slots.plan import Plan, faults, keeps_promise
+from dlq_master.policy.promise.solver.selector import select
+from dlq_master.policy.promise.verdicts.admission import Book, admit
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dlq_master.policy.promise.core import improve
-from dlq_master.policy.promise.fluid import Demand, demand
-from dlq_master.policy.promise.leases import Grid, within
-from dlq_master.policy.promise.options import Options, options
-from dlq_master.policy.promise.plan import faults
-from dlq_master.policy.promise.printed import time_indexed
-from dlq_master.policy.promise.relax import relax
-from dlq_master.policy.promise.rounding import choose
-from dlq_master.policy.promise.selector import never, select
+from dlq_master.policy.promise.capacity.fluid import Demand, demand
+from dlq_master.policy.promise.capacity.leases import Grid, within
+from dlq_master.policy.promise.slots.plan import faults
+from dlq_master.policy.promise.solver.core import improve
+from dlq_master.policy.promise.solver.options import Options, options
+from dlq_master.policy.promise.solver.printed import time_indexed
+from dlq_master.policy.promise.solver.relax import relax
+from dlq_master.policy.promise.solver.rounding import choose
+from dlq_master.policy.promise.solver.selector import never, select
 from support.extent import some
 from unit.master.policy.promise.drawing import drawn, grid_of
 

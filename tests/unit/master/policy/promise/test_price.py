@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.policy.promise.price import bid_price
+from dlq_master.policy.promise.solver.price import bid_price
 
 ASKED = st.lists(st.tuples(st.integers(1, 200).map(float), st.integers(2, 100).map(float)))
 

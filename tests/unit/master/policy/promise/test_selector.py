@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import strict
-from dlq_master.policy.promise.holes import insert
-from dlq_master.policy.promise.layout import Task, lay_out
-from dlq_master.policy.promise.leases import Grid, SloJob, due_s, within
-from dlq_master.policy.promise.plan import (
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, within
+from dlq_master.policy.promise.slots.holes import insert
+from dlq_master.policy.promise.slots.layout import Task, lay_out
+from dlq_master.policy.promise.slots.plan import (
     Plan,
     after,
     completion_s,
@@ -27,7 +27,7 @@ from dlq_master.policy.promise.plan import (
     reward,
     slots_of,
 )
-from dlq_master.policy.promise.selector import Source, Unserved, select, settled
+from dlq_master.policy.promise.solver.selector import Source, Unserved, select, settled
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
@@ -259,7 +259,7 @@ def test_a_hole_is_filled_without_touching_others(seed: int) -> None:
 def test_plans_do_not_depend_on_the_hash_seed() -> None:
     program = (
         "from unit.master.policy.promise.drawing import drawn, grid_of\\n"
-        "from dlq_master.policy.promise.selector import select\\n"
+        "from dlq_master.policy.promise.solver.selector import select\\n"
         "for seed in range(2):\\n"
         "    made = select(drawn(seed, 30, resume_s=2.0, most_slots=12), grid_of(8))\\n"
         "    print(sorted(made.plan.segments.items()), made.objective, made.bound)\\n"

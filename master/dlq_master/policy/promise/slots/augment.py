@@ -1,0 +1,139 @@
+"""A job put into a plan slot by slot: each slot that it lacks is found along an augmenting path.
+
+A path begins in a slot that the job could use, goes from slot to slot by moving one job of its own width
+from the first to the second, and ends in a slot where so many GPUs are free. Among jobs of one width, and
+if resumes cost nothing, such paths find slots whenever there are any. What it costs is stops: this comes
+when everything else has failed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s
+from dlq_master.policy.promise.slots.eject import Ejected
+from dlq_master.policy.promise.slots.ledger import Ledger
+from dlq_master.policy.promise.slots.plan import Plan, completion_s
+
+MOST_VISITS = 600  # of slots, over all paths of a job
+
+
+class _Move(NamedTuple):
+    """One job, a row of the table, from one slot to another."""
+
+    row: int
+    out_of: int
+    into: int
+
+
+def augment(
+    plan: Plan, jobs: Sequence[SloJob], at: int, ledger: Ledger, grid: Grid
+) -> Ejected | None:
+    """The plan with job `at` in it too, by its promised step; None if no paths are found."""
+    return _Table(plan, jobs, at, ledger, grid).filled()
+
+
+class _Table:
+    """The jobs as wide as the new one, which is the last row, and the slots that each holds."""
+
+    def __init__(
+        self, plan: Plan, jobs: Sequence[SloJob], at: int, ledger: Ledger, grid: Grid
+    ) -> None:
+        self.plan, self.grid, self.wide = plan, grid, int(ledger.wide[at])
+        numbers = [n for n in np.flatnonzero(ledger.wide == self.wide).tolist() if n != at] + [at]
+        self.jobs = [jobs[number] for number in numbers]
+        slots = len(ledger.free)
+        self.held = np.zeros((len(numbers), slots), dtype=bool)
+        for row, job in enumerate(self.jobs):
+            for begin, end in plan.segments.get(job.key, ()):
+                self.held[row, begin:end] = True
+        self.within = np.arange(slots) < ledger.last[numbers][:, None]
+        self.free = ledger.free.copy()
+        self.fixed = np.zeros(len(numbers), dtype=bool)  # whom another segment makes late
+        self.fixed[-1] = True
+        self.changed: set[int] = {len(numbers) - 1}
+        self.visits = 0
+
+    def filled(self) -> Ejected | None:
+        own = len(self.jobs) - 1
+        open_ = np.flatnonzero(self.within[own] & (self.free >= self.wide))
+        self.held[own, open_] = True
+        self.free[open_] -= self.wide
+        while not self._in_time(own):
+            if not self._another():
+                return None
+        self._trim(own)
+        made = {self.jobs[row].key: _segments(self.held[row]) for row in self.changed}
+        return Ejected(Plan({**self.plan.segments, **made}), self.free)
+
+    def _another(self) -> bool:
+        """One slot more for the new job, along a path on which nobody becomes late."""
+        while (path := self._path()) is not None:
+            for row, out_of, into in path:
+                self.held[row, out_of], self.held[row, into] = False, True
+            late = [row for row, *_ in path if not self._in_time(row)]
+            if not late:
+                self.held[-1, path[0].out_of] = True
+                self.free[path[-1].into] -= self.wide
+                self.changed |= {row for row, *_ in path}
+                return True
+            for row, out_of, into in path:
+                self.held[row, out_of], self.held[row, into] = True, False
+            self.fixed[late] = True
+        return False
+
+    def _path(self) -> list[_Move] | None:
+        """The shortest, by breadth."""
+        starts = np.flatnonzero(self.within[-1] & ~self.held[-1])
+        by: dict[int, _Move | None] = dict.fromkeys(starts.tolist())
+        seen = np.zeros(len(self.free), dtype=bool)
+        seen[starts] = True
+        waiting = deque(starts.tolist())
+        while waiting and self.visits < MOST_VISITS:
+            self.visits += 1
+            slot = waiting.popleft()
+            rows = np.flatnonzero(self.held[:, slot] & ~self.fixed)
+            could = self.within[rows] & ~self.held[rows] & ~seen
+            for into in np.flatnonzero(could.any(axis=0)).tolist():
+                by[into] = _Move(int(rows[could[:, into].argmax()]), slot, into)
+                if self.free[into] >= self.wide:
+                    return _traced(by, into)
+                seen[into] = True
+                waiting.append(into)
+        return None
+
+    def _in_time(self, row: int) -> bool:
+        job = self.jobs[row]
+        by_s = due_s(job, job.promised or 0, self.grid)
+        done_s = completion_s(job, _segments(self.held[row]), self.grid)
+        return done_s <= by_s + NOISE * self.grid.term_s
+
+    def _trim(self, row: int) -> None:
+        """Let go of slots that are not needed, the last first."""
+        for slot in np.flatnonzero(self.held[row])[::-1].tolist():
+            self.held[row, slot] = False
+            if not self._in_time(row):
+                self.held[row, slot] = True
+                return
+            self.free[slot] += self.wide
+
+
+def _traced(by: dict[int, _Move | None], end: int) -> list[_Move]:
+    path = []
+    while (move := by[end]) is not None:
+        path.append(move)
+        end = move.out_of
+    return path[::-1]
+
+
+def _segments(held: NDArray[np.bool_]) -> Segments:
+    padded = np.zeros(len(held) + 2, dtype=np.int8)
+    padded[1:-1] = held
+    edges = np.flatnonzero(np.diff(padded)).tolist()
+    return tuple([Segment(begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True)])

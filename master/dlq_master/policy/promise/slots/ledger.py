@@ -1,0 +1,124 @@
+"""What promises and their plan come to, as arrays: worked out once, and kept from one admission to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+
+from dlq_master.model.jobs.lane import Segments
+from dlq_master.policy.promise.capacity.fluid import Demand, Slots
+from dlq_master.policy.promise.capacity.leases import (
+    Grid,
+    SloJob,
+    due_s,
+    leases,
+    width,
+)
+from dlq_master.policy.promise.slots.plan import Plan, free_gpus, hold
+
+Row = tuple[int, int, int]  # width, RL, DL
+_MORE = 1.25  # of the slots that are asked for: the next job may have a later deadline
+
+
+def row(job: SloJob, step: int, grid: Grid) -> Row:
+    """What a job asks of the fluid test: width, RL and DL."""
+    return width(job, grid), *leases(job, step, grid)
+
+
+def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
+    """Without those that are too late even if they were alone: a promise that is lost, and is told so when the
+    next slot is decided, or one that seems so until its job runs in the slot that has begun. It keeps its slots until
+    then, but nobody else is refused for what no plan can give it."""
+    return (row for row in rows if row[1] <= row[2])
+
+
+class Promised(NamedTuple):
+    """A guaranteed job and the slots that it has in the kept plan."""
+
+    job: SloJob
+    slots: Segments
+
+
+class Ledger:
+    """By key of a job, in the order of the book: `rows`, what it asks of the fluid test.
+    `demand` is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots` asked
+    for, and beyond every promised deadline."""
+
+    __slots__ = ("_columns", "demand", "free", "rows")
+
+    def __init__(self, jobs: Sequence[SloJob], plan: Plan, grid: Grid, slots: int) -> None:
+        self.rows = {job.key: row(job, job.promised or 0, grid) for job in jobs}
+        self._columns: Slots | None = None
+        furthest = max([slots, *[last for _, _, last in self.rows.values()]])
+        self.demand = Demand(grid, ceil(_MORE * furthest))
+        self.demand.add_all(still_kept(self.rows.values()))
+        self.free = free_gpus(plan, jobs, grid, self.horizon)
+
+    @property
+    def horizon(self) -> int:
+        return self.demand.horizon
+
+    @property
+    def wide(self) -> Slots:
+        """Widths of the jobs, in their order."""
+        return self._column(0)
+
+    @property
+    def needed(self) -> Slots:
+        """Their RL."""
+        return self._column(1)
+
+    @property
+    def last(self) -> Slots:
+        """Their DL, of the promised step."""
+        return self._column(2)
+
+    def with_job(self, key: str, asked: Row, free: Slots) -> Ledger:
+        """The same with a job more, as `row` has it, and what is free with it."""
+        other = self._with({**self.rows, key: asked}, free)
+        other.demand.add(*asked)
+        return other
+
+    def exchanged(
+        self, gone: Iterable[Promised], come: Iterable[Promised], jobs: Iterable[SloJob], grid: Grid
+    ) -> Ledger | None:
+        """The same with some jobs out and others in, which makes those that are now `jobs`; None: it does not
+        reach so far."""
+        rows, free = dict(self.rows), self.free.copy()
+        other = self._with(rows, free)
+        for job, slots in gone:
+            wide, *_ = asked = rows.pop(job.key)
+            if any(still_kept([asked])):
+                other.demand.remove(*asked)
+            hold(free, slots, -wide)
+        for job, slots in come:
+            wide, _, last = asked = rows[job.key] = row(job, job.promised or 0, grid)
+            if max(last, slots[-1].end if slots else 0) > self.horizon:
+                return None
+            if any(still_kept([asked])):
+                other.demand.add(*asked)
+            hold(free, slots, wide)
+        other.rows = {job.key: rows[job.key] for job in jobs}
+        return other
+
+    def _with(self, rows: dict[str, Row], free: Slots) -> Ledger:
+        other = Ledger.__new__(Ledger)
+        other.rows, other.free = rows, free
+        other._columns, other.demand = None, self.demand.copy()
+        return other
+
+    def _column(self, number: int) -> Slots:
+        """Of all rows; few ask for any."""
+        if self._columns is None:
+            table: Slots = np.array([*self.rows.values()], dtype=np.int64).reshape(-1, 3)
+            self._columns = np.ascontiguousarray(table.T)
+        column: Slots = self._columns[number]
+        return column
+
+
+def latest_slot(job: SloJob, step: int, grid: Grid) -> int:
+    """Slots up to a step's deadline: in several segments it may end in a later one than in one."""
+    return ceil(due_s(job, step, grid) / grid.term_s)

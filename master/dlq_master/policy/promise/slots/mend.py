@@ -1,0 +1,125 @@
+"""Promises after a loss: a node has gone, a job takes longer than was reserved. Which of them still hold?
+
+What can be kept is kept, with as little of the plan changed as may be. Whose promise is given up is told:
+first who can no longer make it even if it were alone, then, until the rest fits in fractions, who earns
+least for a GPU and slot; last whom no slots were found for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlq_master.policy.promise.capacity.fluid import Demand
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, width, within
+from dlq_master.policy.promise.slots.augment import augment
+from dlq_master.policy.promise.slots.eject import eject
+from dlq_master.policy.promise.slots.ledger import Ledger, row
+from dlq_master.policy.promise.slots.plan import (
+    Plan,
+    faults,
+    free_gpus,
+    hold,
+    keeps_promise,
+    ordered,
+    slots_of,
+)
+from dlq_master.policy.promise.slots.realise import FIRM, serve_all
+
+
+class Mended(NamedTuple):
+    """A plan that serves every promise but those of the jobs that are `broken`, which hold no slots."""
+
+    plan: Plan
+    broken: tuple[str, ...]
+
+
+def mended(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
+    """The plan for the promises among `jobs`, mended where it has faults. Slots of others are let go of
+    if it has any, and so are those of keys that are not among the jobs."""
+    held = [job for job in jobs if job.promised is not None]
+    known = {job.key for job in jobs}
+    plan = plan.without([key for key in plan.segments if key not in known])
+    if not faults(plan, jobs, grid):
+        return Mended(plan, ())
+    kept = keepable(held, grid)
+    place = _placed(plan, kept, grid)
+    there = place.segments
+    return Mended(place, tuple([job.key for job in held if job.key not in there]))
+
+
+def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
+    """Without the guaranteed jobs that together are beyond the capacity: those that earn the least for a
+    GPU and slot are left out, and no more than have to be."""
+    held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
+    if fit([(job, job.promised or 0) for job in held], grid):
+        return held
+    order = sorted(held, key=lambda job: (density(job, grid), job.key))
+    low, high = 1, len(order)  # fewest to let go: fewer jobs ask for less of every prefix
+    while low < high:
+        middle = (low + high) // 2
+        rest = [(job, job.promised or 0) for job in order[middle:]]
+        low, high = (low, middle) if fit(rest, grid) else (middle + 1, high)
+    gone = {job.key for job in order[:low]} - _still_fitting(order[:low], order[low:], grid)
+    return [job for job in held if job.key not in gone]
+
+
+def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
+    """Of those left out, the dearest first, who takes nothing that the others lack."""
+    rows = {job.key: row(job, job.promised or 0, grid) for job in (*out, *left)}
+    demand = Demand(grid, max(last for *_, last in rows.values()))
+    demand.add_all(rows[job.key] for job in left)
+    found = set()
+    for job in reversed(out):
+        if demand.fits(*rows[job.key]):
+            demand.add(*rows[job.key])
+            found.add(job.key)
+    return found
+
+
+def fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
+    """Whether jobs fit with one step each, every prefix within its capacity."""
+    rows = [row(job, step, grid) for job, step in wishes]
+    demand = Demand(grid, max((last for *_, last in rows), default=0))
+    return demand.fit_all(rows)
+
+
+def density(job: SloJob, grid: Grid) -> float:
+    """What a promised step earns for a GPU and slot."""
+    wide, needed, _ = row(job, job.promised or 0, grid)
+    return job.steps[job.promised or 0].reward / (wide * needed)
+
+
+def _placed(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
+    """A plan for these jobs, or for as many of them as are found slots for."""
+    part = _sound(plan, jobs, grid)
+    missing = [number for number, job in enumerate(jobs) if job.key not in part.segments]
+    ledger = Ledger(jobs, part, grid, slots_of(part))
+    if (found := eject(part, jobs, missing, ledger, grid)) is not None:
+        return found.plan
+    picks = {job.key: job.promised or 0 for job in jobs}
+    if (new := serve_all(jobs, picks, grid, FIRM)) is not None:
+        return new
+    for number in sorted(missing, key=lambda at: (-density(jobs[at], grid), jobs[at].key)):
+        found = eject(part, jobs, [number], ledger, grid)
+        found = found or augment(part, jobs, number, ledger, grid)
+        if found is not None:
+            part, ledger.free = found.plan, found.free
+    return part
+
+
+def _sound(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
+    """What of the plan keeps these promises within the capacity: in a slot that is too full those that
+    earn least for a GPU and slot are lifted out."""
+    good = {}
+    for job in jobs:
+        made = plan.segments.get(job.key, ())
+        if made and ordered(made) and keeps_promise(job, made, grid):
+            good[job.key] = made
+    free = free_gpus(Plan(good), jobs, grid, slots_of(plan))
+    for job in sorted(jobs, key=lambda job: (density(job, grid), job.key)):
+        made = good.get(job.key, ())
+        if any(free[begin:end].min() < 0 for begin, end in made):
+            del good[job.key]
+            hold(free, made, -width(job, grid))
+    return Plan(good)

@@ -1,0 +1,182 @@
+"""The integral plan: who holds SLO leases in which slots. A kept plan is the promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING
+
+from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.reward import Step
+from dlq_master.model.values import maker
+from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, width
+
+if TYPE_CHECKING:
+    from dlq_master.policy.promise.capacity.fluid import Slots
+
+
+_segment = maker(Segment)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The segments of each job that has any, in slots from the plan's start."""
+
+    segments: Mapping[str, Segments] = field(default_factory=dict)
+
+    def with_job(self, key: str, segments: Segments) -> Plan:
+        """The same with a job more, or with other slots for one."""
+        return Plan({**self.segments, key: segments})
+
+    def without(self, keys: Iterable[str]) -> Plan:
+        """The same without some jobs."""
+        gone = frozenset(keys)
+        if gone.isdisjoint(self.segments):
+            return self
+        return Plan({key: made for key, made in self.segments.items() if key not in gone})
+
+    def shifted(self, slots: int) -> Plan:
+        """What is left of it `slots` slots later, counted from then."""
+        left = {key: left_of(made, slots) for key, made in self.segments.items()}
+        return Plan({key: rest for key, rest in left.items() if rest})
+
+    def now(self) -> frozenset[str]:
+        """Who holds the first slot."""
+        return frozenset(key for key, made in self.segments.items() if made and made[0].begin == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What is wrong with a plan: a job (or, empty, a slot that is too full), and what in words."""
+
+    key: str
+    what: str
+
+
+def left_of(segments: Segments, slots: int) -> Segments:
+    """What is left of these `slots` slots later, counted from then."""
+    return tuple(
+        [
+            _segment((begin - slots if begin > slots else 0, end - slots))
+            for begin, end in segments
+            if end > slots
+        ]
+    )
+
+
+def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
+    """When its work is done, from the plan's start; inf if the segments do not suffice."""
+    rest_s = job.work_s
+    for number, (begin, end) in enumerate(segments):
+        charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
+        held_s = (end - begin) * grid.term_s
+        if charge_s + rest_s <= held_s + NOISE * grid.term_s:
+            return begin * grid.term_s + charge_s + rest_s
+        rest_s -= max(0.0, held_s - charge_s)
+    return inf
+
+
+def after(job: SloJob, segments: Sequence[Segment], grid: Grid, slots: int) -> SloJob:
+    """The job as it is `slots` slots later if it ran as planned; it has not completed by then."""
+    rest_s = job.work_s
+    for number, (begin, end) in enumerate(segments):
+        charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
+        rest_s -= max(0.0, (min(end, slots) - begin) * grid.term_s - charge_s)
+    ran = any(begin < slots <= end for begin, end in segments)
+    steps = tuple(Step(at - slots * grid.term_s, worth) for at, worth in job.steps)
+    return job._replace(work_s=rest_s, steps=steps, running=ran)
+
+
+def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | None:
+    """The step whose deadline it completes by; None: late, or not at all."""
+    done_s = completion_s(job, segments, grid) if segments else inf
+    slack_s = NOISE * grid.term_s
+    steps = range(len(job.steps))
+    return next((step for step in steps if done_s <= due_s(job, step, grid) + slack_s), None)
+
+
+def steps_made(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, int]:
+    """By key the steps of those that make any."""
+    made = {job.key: step_made(job, plan.segments.get(job.key, ()), grid) for job in jobs}
+    return {key: step for key, step in made.items() if step is not None}
+
+
+def reward(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
+    """What the plan earns with it; 1 when late, as any job does in the end."""
+    step = step_made(job, segments, grid)
+    return 1.0 if step is None else job.steps[step].reward
+
+
+def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
+    """Whether a guaranteed job makes the step it was admitted with, or a better one."""
+    if job.promised is None:
+        return True
+    step = step_made(job, segments, grid)
+    return step is not None and step <= job.promised
+
+
+def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
+    """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
+    # Every pipeline knows of plans, few count in them.
+    from dlq_master.policy.promise.capacity.fluid import gpus_of
+
+    free = gpus_of(grid, slots + 1)
+    change = free * 0
+    for job in jobs:
+        wide = width(job, grid)
+        for begin, end in plan.segments.get(job.key, ()):
+            change[min(begin, slots)] += wide
+            change[min(end, slots)] -= wide
+    left: Slots = free - change.cumsum()
+    return left[:slots]
+
+
+def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
+    """Take so many GPUs of these slots out of what is `free`, in place; a negative number gives them back."""
+    for begin, end in segments:
+        free[begin:end] -= gpus
+
+
+def left_free(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
+    """The same for all slots that the plan or the grid speaks of: no slot after them has less."""
+    return free_gpus(plan, jobs, grid, max(slots_of(plan), len(grid.capacity)))
+
+
+def slots_of(plan: Plan) -> int:
+    """How many slots a plan speaks of."""
+    return max((made[-1].end for made in plan.segments.values() if made), default=0)
+
+
+def stops(plan: Plan, jobs: Iterable[SloJob]) -> int:
+    """How often the plan takes GPUs from a job that has not ended."""
+    count = 0
+    for job in jobs:
+        if made := plan.segments.get(job.key):
+            count += len(made) - 1 + (job.running and made[0].begin > 0)
+    return count
+
+
+def ordered(segments: Segments) -> bool:
+    """Whether none is empty, and between any two there is a slot."""
+    apart = all(a.end < b.begin for a, b in pairwise(segments))
+    return apart and all(0 <= begin < end for begin, end in segments)
+
+
+def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
+    """All that is wrong: slots over capacity, segments out of order, promises that are not kept."""
+    found = []
+    known = {job.key for job in jobs}
+    found += [Fault(key, "no such job") for key in plan.segments if key not in known]
+    free = left_free(plan, jobs, grid)
+    if free.min(initial=0) < 0:
+        full = (free < 0).nonzero()[0]
+        found += [Fault("", f"slot {at} wants {-free[at]} GPUs more than it has") for at in full]
+    for job in jobs:
+        made = plan.segments.get(job.key, ())
+        if not ordered(made):
+            found.append(Fault(job.key, "its segments overlap, touch or are empty"))
+        elif not keeps_promise(job, made, grid):
+            found.append(Fault(job.key, "it does not make the step it was promised"))
+    return found

@@ -1,0 +1,112 @@
+"""The columns that the bound leaves open, solved as they are: reduced-cost fixing and a small MIP.
+
+A column whose reduced cost exceeds the distance between the bound and a choice that is known cannot be
+otherwise than in the relaxation, in any choice that is better. Of the rows only those are left that the
+open columns could fill.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import csr_array
+
+from dlq_master.policy.promise.solver.options import Floats, Ints
+from dlq_master.policy.promise.solver.relax import Relaxed
+from dlq_master.policy.promise.solver.rounding import Choice
+
+SMALL = 6000  # columns by rows: what a MIP solves in about the time of all the rest
+MOST_NODES = 50  # of its search: as far as it goes without a time limit
+_OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
+_FEWER_NODES = 4  # scipy has no status of its own for the limit on nodes
+
+
+class _Open(NamedTuple):
+    """What is left to be decided: columns, and for each the number of its job in `jobs`; rows, and their
+    `room` beside the `fixed` columns; `must` of each job: whether it may not stay out."""
+
+    fixed: Ints
+    columns: Ints
+    owner: Ints
+    jobs: Ints
+    must: Floats
+    rows: Ints
+    room: Ints
+
+
+def improve(choice: Choice, relaxed: Relaxed, time_limit_s: float) -> float:
+    """Make `choice` the better one if the solver finds it; returns the bound.
+
+    With a time limit above 0 the answer depends on the machine. Without one only small cores are solved,
+    within so many nodes, so that the answer can be reproduced.
+    """
+    made = choice.made
+    least = len(made.jobs) + choice.gain
+    left = _open(choice, relaxed)
+    if not len(left.columns):
+        _adopt(choice, left, np.zeros(0))
+        return min(relaxed.bound, len(made.jobs) + choice.gain)
+    if time_limit_s <= 0 and len(left.columns) * len(left.rows) > SMALL:
+        return relaxed.bound
+    found = _solved(
+        made.gain[left.columns], made.row[left.columns][:, left.rows], left, time_limit_s
+    )
+    if found.status == _INFEASIBLE:
+        return min(relaxed.bound, least)
+    if found.status not in (_OPTIMAL, _LIMIT, _FEWER_NODES) or found.x is None:
+        return relaxed.bound
+    _adopt(choice, left, found.x)
+    proven = len(made.jobs) + float(made.gain[left.fixed].sum()) - float(found.mip_dual_bound)
+    # What is fixed is right only for choices better than the known one.
+    return min(relaxed.bound, max(proven, least))
+
+
+def _open(choice: Choice, relaxed: Relaxed) -> _Open:
+    made = choice.made
+    whole = bool((made.gain == np.rint(made.gain)).all())
+    # A better choice is better by 1 if all rewards are whole.
+    distance = relaxed.bound - len(made.jobs) - choice.gain - whole + 1e-6
+    near = relaxed.regret <= distance
+    stays = relaxed.out > distance
+    stays[sorted(made.must)] = True
+    single = stays & (np.bincount(made.job[near], minlength=len(made.jobs)) == 1)
+    fixed = np.flatnonzero(near & single[made.job])
+    columns = np.flatnonzero(near & ~single[made.job])
+    jobs, first, owner = np.unique(made.job[columns], return_index=True, return_inverse=True)
+    room = made.room - made.row[fixed].sum(axis=0)
+    most = np.zeros_like(room)
+    if len(columns):
+        most = np.maximum.reduceat(made.row[columns], first, axis=0).sum(axis=0)
+    rows = np.flatnonzero(most > room)
+    return _Open(fixed, columns, owner, jobs, stays[jobs].astype(float), rows, room[rows])
+
+
+def _solved(gain: Floats, row: Ints, left: _Open, time_limit_s: float) -> Any:
+    count = len(gain)
+    one = csr_array((np.ones(count), (left.owner, np.arange(count))), shape=(len(left.jobs), count))
+    scale = np.maximum(1, left.room).astype(float)
+    limit = {"time_limit": time_limit_s} if time_limit_s > 0 else {"node_limit": MOST_NODES}
+    constraints = [LinearConstraint(one, left.must, np.ones(len(left.jobs)))]
+    if len(left.rows):
+        table = csr_array(row.T / scale[:, None])
+        constraints.append(LinearConstraint(table, -np.inf, left.room / scale))
+    return milp(
+        -gain,
+        integrality=np.ones(count),
+        bounds=Bounds(0, 1),
+        constraints=constraints,
+        options={"mip_rel_gap": 0.0, **limit},
+    )
+
+
+def _adopt(choice: Choice, left: _Open, shares: NDArray[np.float64]) -> None:
+    made, other = choice.made, choice.copy()
+    other.picks[:] = -1
+    taken = np.concatenate([left.fixed, left.columns[shares > 0.5]])
+    other.picks[made.job[taken]] = taken
+    other.left = made.room - made.taken(other.picks)
+    if (other.left >= 0).all() and other.gain > choice.gain:
+        choice.picks, choice.left = other.picks, other.left

@@ -1,0 +1,50 @@
+"""What a GPU for one slot is worth where more is asked for than there is: its bid price.
+
+A promise binds capacity for good, and who comes later may earn more with it. The linear program of revenue
+management gives every unit of capacity a price: of all that is asked for in a while what earns most for a
+GPU and slot is taken until there are no more, and what the last of it earns is the price (Talluri and van
+Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1: bid-price control). Who earns
+less gets no promise; slots that are left get such jobs all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.policy.promise.capacity.leases import Grid, needed, round_up
+
+SHARE = 0.8  # of the capacity that is counted on: plans leave holes, and work is bound already
+_LEAST_SPAN_S = 3600.0
+
+
+def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
+    """`asked`: GPU-slots and reward of each; the reward for a GPU-slot where these run out, 0 if never."""
+    left = gpu_slots
+    for density, amount in sorted(((r / a, a) for a, r in asked), reverse=True):
+        left -= amount
+        if left < 0:
+            return density
+    return 0.0
+
+
+@lru_cache(maxsize=1 << 13)
+def _gpu_slots(gpus: int, run_s: float, node_gpus: int, term_s: float) -> float:
+    """What a job takes; the same is asked in every slot of a day."""
+    return float(round_up(gpus, node_gpus) * needed(run_s, term_s))
+
+
+def price(cluster: Cluster, grid: Grid, now_s: float) -> float:
+    """The bid price by what has been asked for of late, worked out once a slot."""
+    known = cluster.memo.get("price", cluster.slot, grid.capacity)
+    if known is None:
+        node_gpus, term_s = grid.node_gpus, grid.term_s
+        asked = [
+            (_gpu_slots(offer.gpus, offer.run_s, node_gpus, term_s), offer.reward)
+            for offer in cluster.offers
+        ]
+        slots = max(_LEAST_SPAN_S, cluster.offers.span_s(now_s)) / grid.term_s
+        known = bid_price(asked, SHARE * grid.at(0) * slots)
+        cluster.memo.put("price", known, cluster.slot, grid.capacity)
+    return float(known)

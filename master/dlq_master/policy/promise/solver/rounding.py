@@ -1,0 +1,221 @@
+"""From the relaxation to one deadline for each job: insertion, upgrades, swaps and downgrades."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dlq_master.policy.promise.solver.options import Floats, Ints, Options
+from dlq_master.policy.promise.solver.relax import Relaxed
+
+Mask = NDArray[np.bool_]
+MOST_PASSES = 4
+MOST_LOSERS = 3
+# What a swap may regret: of the distance to the bound, and at least.
+_NEAR_SHARE, _NEAR = 0.35, 5.0
+_WHOLE = 1 - 1e-6
+
+
+class Choice:
+    """A column or none (-1) for each job, and what that leaves of every prefix."""
+
+    __slots__ = ("left", "made", "picks")
+
+    def __init__(self, made: Options) -> None:
+        """The guaranteed jobs with their promised step, everybody else out."""
+        self.made = made
+        self.picks: Ints = np.full(len(made.jobs), -1, dtype=np.int64)
+        for job in made.must:
+            self.picks[job] = made.columns[job][-1]
+        self.left: Ints = made.room - made.taken(self.picks)
+
+    def copy(self) -> Choice:
+        """The same, to be changed on its own."""
+        other = Choice.__new__(Choice)
+        other.made, other.picks, other.left = self.made, self.picks.copy(), self.left.copy()
+        return other
+
+    @property
+    def gain(self) -> float:
+        """The sum of V - 1."""
+        return float(self.made.gain[self.picks[self.picks >= 0]].sum())
+
+    def gain_of(self, job: int) -> float:
+        """What a job's column earns."""
+        return float(self.made.gain[self.picks[job]]) if self.picks[job] >= 0 else 0.0
+
+    def take(self, column: int) -> bool:
+        """Give a job a better column than it has; False, and nothing is done, if it does not fit."""
+        job = int(self.made.job[column])
+        if self.made.gain[column] <= self.gain_of(job):
+            return False
+        left = self.left + self._held(job) - self.made.row[column]
+        if (left < 0).any():
+            return False
+        self.picks[job], self.left = column, left
+        return True
+
+    def insert(self, columns: Iterable[int]) -> None:
+        """One after another what fits."""
+        for column in columns:
+            self.take(int(column))
+
+    def set(self, job: int, column: int) -> None:
+        """Put a job at a column or, with -1, out."""
+        self.left = self.left + self._held(job)
+        self.picks[job] = column
+        self.left = self.left - self._held(job)
+
+    def concede(self, slot: int, lack: int) -> None:
+        """Somebody found `lack` GPUs too few in a slot: the prefix that ends there has so much less room
+        than it seemed, and others give way for the least that frees as much."""
+        at = min(int(np.searchsorted(self.made.prefix, slot + 1)), len(self.left) - 1)
+        self.left[at] = min(0, int(self.left[at])) - lack
+        while self.left.min(initial=0) < 0:
+            losers, columns, losses, freed = _concessions(self)
+            worst = int(self.left.argmin())
+            if not len(losses) or not freed[:, worst].any():
+                return
+            enough = freed[:, worst] >= -self.left[worst]
+            helps = enough if enough.any() else freed[:, worst] > 0
+            able = np.flatnonzero(helps)
+            number = int(
+                able[np.argmin(losses[able] / np.minimum(freed[able, worst], -self.left[worst]))]
+            )
+            self.set(int(losers[number]), columns[number])
+
+    def _held(self, job: int) -> Ints:
+        column = self.picks[job]
+        held: Ints = self.made.row[column] if column >= 0 else np.zeros_like(self.left)
+        return held
+
+
+def choose(made: Options, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> Choice:
+    """The best of two insertion orders, by reduced cost and by reward for the price, after swaps."""
+    start = Choice(made)
+    start.insert(np.flatnonzero(relaxed.share >= _WHOLE))
+    price = made.row @ relaxed.price
+    density = made.gain / np.maximum(price, 1e-9)
+    best = None
+    for order in (
+        np.lexsort((relaxed.regret, -relaxed.share)),
+        np.argsort(-density, kind="stable"),
+    ):
+        choice = start.copy()
+        choice.insert(order)
+        swap(choice, relaxed, out_of_time)
+        if best is None or choice.gain > best.gain:
+            best = choice
+        if out_of_time() or len(made.jobs) + best.gain > relaxed.bound - 1:
+            break
+    assert best is not None
+    return best
+
+
+def swap(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
+    """While one job can gain more than another must lose for it: the cheapest such loser gives way."""
+    for _ in range(MOST_PASSES):
+        gain = choice.gain
+        _swap_pass(choice, relaxed, out_of_time)
+        if choice.gain <= gain or out_of_time():
+            return
+
+
+def _swap_pass(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
+    made = choice.made
+    near = max(_NEAR, _NEAR_SHARE * (relaxed.bound - len(made.jobs) - choice.gain))
+    losers, columns, losses, freed = _concessions(choice, relaxed, near)
+    touched = np.zeros(len(made.jobs), dtype=bool)
+    for column in _wishes(choice, relaxed, near):
+        job = int(made.job[column])
+        wish = float(made.gain[column]) - choice.gain_of(job)
+        if wish <= 0 or choice.take(column):
+            touched[job] = True
+            continue
+        given = _cheapest(
+            made.row[column] - choice._held(job) - choice.left,
+            wish,
+            losses,
+            freed,
+            touched[losers] | (losers == job),
+            losers,
+        )
+        for number in given:
+            choice.set(int(losers[number]), columns[number])
+            touched[losers[number]] = True
+        if given:
+            taken = choice.take(column)
+            assert taken, "what was set free suffices"
+            touched[job] = True
+        if out_of_time():
+            return
+    choice.insert(np.argsort(-made.gain, kind="stable"))
+
+
+def _cheapest(
+    lacking: Ints, wish: float, losses: Floats, freed: Ints, barred: Mask, losers: Ints
+) -> list[int]:
+    """Up to three concessions that together free what is lacking and cost less than `wish`: always the
+    one that costs least for the share that it covers of what is lacking. Empty if they do not exist."""
+    given: list[int] = []
+    while len(given) < MOST_LOSERS:
+        rows = np.flatnonzero(lacking > 0)
+        if not len(rows):
+            return given
+        need = lacking[rows]
+        covered = (np.minimum(freed[:, rows], need) / need).sum(axis=1)
+        able = ~barred & (losses < wish) & (covered > 0)
+        if not able.any():
+            return []
+        ratio = np.where(able, losses / np.maximum(covered, 1e-9), np.inf)
+        number = int(ratio.argmin())
+        given.append(number)
+        wish -= float(losses[number])
+        lacking = lacking - freed[number]
+        barred = barred | (losers == losers[number])
+    return given if (lacking <= 0).all() else []
+
+
+def _wishes(choice: Choice, relaxed: Relaxed, near: float) -> list[int]:
+    """Columns that would be better than what their jobs have, the largest gain first.
+
+    What a choice lacks to the bound is the sum of its regrets and of its unused room at its price: a
+    column with a large regret can hardly be part of a better one.
+    """
+    made = choice.made
+    have = np.where(choice.picks >= 0, made.gain[choice.picks], 0.0)[made.job]
+    more = made.gain - have
+    return [
+        int(at)
+        for at in np.argsort(-more, kind="stable")
+        if more[at] > 0 and relaxed.regret[at] < near
+    ]
+
+
+def _concessions(
+    choice: Choice, relaxed: Relaxed | None = None, near: float = inf
+) -> tuple[Ints, list[int], Floats, Ints]:
+    """What jobs could give up: whose, for which column (-1: out), the loss, and what it sets free."""
+    made, losers, columns, losses, held, kept = choice.made, [], [], [], [], []
+    for job, pick in enumerate(choice.picks.tolist()):
+        if pick < 0:
+            continue
+        lower = [column for column in made.columns[job] if made.gain[column] < made.gain[pick]]
+        for column in lower if job in made.must else [*lower, -1]:
+            if relaxed is not None:
+                regret = relaxed.regret[column] if column >= 0 else relaxed.out[job]
+                if regret - relaxed.regret[pick] > near:
+                    continue
+            losers.append(job)
+            columns.append(column)
+            losses.append(made.gain[pick] - (made.gain[column] if column >= 0 else 0.0))
+            held.append(pick)
+            kept.append(column)
+    freed = made.row[held] if held else np.zeros((0, len(made.room)), dtype=np.int64)
+    lower_rows = np.array(kept, dtype=np.int64)
+    if len(lower_rows):
+        freed = freed - np.where((lower_rows >= 0)[:, None], made.row[lower_rows], 0)
+    return np.array(losers, dtype=np.int64), columns, np.array(losses, dtype=np.float64), freed

@@ -1,0 +1,90 @@
+"""Why the kept plan does not keep a promise as the cluster is now, and what could be promised in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+from typing import NamedTuple
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.jobs.job import Alternative
+from dlq_master.model.nodes.node import Node, NodeState
+from dlq_master.model.nodes.own import is_own
+from dlq_master.model.words.promise_words import few, span
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.solver.selector import Selection
+from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline
+
+
+class Danger(NamedTuple):
+    """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds of work: what it
+    still needs and has slots for; or, of one that has used up what was reserved (`over`), that and what it has run; or, of one whose own steps will use that up (`steps`), what
+    all of its work takes by them, and by its estimate."""
+
+    lack: int = 0
+    needs_s: float = 0.0
+    has_s: float = 0.0
+    over: bool = False
+    steps: bool = False
+    silent: bool = False  # what it did since its last save may be lost
+
+    def words(self, closed: str) -> str:
+        """The same for people; `closed`: nodes that are gone."""
+        if self.over:
+            return f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were reserved, and has not ended"
+        if self.steps:
+            told, promised = span(self.needs_s), span(self.has_s)
+            return f"at the pace of its own steps it takes {told}, not the {promised} that it was promised for"
+        if self.lack:
+            gpus = f"{self.lack} GPU{'' if self.lack == 1 else 's'}"
+            return f"its slots are short of {gpus}" + (f": {closed}" if closed else "")
+        if self.silent:
+            told = f"{closed}: " if closed else ""
+            return f"{told}if what it has not saved is lost, it needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
+        return f"it still needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
+
+
+def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
+    """The cluster's own nodes with such GPUs that take no work, and why, the last to be lost first; empty: none."""
+    gone = [
+        node
+        for node in cluster.nodes.values()
+        if is_own(node) and gpu_type in node.masks() and (not node.open or node.windows)
+    ]
+    gone.sort(key=lambda node: (-_since_s(node), node.node_id))
+    return few([f"{node.node_id} is {_why(node)}" for node in gone])
+
+
+def given_up(
+    chosen: Selection, asked: Iterable[SloJob], own: SloJob, grid: Grid, begin_s: float, why: str
+) -> Alternative:
+    """What a job is told whose promise no plan keeps: why, whose promises are kept, and by when it could be done
+    beside them. `begin_s`: the instant from which the plan counts."""
+    kept = [job for job in asked if job.promised is not None and job.key not in chosen.broken]
+    names = sorted([job.key for job in kept], key=int)
+    held = {job.key for job in kept}
+    plan = chosen.plan.without([key for key in chosen.plan.segments if key not in held])
+    book = Book(grid=grid, jobs=tuple(kept), plan=plan)
+    alone = own._replace(promised=None, team="")
+    at_s = earliest_deadline(book, alone, lambda: True)
+    detail = f"{why}; kept: {few([f'job {name}' for name in names])}" if names else why
+    if at_s is None:
+        return Alternative(detail=detail)
+    late_s = float(ceil(begin_s + at_s))
+    fix = FixKind.LATER_DEADLINE.value
+    return Alternative(earliest_s=late_s, fix=fix, fix_s=late_s, detail=detail)
+
+
+def _since_s(node: Node) -> float:
+    noted = [note.since_s for note in node.notes]
+    return max([node.vanished_time_s or 0.0, *noted])
+
+
+def _why(node: Node) -> str:
+    if node.state is not NodeState.UP:
+        return node.state.value
+    flags = ", ".join(sorted(flag.value for flag in node.flags))
+    if flags or not node.windows:
+        return flags or "closed"
+    return f"reserved ({node.windows[0].reservation_id})"

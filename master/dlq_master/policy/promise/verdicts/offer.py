@@ -1,0 +1,156 @@
+"""What could be promised instead: the earliest deadline, fewer GPUs, or the same after others end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from math import ceil
+
+from dlq_master.model.jobs.reward import FULL, Step
+from dlq_master.policy.promise.capacity.fluid import Demand
+from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
+from dlq_master.policy.promise.slots.holes import earliest
+from dlq_master.policy.promise.slots.plan import completion_s
+from dlq_master.policy.promise.solver.selector import never
+from dlq_master.policy.promise.verdicts.admission import Book, Verdict, admit
+
+PLAN_CHECKS = 10
+
+
+class FixKind(StrEnum):
+    """What the user can change."""
+
+    FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for, or the one `at_s`
+    LATER_DEADLINE = "later_deadline"  # `at_s`: the earliest that can be promised
+    WAIT_FOR_QUOTA = "wait_for_quota"  # `at_s`: when its team's promises leave room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fix:
+    """A change with which the job would be guaranteed now (or, of a quota, from then on)."""
+
+    kind: FixKind
+    at_s: float | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """`earliest_s`: the earliest deadline that could be promised as things are, None if none could;
+    `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are first."""
+
+    earliest_s: float | None
+    fix: Fix | None
+
+
+def offer(
+    book: Book,
+    job: SloJob,
+    verdict: Verdict,
+    work_by_gpus: Mapping[int, float] | None = None,
+    *,
+    out_of_time: Callable[[], bool] = never,
+) -> Offer:
+    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known. Who is too wide,
+    and says nothing of others, is told what would be promised to as many GPUs as there are, if it scales."""
+    if verdict.by is Ground.QUOTA:
+        waits = _quota_opens(book, job)
+        return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
+    too_wide = verdict.by is Ground.WIDTH
+    at_s = None if too_wide else earliest_deadline(book, job, out_of_time)
+    fix = _narrower(book, job, work_by_gpus, out_of_time)
+    if fix is None and too_wide and verdict.have:
+        fix = _as_wide_as_there_is(book, job, int(verdict.have), out_of_time)
+    if fix is None and at_s is not None:
+        fix = Fix(kind=FixKind.LATER_DEADLINE, at_s=at_s)
+    return Offer(earliest_s=at_s, fix=fix)
+
+
+def earliest_deadline(
+    book: Book, job: SloJob, out_of_time: Callable[[], bool] = never
+) -> float | None:
+    """The earliest deadline, in seconds from the plan's start, that a plan was found for.
+
+    One scan gives the least number of slots that the fluid test allows, the kept plan's holes give one
+    that is certain; at most `PLAN_CHECKS` halvings with new plans close in between them. None: too wide.
+    """
+    grid = book.grid
+    wide, slots = width(job, grid), needed(runtime_s(job), grid.term_s)
+    if wide > grid.at(len(grid.capacity) - 1):
+        return None
+    # After the last promise every slot is free, and each may hold a segment of its own.
+    horizon = book.horizon() + slots + 1
+    demand: Demand = book.demand(horizon)
+    low = demand.earliest(wide, slots)
+    held = earliest(job, book.free(horizon), grid)
+    if held is None:
+        return None
+    best_s = _promised_s(completion_s(job, held, grid), grid)
+    if low is None:  # promises that were made hold more than new ones may: what is sure is said
+        return best_s
+    high = ceil(best_s / grid.term_s)
+    for _ in range(PLAN_CHECKS):
+        if low >= high or out_of_time():
+            break
+        middle = (low + high) // 2
+        asked = job._replace(steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
+        found = admit(book, asked, demand=demand, out_of_time=out_of_time)
+        if found.guaranteed:
+            # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be found.
+            best_s, high = min(best_s, middle * grid.term_s), middle
+        else:
+            low = middle + 1
+    return best_s
+
+
+def _promised_s(completed_s: float, grid: Grid) -> float:
+    """A deadline that a completion keeps under the grid's way to count."""
+    if grid.whole_leases:
+        return needed(completed_s, grid.term_s) * grid.term_s
+    return completed_s
+
+
+def _narrower(
+    book: Book,
+    job: SloJob,
+    work_by_gpus: Mapping[int, float] | None,
+    out_of_time: Callable[[], bool],
+) -> Fix | None:
+    """The most GPUs below those asked for with which the deadline can be promised."""
+    for gpus, work_s in sorted((work_by_gpus or {}).items(), reverse=True):
+        if gpus >= job.gpus or out_of_time():
+            continue
+        if admit(book, job._replace(gpus=gpus, work_s=work_s), out_of_time=out_of_time).guaranteed:
+            return Fix(kind=FixKind.FEWER_GPUS, gpus=gpus)
+    return None
+
+
+def _as_wide_as_there_is(
+    book: Book, job: SloJob, gpus: int, out_of_time: Callable[[], bool]
+) -> Fix | None:
+    """So many GPUs, and by when, if the work takes as much longer as they are fewer."""
+    made = job._replace(
+        gpus=gpus, work_s=(job.work_s + job.resume_s) * job.gpus / gpus, promised=None
+    )
+    at_s = earliest_deadline(book, made, out_of_time)
+    return None if at_s is None else Fix(kind=FixKind.FEWER_GPUS, at_s=at_s, gpus=gpus)
+
+
+def _quota_opens(book: Book, job: SloJob) -> Fix | None:
+    """When enough of the team's guaranteed jobs have ended by the kept plan; None if never."""
+    quota = book.quota(job.team)
+    if quota is None or job.gpus > quota:
+        return None
+    used = book.used(job.team)
+    ends = sorted(
+        (completion_s(made, book.plan.segments.get(made.key, ()), book.grid), made.gpus)
+        for made in book.jobs
+        if made.team == job.team
+    )
+    for at_s, gpus in ends:
+        used -= gpus
+        if used + job.gpus <= quota:
+            return Fix(kind=FixKind.WAIT_FOR_QUOTA, at_s=at_s)
+    return None

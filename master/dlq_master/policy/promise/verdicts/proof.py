@@ -1,0 +1,241 @@
+"""Does a plan of slots break what was promised? Counted anew, slot by slot, by who did not make the plan.
+
+Making such a plan may take a second, counting it takes milliseconds: whoever is handed one need not trust
+its maker. What was at fault before (a node is gone, a job takes too long) may be so after.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from types import MappingProxyType
+
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.attempts.deadlines import due_s, left_s
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.plan import Change, NextSlot, Reserve
+from dlq_master.model.view import View
+from dlq_master.policy.promise.capacity.grids import kept_grid, next_decision_s, type_of
+from dlq_master.policy.promise.capacity.leases import Grid, round_up
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.slots.plan import Plan, keeps_promise, ordered
+from dlq_master.policy.promise.verdicts.danger import Danger
+from dlq_master.policy.promise.verdicts.outlook import NOISE_S, is_silent, outlook
+from dlq_master.policy.promise.verdicts.reading import (
+    goes_on,
+    kept_plan,
+    margin,
+    may_make_way,
+    overruns,
+    slo_job,
+    total_s,
+    will_end,
+    worked_s,
+)
+
+# No plan looks further ahead: at 5 minutes a slot it is a year.
+FARTHEST = 100_000
+_NEEDLESS = "loses a promise that its slots would keep"
+
+Jobs = Mapping[JobId, Job]
+
+
+def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
+    """What these changes would break, in words; empty: every promise that was kept is kept."""
+    cluster = view.cluster
+    reserves = {change.job_id: change for change in changes if isinstance(change, Reserve)}
+    slots = [change.slot for change in changes if isinstance(change, NextSlot)]
+    origin = max(slots, default=cluster.slot + 1)
+    before: dict[str, dict[JobId, Job]] = defaultdict(dict)
+    for job_id in {*cluster.judged, *reserves}:
+        job = cluster.jobs.get(job_id)
+        if job is not None:
+            change = reserves.get(job_id)
+            stands = "" if change is None else change.gpu_type
+            before[stands or type_of(cluster, job)][job_id] = job
+    for gpu_type, jobs in sorted(before.items()):
+        after = {job_id: _after(job, reserves.get(job_id)) for job_id, job in jobs.items()}
+        if not slots:  # until the next slot is decided, slots that nobody was promised give way
+            jobs = _promised(jobs, after)
+            after = {job_id: after[job_id] for job_id in jobs}
+        fault = _fault(view, gpu_type, jobs, after, origin, rules)
+        if fault:
+            return f"{gpu_type}: {fault}"
+    return ""
+
+
+def _promised(before: Jobs, after: Jobs) -> dict[JobId, Job]:
+    """Of the jobs before: who is promised anything then or after."""
+    both = (before, after)
+    return {
+        job_id: job
+        for job_id, job in before.items()
+        if any(jobs[job_id].promised is not None for jobs in both)
+    }
+
+
+def _after(job: Job, change: Reserve | None) -> Job:
+    if change is None:
+        return job
+    added = job.margin if change.margin is None else change.margin
+    pause = change.pause or job.pause
+    return job._replace(slots=change.slots, promised=change.promised, margin=added, pause=pause)
+
+
+def _fault(
+    view: View, gpu_type: str, before: Jobs, after: Jobs, origin: int, rules: Promises
+) -> str:
+    changed = {job_id: job for job_id, job in after.items() if job is not before[job_id]}
+    for job_id, job in changed.items():
+        made = kept_plan([job], origin).segments.get(str(job_id), ())
+        if made and not (ordered(made) and made[-1].end < FARTHEST):
+            return f"the slots of job {job_id} overlap, touch, or are too far ahead"
+    grid = kept_grid(view.cluster, gpu_type, origin)
+    asked = _wanted(before.values(), origin, grid)
+    wanted = asked.copy()
+    _want(wanted, [before[job_id] for job_id in changed], origin, grid, times=-1)
+    _want(wanted, changed.values(), origin, grid)
+    slots = sorted(wanted)  # where either changes
+    full = _over(asked, grid, slots)
+    for slot, gpus in _over(wanted, grid, slots).items():
+        if gpus > full.get(slot, 0):
+            return f"slot {origin + slot} wants {gpus} GPUs more than it has"
+    for job_id, job in changed.items():
+        short = _in_any(before[job_id], full, origin)
+        fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
+        if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
+            continue  # not all of them can be kept: which one goes is the maker's choice
+        if fault:
+            return f"job {job_id} {fault}"
+    return ""
+
+
+def _late(view: View, jobs: Jobs, origin: int, grid: Grid, rules: Promises) -> bool:
+    """Whether there is a promise that its own slots do not keep any more."""
+    held = [job for job in jobs.values() if job.promised is not None]
+    return not all(_keeps(view, job, origin, grid, rules) for job in held)
+
+
+def _wanted(jobs: Iterable[Job], origin: int, grid: Grid) -> Counter[int]:
+    """By how many GPUs more, or fewer, are asked for in a slot than in the one before it."""
+    change = Counter[int]()
+    _want(change, jobs, origin, grid)
+    return change
+
+
+def _want(
+    change: Counter[int], jobs: Iterable[Job], origin: int, grid: Grid, times: int = 1
+) -> None:
+    """Count these jobs too; with `times` -1 no more."""
+    for job in jobs:
+        wide = times * round_up(job.request.gpus, grid.node_gpus)
+        for begin, end in job.slots:
+            if end > origin:
+                change[max(0, begin - origin)] += wide
+                change[end - origin] -= wide
+
+
+def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, int]:
+    """Which of these slots are asked for more GPUs than they have, and how many more."""
+    held = accumulate(change[slot] for slot in slots)
+    return {
+        slot: gpus - grid.at(slot)
+        for slot, gpus in zip(slots, held, strict=True)
+        if gpus > grid.at(slot)
+    }
+
+
+def at_risk(
+    view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
+) -> dict[JobId, Danger]:
+    """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs than slots are
+    planned for, too few slots are left to the job, or it has run for longer than was reserved. The next slot's plan
+    mends that, or gives promises up. `told_s`: what all of a job's work takes by its own steps: who will run for longer
+    than was reserved is at risk before it has."""
+    cluster, origin = view.cluster, view.cluster.slot + 1
+    by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
+    for job_id in cluster.promised:
+        job = cluster.jobs[job_id]
+        by_type[type_of(cluster, job)][job_id] = job
+    found = {}
+    for gpu_type, jobs in by_type.items():
+        grid = kept_grid(cluster, gpu_type, origin)
+        wanted = _wanted(jobs.values(), origin, grid)
+        full = _over(wanted, grid, sorted(wanted))
+        for job_id, job in jobs.items():
+            danger = _danger(view, job, full, origin, rules, told_s.get(job_id))
+            if danger is not None:
+                found[job_id] = danger
+    return found
+
+
+def _danger(
+    view: View,
+    job: Job,
+    full: Mapping[int, int],
+    origin: int,
+    rules: Promises,
+    told_s: float | None,
+) -> Danger | None:
+    cluster, extra = view.cluster, margin(view.cluster, rules)
+    attempt = cluster.live_attempt(job)
+    silent = is_silent(attempt)
+    if not silent and overruns(view, job, extra):
+        has_s = worked_s(cluster, job, attempt, view.now_s)
+        return Danger(needs_s=total_s(job, extra), has_s=has_s, over=True)
+    lack = max([full[slot] for slot in full if _in_any(job, (slot,), origin)], default=0)
+    if lack:
+        return Danger(lack=lack)
+    ahead = outlook(view, job, extra)
+    if not ahead.in_time:
+        return Danger(needs_s=ahead.needs_s, has_s=ahead.has_s, silent=silent)
+    if told_s is None or silent or not _outruns(view, job, attempt, ahead.needs_s, told_s):
+        return None
+    return Danger(needs_s=told_s, has_s=job.duration_estimate_s or 0.0, steps=True)
+
+
+def _outruns(
+    view: View, job: Job, attempt: Attempt | None, reserved_s: float, told_s: float
+) -> bool:
+    """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither ends in time
+    before anybody decides again."""
+    needs_s = left_s(job, attempt, view.now_s, told_s) or 0.0
+    if needs_s <= reserved_s + NOISE_S:
+        return False
+    ends_s = view.now_s + needs_s
+    by_s = min(due_s(job, job.promised or 0), next_decision_s(view.cluster))
+    return ends_s > by_s + NOISE_S or not goes_on(attempt, ends_s)
+
+
+def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:
+    """Whether it holds one of these slots, which count from `origin`."""
+    return any(begin <= slot + origin < end for begin, end in job.slots for slot in slots)
+
+
+def _loses(
+    view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises, *, short: bool
+) -> str:
+    """What becomes of its promise that must not; empty: nothing. `short`: its slots are planned for more GPUs
+    than there are, and somebody has to give way."""
+    if after.promised is None and before.promised is None:
+        return ""
+    kept = not short and before.promised is not None
+    kept = kept and _keeps(view, before, origin, grid, rules)
+    if after.promised is None or before.promised not in (None, after.promised):
+        over = overruns(view, before, margin(view.cluster, rules))
+        return _NEEDLESS if kept and not over else ""
+    if before.promised is not None and not kept:
+        return ""  # no worse than it was
+    return "" if _keeps(view, after, origin, grid, rules) else "would not make what it is promised"
+
+
+def _keeps(view: View, job: Job, origin: int, grid: Grid, rules: Promises) -> bool:
+    cluster, extra = view.cluster, margin(view.cluster, rules)
+    if not job.slots and will_end(view, job, origin, extra):
+        return True
+    spare = may_make_way(job, grid)
+    own = slo_job(cluster, job, origin, extra, spare=spare)
+    planned: Plan = kept_plan([job], origin)
+    return keeps_promise(own, planned.segments.get(own.key, ()), grid)

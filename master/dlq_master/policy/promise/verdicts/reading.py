@@ -1,0 +1,200 @@
+"""Jobs with deadlines, and the kept plan, as the planner of promises sees them.
+
+The kept plan lies with its jobs, as numbers of slots (`Job.slots`); slot k of the SLO grid is the term
+from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
+from dlq_master.model.attempts.costs import measured
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.job import Job, Pause
+from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.reward import Step
+from dlq_master.model.values import maker
+from dlq_master.model.view import View
+from dlq_master.policy.promise.capacity.grids import slot_s
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob, round_up
+from dlq_master.policy.promise.capacity.margin import learned_margin, reserved_s
+from dlq_master.policy.promise.capacity.rules import Promises, Slots
+from dlq_master.policy.promise.slots.plan import Plan, keeps_promise
+
+_slo_job, _step = maker(SloJob), maker(Step)
+_LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
+
+
+def margin(cluster: Cluster, rules: Promises) -> float:
+    """The part of an estimate that promises add to it."""
+    return learned_margin(cluster.profiling.ratios) if rules.margin is None else rules.margin
+
+
+def slo_job(
+    cluster: Cluster, job: Job, origin: int, extra: float, *, spare: bool = False
+) -> SloJob:
+    """A job as it will be when slot `origin` begins, if its leases last until then.
+
+    Of who runs with a lease that ends before only the work counts that it has saved. A plan
+    charges every segment one save and one resume; who has saved already gets that back, and who has grown beyond
+    its base pays for the way back, whenever that is. `spare`: it is charged one more, to be spent when it has to
+    make way for others.
+    """
+    attempt = cluster.live_attempt(job)
+    save_s, resume_s = pause_of(cluster, job)
+    begin_s = origin * slot_s(cluster)
+    runs = goes_on(attempt, begin_s)
+    rest_s = total_s(job, extra) - (
+        worked_s(cluster, job, attempt, begin_s)
+        if runs
+        else saved_s(cluster, job, attempt, begin_s)
+    )
+    if attempt is None or attempt.state not in ACTIVE:
+        rest_s -= save_s
+    pause_s = save_s + resume_s
+    rest_s += pause_s if spare else 0.0
+    submit_s = job.submit_time_s
+    steps = tuple([_step((submit_s + at - begin_s, worth)) for at, worth in job.steps])
+    return _slo_job(
+        (
+            str(job.job_id),
+            job.request.gpus,
+            max(rest_s, _LEAST_S),
+            steps,
+            pause_s,
+            runs and not has_grown(job, attempt),
+            job.promised,
+            job.team or job.user,
+        )
+    )
+
+
+def pause_of(cluster: Cluster, job: Job) -> Pause:
+    """What each stop of it is charged with: as it was promised, or as its own and its family's were measured."""
+    if job.pause is not None:
+        return measured(job, job.pause)
+    terms = cluster.terms
+    if job.promised is not None or not (job.family or job.saves or job.resumes):
+        return measured(job, Pause(terms.save_lead_s, terms.resume_s))
+    return cluster.costs.charged(job, terms)
+
+
+def total_s(job: Job, extra: float) -> float:
+    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what has been learned
+    since would take from others what they were promised."""
+    margin = extra if job.margin is None else job.margin
+    return reserved_s(job.duration_estimate_s or 0.0, margin)
+
+
+def has_grown(job: Job, attempt: Attempt | None) -> bool:
+    """Whether it holds more than it is promised."""
+    return attempt is not None and attempt.lease.allocation.width > job.request.gpus
+
+
+def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
+    """Whether it holds GPUs until `begin_s`, and may then go on there."""
+    if attempt is None or attempt.state not in ACTIVE:
+        return False
+    return attempt.lease.term_end_s >= begin_s
+
+
+def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
+    """The work that it will have done by then, in seconds of its estimate; on more GPUs than it asked for no more
+    than on those."""
+    if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
+        return job.worked_s
+    begun_s = attempt.started_time_s + (
+        pause_of(cluster, job).resume_s if job.goes_on(attempt.key.number) else 0.0
+    )
+    return job.worked_s + _slowest(job, attempt) * max(0.0, at_s - begun_s)
+
+
+def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
+    """The work that it keeps whatever becomes of its live attempt, in seconds of its estimate: what its checkpoints
+    hold, as after a node that is lost. `until_s`: a checkpoint whose time is later, by another clock, counts no more."""
+    if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
+        return job.worked_s
+    if attempt.lease.allocation.width < job.request.gpus:
+        return job.worked_s
+    resume_s = cluster.terms.resume_s if job.goes_on(attempt.key.number) else 0.0
+    at_s = min(attempt.checkpoint.time_s, until_s)
+    return job.worked_s + _slowest(job, attempt) * max(
+        0.0, at_s - attempt.started_time_s - resume_s
+    )
+
+
+def _slowest(job: Job, attempt: Attempt) -> float:
+    """How fast it runs at least, 1 on what it asked for."""
+    width = attempt.lease.allocation.width
+    return min(1.0, job.sure_speed_on(width)) if width > job.request.gpus else 1.0
+
+
+def may_make_way(job: Job, grid: Grid) -> bool:
+    """Whether a promise to it has to leave time for one more pause: once it may be asked to go elsewhere.
+
+    Who holds whole nodes is in nobody's way.
+    """
+    return not job.moves and round_up(job.request.gpus, grid.node_gpus) < grid.node_gpus
+
+
+def can_pause(view: View, job: Job, rules: Promises) -> bool:
+    """Whether its plan keeps its promise even if it stops before the present slot, and goes on in it."""
+    cluster, origin = view.cluster, view.cluster.slot
+    own = slo_job(cluster, job, origin, margin(cluster, rules))
+    if own.promised is None:
+        return True
+    planned = kept_plan([job], origin).segments.get(own.key, ())
+    grid = Grid(term_s=slot_s(cluster), capacity=(1,))
+    return keeps_promise(own._replace(running=False), planned, grid)
+
+
+def will_end(view: View, job: Job, slot: int, extra: float) -> bool:
+    """Whether it runs, and will have completed when that slot begins, but not before now."""
+    return ends_by(view, job, view.cluster.live_attempt(job), slot, total_s(job, extra))
+
+
+def ends_by(view: View, job: Job, attempt: Attempt | None, slot: int, reserved_s: float) -> bool:
+    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    cluster = view.cluster
+    begin_s = slot * slot_s(cluster)
+    if not goes_on(attempt, begin_s):
+        return False
+    now_s = worked_s(cluster, job, attempt, view.now_s)
+    return now_s < reserved_s <= worked_s(cluster, job, attempt, begin_s) + _LEAST_S
+
+
+def overruns(view: View, job: Job, extra: float) -> bool:
+    """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much longer."""
+    return has_overrun(view, job, view.cluster.live_attempt(job), total_s(job, extra))
+
+
+def has_overrun(view: View, job: Job, attempt: Attempt | None, reserved_s: float) -> bool:
+    """The same for its live attempt and what is reserved for it (`total_s`)."""
+    return worked_s(view.cluster, job, attempt, view.now_s) > reserved_s + _LEAST_S
+
+
+def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:
+    """What is left of the slots that were planned for these jobs, from slot `origin` on."""
+    return Plan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
+
+
+def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
+    """The slots of a job in a plan that counts from slot `origin`, as the SLO grid numbers them."""
+    made = plan.segments.get(str(job_id), ())
+    return tuple([Segment(begin + origin, end + origin) for begin, end in made])
+
+
+def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
+    """Where it stands in this slot."""
+    return lane_with(job.lane, job.promised, rules, planned=job.planned(slot))
+
+
+def lane_with(lane: Lane, promised: int | None, rules: Promises, *, planned: bool) -> Lane:
+    """The same for who stood in `lane`, may be `promised` a step, and has the slot or not."""
+    if planned:
+        return Lane.SLO
+    if promised is not None and rules.slots is Slots.EARLY:
+        return Lane.FILL
+    return lane if lane in (Lane.BORROW, Lane.LIMIT) else Lane.SPOT

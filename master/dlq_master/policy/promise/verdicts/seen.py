@@ -1,0 +1,102 @@
+"""The promised jobs of one GPU type as plans from some slot on see them: only who has changed is read anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq_master.model.attempts.attempt import Attempt
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.lane import Segments
+from dlq_master.policy.promise.capacity.grids import type_of
+from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.slots.ledger import Promised
+from dlq_master.policy.promise.slots.plan import left_of
+from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, total_s
+
+
+class Seen(NamedTuple):
+    """What was read of a job and its live attempt: the job as a plan sees it, the seconds of work that are
+    reserved for it in all, and the slots that it has left, from the plan's start."""
+
+    job: Job
+    attempt: Attempt | None
+    own: SloJob
+    reserved_s: float
+    slots: Segments
+
+
+Table = dict[JobId, Seen]
+
+
+def seen(cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid) -> Table:
+    """Who is promised anything on GPUs of this type, in the order of the cluster's index, for plans that count
+    from slot `origin`. As long as nobody has changed it is the same object."""
+    key, of = ("seen", gpu_type), (cluster.terms, origin, extra, grid.node_gpus)
+    known: Table = cluster.memo.get(key, *of) or {}
+    table: Table = {}
+    jobs, attempts = cluster.jobs, cluster.attempts
+    same = True
+    for job_id in cluster.promised:
+        job = jobs[job_id]
+        if type_of(cluster, job) != gpu_type:
+            continue
+        one = known.get(job_id)
+        if one is None or one.job is not job or not _still(one, attempts):
+            same = False
+            one = _read(cluster, job, origin, extra, grid, one)
+        table[job_id] = one
+    if same and len(table) == len(known):
+        return known
+    cluster.memo.put(key, table, *of)
+    return table
+
+
+def _still(one: Seen, attempts: Mapping[AttemptKey, Attempt]) -> bool:
+    """Whether a job that has not changed has the same live attempt."""
+    attempt = one.attempt
+    if attempt is None:
+        return one.job.live_attempt is None
+    return attempts.get(attempt.key) is attempt
+
+
+def _read(
+    cluster: Cluster, job: Job, origin: int, extra: float, grid: Grid, before: Seen | None
+) -> Seen:
+    """The job as it is now; what comes out as it did `before` is the same object."""
+    own = slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid))
+    slots = left_of(job.slots, origin)
+    if before is not None and (own, slots) == (before.own, before.slots):
+        own, slots = before.own, before.slots
+    return Seen(job, cluster.live_attempt(job), own, total_s(job, extra), slots)
+
+
+def kept_book(
+    cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid, rules: Promises
+) -> Book:
+    """What has been promised on GPUs of this type, from slot `origin` on."""
+    table = seen(cluster, gpu_type, origin, extra, grid)
+    key, of = ("book", gpu_type), (cluster.terms, origin, extra, grid, rules.quotas)
+    known: tuple[Table, Book] | None = cluster.memo.get(key, *of)
+    if known is not None and known[0] is table:
+        return known[1]
+    before, book = known or ({}, Book(grid=grid, quotas=rules.quotas))
+    gone, come = _changed(before, table), _changed(table, before)
+    if gone or come:
+        book = book.exchanged(gone, come, [Promised(one.own, one.slots) for one in table.values()])
+    cluster.memo.put(key, (table, book), *of)
+    return book
+
+
+def _changed(table: Table, other: Table) -> list[Promised]:
+    """What of a table is not in the other one."""
+    found = []
+    for job_id, one in table.items():
+        was = other.get(job_id)
+        if was is not one and (was is None or was.own is not one.own or was.slots is not one.slots):
+            found.append(Promised(one.own, one.slots))
+    return found
