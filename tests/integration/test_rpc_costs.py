@@ -17,7 +17,7 @@ from dlq_master.model.jobs.job import Foretold, Lateness
 from dlq_master.model.machines.rented import MachineState
 from dlq_master.model.usage.accounting import DAY_S
 from dlq_master.model.usage.cost import Stay
-from dlq_master.store.tenants import Member, Team
+from dlq_master.store.tables.tenants import Member, Team
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.stored_values import a_job, a_machine
 

@@ -49,9 +49,9 @@ from dlq_master.model.usage.cost import Costs, Stay, costs
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
-from dlq_master.store.accounts import Books
 from dlq_master.store.batch import JoinToken, User
-from dlq_master.store.tenants import Reservation, Team
+from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.tenants import Reservation, Team
 
 EPOCH = 3
 

@@ -16,10 +16,10 @@ from dlq_master.model.nodes.node import Gpu, Node
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.usage.accounting import Account, Level, UseClass, Used
 from dlq_master.model.usage.cost import Stay
-from dlq_master.store.accounts import PoolRow, UseRow
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
-from dlq_master.store.foreseen import Foreseen
-from dlq_master.store.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
+from dlq_master.store.tables.accounts import PoolRow, UseRow
+from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
 
 _numbers = st.integers(1, 64)
 st.register_type_strategy(

@@ -14,9 +14,9 @@ from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Stay
-from dlq_master.store.accounts import PoolRow, UseRow
-from dlq_master.store.foreseen import Foreseen
-from dlq_master.store.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.accounts import PoolRow, UseRow
+from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.accounting import Account, Level, Used, summed
 from dlq_master.model.usage.cost import Costs, Stay, costs
-from dlq_master.store.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.batch import (
     ALL_ENDED,
     HORIZON,
@@ -38,9 +37,10 @@ from dlq_master.store.batch import (
     User,
     Window,
 )
-from dlq_master.store.codec import decode, encode
-from dlq_master.store.foreseen import Foreseen
-from dlq_master.store.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.accounts import LEVELS, Books, PoolRow, UseRow, books
+from dlq_master.store.tables.codec import decode, encode
+from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import Final
 from sqlite_utils import Database
 
 from dlq_common.errors import DlqError
-from dlq_master.store.codec import is_intact
 from dlq_master.store.migrations import TABLES, migrations
+from dlq_master.store.tables.codec import is_intact
 from dlq_master.store.write import write
 
 APPLICATION_ID: Final = 0x646C7131  # "dlq1", in the file's header: an empty file is not ours

@@ -22,7 +22,6 @@ from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Costs
-from dlq_master.store.accounts import Books
 from dlq_master.store.batch import (
     ALL_ENDED,
     BATCH,
@@ -37,11 +36,12 @@ from dlq_master.store.batch import (
     User,
     Window,
 )
-from dlq_master.store.codec import decode
-from dlq_master.store.foreseen import Foreseen
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
-from dlq_master.store.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.codec import decode
+from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
 T = TypeVar("T")
 # Cancelled, but their last attempt still saves or is silent.

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from sqlite_utils import Database
 
-from dlq_master.store.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch
-from dlq_master.store.codec import encode
-from dlq_master.store.costs import STAYS_SQL, stay_values
+from dlq_master.store.tables.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
+from dlq_master.store.tables.codec import encode
+from dlq_master.store.tables.costs import STAYS_SQL, stay_values
 
 
 def write_batch(db: Database, batch: Batch) -> None:

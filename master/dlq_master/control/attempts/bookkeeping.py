@@ -1,7 +1,7 @@
 """Who has held how many GPUs for how long is written in the turns in which attempts end and GPUs change hands.
 
 So it is exact whenever the master dies: what has ended was written with its end, and what lives is counted from what
-is stored (store/accounts.py). GPUs are held until the turn in which they fall free, and a node counts as it was last
+is stored (store/tables/accounts.py). GPUs are held until the turn in which they fall free, and a node counts as it was last
 known while the master, or its agent, is away.
 """
 
@@ -16,8 +16,8 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Allocation, Slot, mask_of
 from dlq_master.model.usage.accounting import Level, by_day, charges, summed
-from dlq_master.store.accounts import LEVELS, Levels, PoolRow, UseRow, read_levels
 from dlq_master.store.batch import Batch
+from dlq_master.store.tables.accounts import LEVELS, Levels, PoolRow, UseRow, read_levels
 
 
 @dataclass(slots=True)

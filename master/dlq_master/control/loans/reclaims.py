@@ -36,7 +36,7 @@ from dlq_master.policy.reclaim.whitelist import (
     is_lent,
     taking,
 )
-from dlq_master.store.codec import decode, encode
+from dlq_master.store.tables.codec import decode, encode
 
 _AGAIN = "plan again: what was told is not what would be done now"
 

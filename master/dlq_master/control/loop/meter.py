@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from dlq_master.model.event import JournalEvent
-from dlq_master.store.accounts import UseRow
+from dlq_master.store.tables.accounts import UseRow
 
 # Upper ends of what turns are sorted into, in seconds; the last has none.
 BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)

@@ -36,8 +36,8 @@ from dlq_master.model.usage.accounting import Level
 from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
-from dlq_master.store.accounts import Books as Books
 from dlq_master.store.batch import PastJobs as PastJobs
+from dlq_master.store.tables.accounts import Books as Books
 
 
 class Readable(Protocol):

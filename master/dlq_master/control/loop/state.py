@@ -44,10 +44,10 @@ from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.glance import Glance
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.store.accounts import LEVELS, Levels
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
-from dlq_master.store.tenants import Reservation, Team
+from dlq_master.store.tables.accounts import LEVELS, Levels
+from dlq_master.store.tables.tenants import Reservation, Team
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000

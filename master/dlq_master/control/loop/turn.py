@@ -32,7 +32,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.plan import Change, Lapse, Resize
 from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
-from dlq_master.store.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
 Name = TypeVar("Name", bound=str)
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed

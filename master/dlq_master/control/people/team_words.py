@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dlq_master.model.jobs.accounts import account_of
-from dlq_master.store.tenants import Team, TeamRules
+from dlq_master.store.tables.tenants import Team, TeamRules
 
 Told = Callable[[TeamRules], float | None]
 # Setting -> what it takes of the rules of a team or a member.

@@ -27,7 +27,7 @@ from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
-from dlq_master.store.tenants import Team
+from dlq_master.store.tables.tenants import Team
 
 LISTED = 10  # jobs that a refusal names
 

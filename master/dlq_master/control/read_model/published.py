@@ -36,9 +36,9 @@ from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.beliefs import Beliefs
 from dlq_master.policy.transit.costs import pause_and_resume_s
-from dlq_master.store.accounts import Books
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
-from dlq_master.store.tenants import Reservation, Team
+from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 

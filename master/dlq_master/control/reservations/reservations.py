@@ -30,7 +30,7 @@ from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.booked import Kept
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.windows import Window, expected_left_s
-from dlq_master.store.tenants import Reservation
+from dlq_master.store.tables.tenants import Reservation
 
 LONGEST_S: Final = 30.0 * DAY
 AHEAD_S: Final = 30.0 * DAY

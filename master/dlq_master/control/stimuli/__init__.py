@@ -80,9 +80,9 @@ from dlq_master.control.stimuli.nodes import ToldSymptom as ToldSymptom
 from dlq_master.planner.plans import Answer
 from dlq_master.store.batch import JoinToken as JoinToken
 from dlq_master.store.batch import User as User
-from dlq_master.store.tenants import Reservation as Reservation
-from dlq_master.store.tenants import Team as Team
-from dlq_master.store.tenants import Waited as Waited
+from dlq_master.store.tables.tenants import Reservation as Reservation
+from dlq_master.store.tables.tenants import Team as Team
+from dlq_master.store.tables.tenants import Waited as Waited
 
 
 @dataclass(frozen=True, slots=True)

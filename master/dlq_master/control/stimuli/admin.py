@@ -6,7 +6,7 @@ from dlq_master.control.placement.chosen import Chosen
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag
-from dlq_master.store.tenants import Team
+from dlq_master.store.tables.tenants import Team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

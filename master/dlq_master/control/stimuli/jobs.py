@@ -10,7 +10,7 @@ from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason
-from dlq_master.store.tenants import Waited
+from dlq_master.store.tables.tenants import Waited
 
 
 @dataclass(frozen=True, slots=True)

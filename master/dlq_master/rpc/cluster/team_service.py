@@ -14,7 +14,7 @@ from dlq_master.rpc.calls.call import Context
 from dlq_master.rpc.specs.intake import team_name_of
 from dlq_master.rpc.specs.spec import check_request_id
 from dlq_master.rpc.views.team_view import member_message, team_message, team_of_message
-from dlq_master.store.tenants import Member
+from dlq_master.store.tables.tenants import Member
 
 
 class TeamService(TeamServiceServicer):

@@ -12,7 +12,7 @@ from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason
 from dlq_master.rpc.jobs.visible import names_others
-from dlq_master.store.tenants import Spent, Waited
+from dlq_master.store.tables.tenants import Spent, Waited
 
 
 def wait_shares(waited: Waited | None) -> Iterator[job_pb2.WaitShare]:

@@ -12,7 +12,7 @@ from dlq_common.wire import to_timestamp
 from dlq_master.control.people.team_use import Use
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.specs.intake import team_name_of, user_name_of
-from dlq_master.store.tenants import Member, Team, TeamRules
+from dlq_master.store.tables.tenants import Member, Team, TeamRules
 
 MOST_MEMBERS = 10_000
 MOST = 1_000_000  # GPUs, or jobs

@@ -26,8 +26,8 @@ from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.jobs.person import belongs
 from dlq_master.store.batch import User
-from dlq_master.store.codec import decode, encode
-from dlq_master.store.tenants import Member, Team
+from dlq_master.store.tables.codec import decode, encode
+from dlq_master.store.tables.tenants import Member, Team
 from support.builders import a_job
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent

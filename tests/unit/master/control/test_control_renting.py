@@ -11,7 +11,7 @@ from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.policy.rent.times import RunTimes
-from dlq_master.store.tenants import Member, Team, TeamRules
+from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
 from support.master_harness import ROOT
 from support.rented import HOUR_S, SPOT, Site

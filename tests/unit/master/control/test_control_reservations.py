@@ -18,7 +18,7 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.windows import Window, runs_into
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.promise.capacity.grids import grid_of
-from dlq_master.store.tenants import Reservation
+from dlq_master.store.tables.tenants import Reservation
 from support.builders import a_job
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent

@@ -26,7 +26,7 @@ from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.order.share import ShareRules
-from dlq_master.store.tenants import Member, Team, TeamRules
+from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 

@@ -15,7 +15,7 @@ from dlq_master.control.stimuli import AskedDeadline
 from dlq_master.model.ids import NodeId
 from dlq_master.model.usage.accounting import Account, UseClass, Used
 from dlq_master.rpc.metrics.metrics import MetricsServer, page
-from dlq_master.store.accounts import UseRow
+from dlq_master.store.tables.accounts import UseRow
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 

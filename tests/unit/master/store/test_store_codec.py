@@ -10,7 +10,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import JoinToken, User
-from dlq_master.store.codec import coder, decode, encode
+from dlq_master.store.tables.codec import coder, decode, encode
 from support import stored_values
 
 

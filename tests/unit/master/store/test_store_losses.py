@@ -9,10 +9,10 @@ import pytest
 from dlq_master.control.loop.startup_losses import Losses
 from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
-from dlq_master.store.codec import BodyDamaged, decode, encode
 from dlq_master.store.commit_record import SLOT_BYTES, SLOTS, CommitRecord, Committed
 from dlq_master.store.open import DatabaseDamaged, create_database, open_database
 from dlq_master.store.reader import Reader
+from dlq_master.store.tables.codec import BodyDamaged, decode, encode
 from dlq_master.store.writer import Writer
 from support.stored_values import a_job, an_event, first_batch
 

@@ -12,7 +12,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.usage.accounting import DAY_S
 from dlq_master.model.usage.cost import Costs, Stay, costs
-from dlq_master.store.codec import decode
+from dlq_master.store.tables.codec import decode
 
 STAYS_SQL: Final = """INSERT INTO stays VALUES (?, ?, ?, ?, ?, ?)
     ON CONFLICT (request_id, job_id, attempt) DO UPDATE SET until_s = excluded.until_s"""

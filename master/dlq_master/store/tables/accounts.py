@@ -23,7 +23,7 @@ from dlq_master.model.usage.accounting import (
     charges,
     summed,
 )
-from dlq_master.store.codec import decode
+from dlq_master.store.tables.codec import decode
 
 LEVELS: Final = "gpu_levels"  # key of meta: how many GPUs are held, free, neither, and since when
 

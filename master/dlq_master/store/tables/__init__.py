@@ -1,0 +1,1 @@
+"""Tables with modules of their own: accounts, costs, teams, forecasts; and `codec` for all bodies."""
