@@ -17,7 +17,7 @@ from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 from dlq_common.instants import format_instant
 
 if TYPE_CHECKING:
-    from dlq_cli.render import Look
+    from dlq_cli.output.render import Look
     from dlq_cli.settings import Settings
     from dlq_client.connection import Connection
     from dlq_client.identity import Identity
@@ -82,7 +82,7 @@ class App:
 
     def look(self) -> Look:
         """How stdout wants to be written to."""
-        from dlq_cli.render import Look
+        from dlq_cli.output.render import Look
 
         tty = sys.stdout.isatty()
         color = {
@@ -94,8 +94,8 @@ class App:
 
     def say(self, text: str) -> None:
         """A message to people, on stderr; hostile characters in it are made harmless."""
-        from dlq_cli.render import clean_line
-        from dlq_cli.zone import in_viewers_zone
+        from dlq_cli.output.render import clean_line
+        from dlq_cli.output.zone import in_viewers_zone
 
         click.echo(f"dlq: {in_viewers_zone(clean_line(text))}", err=True)
 

@@ -11,10 +11,11 @@ from typing import NoReturn
 
 import click
 
-from dlq_cli import exit_codes, json_errors
+from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.lazy import Lazy, LazyGroup, let_go_of_stdout
-from dlq_cli.zone import in_viewers_zone, show_utc
+from dlq_cli.output import json_errors
+from dlq_cli.output.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
 
 _FLUSH_S = 2.0  # for what an interrupted command has written; its reader may be gone or slow
@@ -183,7 +184,7 @@ def _usage(error: click.UsageError) -> int:
 
 def _tell(what: str, more: Iterable[str], code: int) -> int:
     """What is wrong in one line, and what helps below it."""
-    from dlq_cli.render import clean_line
+    from dlq_cli.output.render import clean_line
 
     more = list(more)
     json_errors.tell(what, more, code)

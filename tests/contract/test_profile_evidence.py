@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq_cli.profile_text import WHY
+from dlq_cli.text.profiles import WHY
 from dlq_master.model.ids import NodeId
 from dlq_master.rpc.agents.profile_intake import evidence_of
 from dlq_nodeagent.line.wire import encode

@@ -8,7 +8,7 @@ from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document, instant, seconds
-from dlq_cli.render import Look, age, facts, when
+from dlq_cli.output.render import Look, age, facts, when
 from dlq_client.forecasts import Forecasts
 from dlq_common.wire import from_duration, from_timestamp
 

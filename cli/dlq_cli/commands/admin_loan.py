@@ -13,8 +13,8 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document
 from dlq_cli.facts.loan import controller_facts, plan_facts, server_facts
-from dlq_cli.loan_text import controller_text, plan_text, servers_text
 from dlq_cli.patience import duration_s, look_until
+from dlq_cli.text.loans import controller_text, plan_text, servers_text
 from dlq_client.loans import Loans
 from dlq_common.errors import InvalidRequest
 

@@ -9,8 +9,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import document
 from dlq_cli.facts.policy import helper_facts, planner_facts, policy_facts, preset_facts
-from dlq_cli.helper_text import failing, todo
-from dlq_cli.render import Cell, clean_line, paint, table, when
+from dlq_cli.output.render import Cell, clean_line, paint, table, when
+from dlq_cli.text.helpers import failing, todo
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration, from_timestamp

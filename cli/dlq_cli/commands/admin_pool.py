@@ -13,7 +13,7 @@ from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document
 from dlq_cli.facts.pool import machine_facts, pool_facts, pools_facts
 from dlq_cli.patience import duration_s, look_until
-from dlq_cli.pool_text import GONE, machines_text, pools_text
+from dlq_cli.text.pools import GONE, machines_text, pools_text
 from dlq_client.pools import Pools
 from dlq_common.errors import InvalidRequest
 

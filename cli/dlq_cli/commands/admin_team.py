@@ -14,7 +14,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.commands.teams import teams
 from dlq_cli.facts.common import document
 from dlq_cli.facts.team import team_facts
-from dlq_cli.render import clean_line
+from dlq_cli.output.render import clean_line
 from dlq_client.teams import Teams
 from dlq_common.errors import InvalidRequest, NotFound
 

@@ -8,8 +8,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.cluster import token_facts
 from dlq_cli.facts.common import document
+from dlq_cli.output.render import Cell, table, when
 from dlq_cli.patience import duration_s
-from dlq_cli.render import Cell, table, when
 from dlq_client.admin import Admin
 from dlq_common.wire import from_timestamp
 

@@ -9,7 +9,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.cluster import user_facts
 from dlq_cli.facts.common import document
-from dlq_cli.render import Cell, table, when
+from dlq_cli.output.render import Cell, table, when
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_timestamp

@@ -12,9 +12,9 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.promise_text import GUARANTEED, answer, instead
-from dlq_cli.render import clean_line
-from dlq_cli.tasks import shown_id
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import clean_line
+from dlq_cli.text.promises import GUARANTEED, answer, instead
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.watch import watch_jobs
 

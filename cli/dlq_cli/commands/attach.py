@@ -9,8 +9,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.logs import follow_job
 from dlq_cli.commands.options import detaching, examples, pass_app
 from dlq_cli.commands.wait import RUNNING, exit_code, wait_for
-from dlq_cli.held import HoldTeller
-from dlq_cli.select import one_job
+from dlq_cli.jobs.held import HoldTeller
+from dlq_cli.lists.select import one_job
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest

@@ -15,10 +15,10 @@ from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.commands.wait import wait_for
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.lists.select import targets
+from dlq_cli.lists.states import parse_states
+from dlq_cli.lists.tasks import shown_id
 from dlq_cli.patience import duration_s
-from dlq_cli.select import targets
-from dlq_cli.states import parse_states
-from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import InvalidRequest

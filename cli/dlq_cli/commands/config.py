@@ -7,7 +7,7 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.render import Cell, table
+from dlq_cli.output.render import Cell, table
 from dlq_cli.settings import FILE, KEYS, change_file, plain, reset_file
 from dlq_common.instants import format_instant
 

@@ -11,15 +11,15 @@ from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.differences import (
+from dlq_cli.facts.common import document
+from dlq_cli.jobs.differences import (
     Difference,
     attempt_differences,
     script_lines,
     spec_differences,
 )
-from dlq_cli.facts.common import document
-from dlq_cli.render import Cell, Look, clean_line, table
-from dlq_cli.select import one_job, own_spec
+from dlq_cli.lists.select import one_job, own_spec
+from dlq_cli.output.render import Cell, Look, clean_line, table
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
 

@@ -16,7 +16,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.doctor import client, host, nvidia
 from dlq_cli.doctor.verdict import Health, Verdict, skip
-from dlq_cli.render import Look, clean_line, paint
+from dlq_cli.output.render import Look, clean_line, paint
 from dlq_common.errors import DlqError
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import clean_line
-from dlq_cli.tasks import shown_id, shown_ids
+from dlq_cli.lists.tasks import shown_id, shown_ids
+from dlq_cli.output.render import clean_line
 from dlq_client.jobs import Edited
 from dlq_common.errors import DlqError, Unavailable, WorkWouldBeLost
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from dlq_cli import json_errors
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples
 from dlq_cli.commands.submit import SubmitCommand, asked_spec
+from dlq_cli.output import json_errors
 from dlq_cli.quiet import quiet_grpc
 from dlq_common.arrays import parse_tasks
 from dlq_common.errors import InvalidRequest

@@ -10,14 +10,14 @@ from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.facts.common import document, instant
 from dlq_cli.facts.job import job_facts, range_facts
-from dlq_cli.foreseen import BASES, long_range
-from dlq_cli.render import Look, clean_line, facts, paint, when
-from dlq_cli.select import several_jobs
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import Look, clean_line, facts, paint, when
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.validate import Spec
-from dlq_cli.tasks import shown_id
+from dlq_cli.text.foreseen import BASES, long_range
 from dlq_cli.words import shown_state
-from dlq_cli.zone import LocalZone
 from dlq_client.forecasts import Forecasts
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, InvalidRequest

@@ -12,9 +12,9 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
-from dlq_cli.render import Look, sentence, when
-from dlq_cli.select import several_jobs
-from dlq_cli.since import past_instant
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.since import past_instant
+from dlq_cli.output.render import Look, sentence, when
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events

@@ -19,8 +19,8 @@ from dlq.v1 import exec_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
-from dlq_cli.select import Named, one_job
-from dlq_cli.terminal import TerminalFilter
+from dlq_cli.lists.select import Named, one_job
+from dlq_cli.output.terminal import TerminalFilter
 from dlq_client.inside import PIECE_BYTES, CommandInside
 from dlq_client.jobs import Jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest

@@ -12,7 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.nodes import chosen_nodes, state_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import Facts, document, instant
-from dlq_cli.render import Cell, Look, table
+from dlq_cli.output.render import Cell, Look, table
 from dlq_client.nodes import Nodes
 from dlq_common.units import approximate_size
 

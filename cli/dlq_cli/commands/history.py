@@ -12,14 +12,14 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.listing import not_found
-from dlq_cli.past import PAST, Chosen, parse_format, past_facts, past_table
-from dlq_cli.render import Look
-from dlq_cli.select import several_jobs
-from dlq_cli.since import midnight, past_instant
-from dlq_cli.states import parse_states
+from dlq_cli.lists.listing import not_found
+from dlq_cli.lists.past import PAST, Chosen, parse_format, past_facts, past_table
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.since import midnight, past_instant
+from dlq_cli.lists.states import parse_states
+from dlq_cli.output.render import Look
+from dlq_cli.output.zone import local_text
 from dlq_cli.words import ENDED
-from dlq_cli.zone import local_text
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.wire import to_timestamp

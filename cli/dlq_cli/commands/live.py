@@ -10,8 +10,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.listing import Layout, Query
-from dlq_cli.render import Look
+from dlq_cli.lists.listing import Layout, Query
+from dlq_cli.output.render import Look
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events

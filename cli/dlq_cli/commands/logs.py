@@ -7,10 +7,10 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import detaching, examples, pass_app
-from dlq_cli.held import HoldTeller, is_poison
-from dlq_cli.outputs import Outputs, follow_ranks, print_tails
-from dlq_cli.select import one_job
-from dlq_cli.streams import ALL, stream_of
+from dlq_cli.jobs.held import HoldTeller, is_poison
+from dlq_cli.jobs.outputs import Outputs, follow_ranks, print_tails
+from dlq_cli.jobs.streams import ALL, stream_of
+from dlq_cli.lists.select import one_job
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs

@@ -13,7 +13,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.queues import say_freeze
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
-from dlq_cli.render import Cell, Look, clean_line, facts, paint, table, when
+from dlq_cli.output.render import Cell, Look, clean_line, facts, paint, table, when
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues

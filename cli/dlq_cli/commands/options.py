@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from dlq_cli import exit_codes, json_errors
+from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.zone import show_utc
+from dlq_cli.output import json_errors
+from dlq_cli.output.zone import show_utc
 
 _ASK_AGAIN_S = 0.3
 # An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would wait for ever.

@@ -12,7 +12,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.profile_text import profile_text
+from dlq_cli.text.profiles import profile_text
 from dlq_common.errors import InvalidRequest, NotFound
 
 BITS = 8
@@ -109,7 +109,7 @@ def _job_of(paths: Sequence[Path]) -> str | None:
 def _tell_job(app: App, job: str, gigabits: Sequence[float], *, as_json: bool) -> None:
     from dlq_cli.facts.common import document
     from dlq_cli.facts.traffic import traffic_facts
-    from dlq_cli.traffic_text import start_text
+    from dlq_cli.text.traffic import start_text
     from dlq_client.jobs import Jobs
 
     report: Any = importlib.import_module("dlq_profiler.report")

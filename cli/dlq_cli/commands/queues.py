@@ -9,7 +9,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.cluster import cluster_facts, queue_facts
 from dlq_cli.facts.common import document
-from dlq_cli.render import Cell, clean_line, number, table
+from dlq_cli.output.render import Cell, clean_line, number, table
 from dlq_client.queues import Queues
 
 

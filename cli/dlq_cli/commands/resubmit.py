@@ -10,7 +10,7 @@ from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.submitted import Manner, submit_spec
-from dlq_cli.select import one_job, own_spec
+from dlq_cli.lists.select import one_job, own_spec
 from dlq_cli.spec.stored import changed, only_task
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unavailable

@@ -19,7 +19,7 @@ from dlq_cli.commands.options import detaching, examples
 from dlq_cli.commands.submit import SubmitCommand, asked_spec
 from dlq_cli.commands.submitted import send_spec, tell_reasons
 from dlq_cli.commands.wait import exit_code, wait_for
-from dlq_cli.held import HoldTeller
+from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest, Unavailable

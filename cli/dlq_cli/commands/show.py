@@ -10,10 +10,10 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts
 from dlq_cli.facts.traffic import traffic_facts
-from dlq_cli.render import facts
-from dlq_cli.select import several_jobs
-from dlq_cli.story import attempts_text, failure_text, images_text, job_text
-from dlq_cli.traffic_text import traffic_pairs
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.story import attempts_text, failure_text, images_text, job_text
+from dlq_cli.output.render import facts
+from dlq_cli.text.traffic import traffic_pairs
 from dlq_client.jobs import Jobs
 
 

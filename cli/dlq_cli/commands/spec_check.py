@@ -9,8 +9,8 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.render import clean_line
-from dlq_cli.source import STDIN, read_source
+from dlq_cli.jobs.source import STDIN, read_source
+from dlq_cli.output.render import clean_line
 from dlq_cli.spec.check import Checked, unread
 from dlq_cli.spec.check import check as check_spec
 from dlq_cli.spec.understood import understood

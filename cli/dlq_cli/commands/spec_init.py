@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from dlq_cli.commands.options import examples, json_option
+from dlq_cli.output.written import write_new
 from dlq_cli.spec.template import FORMS, template
-from dlq_cli.written import write_new
 
 _BY_SUFFIX = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 

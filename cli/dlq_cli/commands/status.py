@@ -7,15 +7,15 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.columns import COLUMNS, DEFAULT, parse_format
 from dlq_cli.commands.live import watch_status
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.listing import Layout, Query, not_found
-from dlq_cli.select import several_jobs
-from dlq_cli.since import ended_within_s
-from dlq_cli.states import parse_states
+from dlq_cli.lists.columns import COLUMNS, DEFAULT, parse_format
+from dlq_cli.lists.listing import Layout, Query, not_found
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.since import ended_within_s
+from dlq_cli.lists.states import parse_states
 from dlq_cli.words import ENDED, has_ended
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest
@@ -131,7 +131,7 @@ def _user(everybody: bool, user: str | None) -> str:
 
 def _detail(app: App, jobs: Jobs, job: job_pb2.Job) -> None:
     """One job and, when it does not run, why."""
-    from dlq_cli.story import job_text, reason_text
+    from dlq_cli.lists.story import job_text, reason_text
 
     look = app.look()
     click.echo(job_text(job, look), nl=False, color=look.color)

@@ -6,7 +6,6 @@ import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.columns import reason
 from dlq_cli.commands.each import for_each
 from dlq_cli.commands.options import (
     examples,
@@ -15,7 +14,8 @@ from dlq_cli.commands.options import (
     pass_app,
     yes_option,
 )
-from dlq_cli.select import targets
+from dlq_cli.lists.columns import reason
+from dlq_cli.lists.select import targets
 from dlq_cli.words import shown_state
 from dlq_client.jobs import Edited, Jobs
 

@@ -10,8 +10,9 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option
+from dlq_cli.jobs.source import STDIN, read_source
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.source import STDIN, read_source
 from dlq_cli.spec.deadlines import is_past
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.flags import BY_NAME, FLAGS, SECTIONS, layer_from
@@ -20,7 +21,6 @@ from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
-from dlq_cli.zone import LocalZone
 from dlq_common.errors import InvalidRequest, Unavailable
 
 

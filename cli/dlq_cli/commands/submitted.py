@@ -16,14 +16,14 @@ from dlq_cli.commands.options import detaching
 from dlq_cli.commands.verdict import judged_soon, tell_verdict
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
-from dlq_cli.held import HoldTeller
-from dlq_cli.select import several_jobs
+from dlq_cli.jobs.held import HoldTeller
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.story import reason_text
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import Spec
-from dlq_cli.story import reason_text
 from dlq_cli.words import shown_state
-from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unavailable
 

@@ -12,7 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.team import list_facts
-from dlq_cli.render import Cell, table
+from dlq_cli.output.render import Cell, table
 from dlq_client.teams import Teams
 
 CELLS = (

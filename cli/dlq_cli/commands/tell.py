@@ -12,10 +12,10 @@ from dlq_cli.commands.options import detaching, examples, json_option, pass_app,
 from dlq_cli.commands.steer import standing
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
+from dlq_cli.lists.select import one_job, targets
+from dlq_cli.lists.tasks import shown_id
 from dlq_cli.patience import duration_s
-from dlq_cli.select import one_job, targets
 from dlq_cli.signals import signal_name
-from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.watch import watch_jobs

@@ -13,7 +13,9 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.select import targets
+from dlq_cli.lists.select import targets
+from dlq_cli.lists.tasks import shown_id, shown_ids
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.deadlines import read_deadline, read_on_miss, read_soft
 from dlq_cli.spec.message import deadline_messages, dependency_message
 from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
@@ -25,8 +27,6 @@ from dlq_cli.spec.readers import (
     read_team,
     read_time_limit,
 )
-from dlq_cli.tasks import shown_id, shown_ids
-from dlq_cli.zone import LocalZone
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
 from dlq_common.names import shown

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.admission import NO_ANSWER_YET, is_judged
-from dlq_cli.promise_text import GUARANTEED, SAVING_UNKNOWN, answer, instead
-from dlq_cli.tasks import shown_id
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.text.promises import GUARANTEED, SAVING_UNKNOWN, answer, instead
 from dlq_cli.words import shown_state
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import DlqError

@@ -26,7 +26,7 @@ def version(app: App, client_only: bool, as_json: bool) -> None:
         if as_json:
             _json(here, None)
         return
-    from dlq_cli.render import clean_line
+    from dlq_cli.output.render import clean_line
 
     try:
         with quiet_grpc():

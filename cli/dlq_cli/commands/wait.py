@@ -9,14 +9,14 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.columns import where_beside_state
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.held import HoldTeller, is_poison
+from dlq_cli.jobs.held import HoldTeller, is_poison
+from dlq_cli.lists.columns import where_beside_state
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.tasks import shown_id
 from dlq_cli.patience import duration_s
-from dlq_cli.select import several_jobs
-from dlq_cli.tasks import shown_id
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs

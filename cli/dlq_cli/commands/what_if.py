@@ -14,8 +14,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document, instant
 from dlq_cli.facts.job import range_facts
-from dlq_cli.foreseen import short_range
-from dlq_cli.render import Cell, Look, age, facts, table
+from dlq_cli.output.render import Cell, Look, age, facts, table
+from dlq_cli.text.foreseen import short_range
 from dlq_client.forecasts import Forecasts
 from dlq_common.errors import InvalidRequest
 from dlq_common.hostlist import expand_hostlist

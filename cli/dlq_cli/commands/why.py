@@ -6,16 +6,16 @@ import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
-from dlq_cli.columns import where, where_beside_state
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, wait_facts
 from dlq_cli.facts.traffic import traffic_facts
-from dlq_cli.render import Look, clean_line
-from dlq_cli.select import several_jobs
-from dlq_cli.story import failure_text, reason_text
-from dlq_cli.tasks import shown_id
-from dlq_cli.traffic_text import believed_lines
+from dlq_cli.lists.columns import where, where_beside_state
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.story import failure_text, reason_text
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import Look, clean_line
+from dlq_cli.text.traffic import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
 from dlq_common.units import format_duration

@@ -11,11 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq_cli import helper_text
 from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
+from dlq_cli.output.render import Look, clean_line
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.render import Look, clean_line
 from dlq_cli.settings import KEYS, Settings
+from dlq_cli.text import helpers as helper_text
 from dlq_common.addresses import split_address
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError

@@ -10,9 +10,9 @@ from datetime import datetime
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_pb2
-from dlq_cli.slurm_states import code
+from dlq_cli.lists.slurm_states import code
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.words import HOLD_KINDS, has_ended
-from dlq_cli.zone import LocalZone
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.wire import from_duration, from_timestamp
 from dlq_compat.job_page import clock

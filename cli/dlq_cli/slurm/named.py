@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
-from dlq_cli.select import several_jobs
+from dlq_cli.lists.select import several_jobs
 from dlq_client.jobs import Jobs
 from dlq_common.errors import NotFound
 

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
+from dlq_cli.lists.slurm_states import account_state
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm_states import account_state
-from dlq_cli.tasks import shown_id
-from dlq_cli.zone import LocalZone
 from dlq_common.errors import InvalidRequest
 from dlq_common.instants import parse_instant
 from dlq_common.units import DAY

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from dlq_cli.app import App
 from dlq_cli.commands.submitted import Manner, submit_spec
-from dlq_cli.source import STDIN, read_source
+from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge, stacked

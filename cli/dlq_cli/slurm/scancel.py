@@ -9,10 +9,10 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
-from dlq_cli.render import clean_line
+from dlq_cli.lists.slurm_states import queue_state, wanted
+from dlq_cli.output.render import clean_line
 from dlq_cli.signals import signal_name
 from dlq_cli.slurm.words import Grammar, Words, ended, only_here, read, refuse
-from dlq_cli.slurm_states import queue_state, wanted
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest

@@ -11,7 +11,7 @@ import click
 
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
-from dlq_cli.render import clean_line
+from dlq_cli.output.render import clean_line
 from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes

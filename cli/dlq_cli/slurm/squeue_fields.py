@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
-from dlq_cli.render import clean_line
+from dlq_cli.lists.slurm_states import code, queue_state
+from dlq_cli.lists.tasks import id_key, shown_id
+from dlq_cli.output.render import clean_line
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm_states import code, queue_state
-from dlq_cli.tasks import id_key, shown_id
 from dlq_common.errors import InvalidRequest
 from dlq_common.hostlist import compress_hostlist
 from dlq_compat.job_page import NOT_SET, NULL, size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_cli.render import facts
+from dlq_cli.output.render import facts
 from dlq_cli.spec.deadlines import FULL, DeadlineText, deadlines_text
 from dlq_cli.spec.elastic import elastic_text, told_to
 from dlq_cli.spec.validate import Spec

@@ -7,8 +7,8 @@ import pytest
 from dlq.v1 import profile_pb2
 from dlq_cli.commands.cancel import _ordered
 from dlq_cli.commands.each import _named
-from dlq_cli.render import Look
-from dlq_cli.traffic_text import believed_lines, traffic_pairs
+from dlq_cli.output.render import Look
+from dlq_cli.text.traffic import believed_lines, traffic_pairs
 from dlq_common.sizes import parse_range
 from dlq_master.rpc.jobs.visible import _shown
 from support.wire_jobs import a_job

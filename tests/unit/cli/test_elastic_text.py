@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.elastic_text import speeds_text
 from dlq_cli.facts.elastic import elastic_facts
+from dlq_cli.text.elastic import speeds_text
 
 
 def test_speeds_are_told_of_the_sizes_that_were_measured() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1.job_pb2 import RunEstimate
-from dlq_cli.estimate_text import estimate_text
+from dlq_cli.text.estimates import estimate_text
 from dlq_common.wire import to_duration
 
 

@@ -1,7 +1,7 @@
 """Which image the last attempt ran, for people."""
 
 from dlq.v1 import job_pb2
-from dlq_cli.story import images_text
+from dlq_cli.lists.story import images_text
 
 
 def attempt(*digests: str) -> job_pb2.Attempt:

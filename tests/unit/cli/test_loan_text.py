@@ -3,8 +3,8 @@
 from google.protobuf.duration_pb2 import Duration
 
 from dlq.v1 import loan_service_pb2 as wire
-from dlq_cli.loan_text import plan_text
-from dlq_cli.render import Look
+from dlq_cli.output.render import Look
+from dlq_cli.text.loans import plan_text
 
 
 def job(action: str, *, gpus: int, lost_s: int, killed: bool = False) -> wire.ReclaimedJob:

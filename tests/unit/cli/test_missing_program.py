@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.story import failure_text
+from dlq_cli.lists.story import failure_text
 
 REMEDY = "write python3"
 SAID = (

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import DEFAULT, parse_format
-from dlq_cli.listing import Layout
-from dlq_cli.past import DEFAULT as PAST_DEFAULT
-from dlq_cli.past import parse_format as past_format
-from dlq_cli.past import past_table
-from dlq_cli.render import Cell, Look, fitted, table
+from dlq_cli.lists.columns import DEFAULT, parse_format
+from dlq_cli.lists.listing import Layout
+from dlq_cli.lists.past import DEFAULT as PAST_DEFAULT
+from dlq_cli.lists.past import parse_format as past_format
+from dlq_cli.lists.past import past_table
+from dlq_cli.output.render import Cell, Look, fitted, table
 from dlq_common.wire import to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dlq_cli.columns import COLUMNS
-from dlq_cli.past import DEFAULT, PAST, parse_format, past_facts, past_table
-from dlq_cli.render import Look
-from dlq_cli.since import ended_within_s, midnight, past_instant
+from dlq_cli.lists.columns import COLUMNS
+from dlq_cli.lists.past import DEFAULT, PAST, parse_format, past_facts, past_table
+from dlq_cli.lists.since import ended_within_s, midnight, past_instant
+from dlq_cli.output.render import Look
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job

@@ -2,8 +2,8 @@
 
 from dlq.v1 import job_pb2
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import Look
-from dlq_cli.story import job_text
+from dlq_cli.lists.story import job_text
+from dlq_cli.output.render import Look
 from dlq_common.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 

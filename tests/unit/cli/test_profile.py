@@ -10,8 +10,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq_cli.commands import profile_run
-from dlq_cli.profile_text import WHY, amount, chart, profile_text
-from dlq_cli.render import Look
+from dlq_cli.output.render import Look
+from dlq_cli.text.profiles import WHY, amount, chart, profile_text
 from dlq_profiler.injection import HOOK, LIBRARIES, built
 from dlq_profiler.job import job_of
 from dlq_profiler.layout import Op, Side

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from dlq.v1 import job_pb2
+from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.flags import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
@@ -18,7 +19,6 @@ from dlq_cli.spec.ordering import (
     read_dependency,
 )
 from dlq_cli.spec.validate import finish
-from dlq_cli.zone import LocalZone
 
 
 def message(*flags: tuple[str, str]) -> job_pb2.JobSpec:

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.listing import Layout
-from dlq_cli.render import Look
-from dlq_cli.tasks import folded, id_key, shown_id, shown_ids
+from dlq_cli.lists.listing import Layout
+from dlq_cli.lists.tasks import folded, id_key, shown_id, shown_ids
+from dlq_cli.output.render import Look
 from support.wire_jobs import EPOCH_S, a_job
 
 LOOK = Look(tty=False, color=False, now_s=EPOCH_S + 600)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlq_cli.terminal import LONGEST_SEQUENCE, TerminalFilter
+from dlq_cli.output.terminal import LONGEST_SEQUENCE, TerminalFilter
 
 ESC = "\x1b"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import COLUMNS, LetterFormat, parse_format, sort_jobs, where
 from dlq_cli.exit_codes import code_of_error, code_of_job
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import Cell, Look, age, clean_line, facts, paint, table, when
-from dlq_cli.since import ended_within_s
-from dlq_cli.states import parse_states
-from dlq_cli.story import job_text
+from dlq_cli.lists.columns import COLUMNS, LetterFormat, parse_format, sort_jobs, where
+from dlq_cli.lists.since import ended_within_s
+from dlq_cli.lists.states import parse_states
+from dlq_cli.lists.story import job_text
+from dlq_cli.output.render import Cell, Look, age, clean_line, facts, paint, table, when
 from dlq_cli.words import ATTEMPT_STATES, JOB_STATES, SLURM_CODES, shown_state
 from dlq_common import errors
 from dlq_common.wire import to_duration

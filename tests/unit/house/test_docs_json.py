@@ -7,8 +7,8 @@ import pytest
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, node_pb2, queue_pb2, queue_service_pb2
 from dlq.v1.resource_pb2 import ResourceRequest
-from dlq_cli import json_errors
 from dlq_cli.facts import cluster, elastic, estimate, job, promise
+from dlq_cli.output import json_errors
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/json.md"
 SHOWN = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
-from dlq_cli.render import Cell, Look, clean_line, table, when
+from dlq_cli.output.render import Cell, Look, clean_line, table, when
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import format_span
 from dlq_common.wire import from_duration, from_timestamp

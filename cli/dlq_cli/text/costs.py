@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
-from dlq_cli.render import Look, absolute
-from dlq_cli.rows import rows_csv, rows_text
+from dlq_cli.output.render import Look, absolute
+from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_common.wire import from_timestamp
 
 

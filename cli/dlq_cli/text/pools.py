@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import pool_service_pb2 as wire
-from dlq_cli.render import Cell, Look, clean_line, table, when
+from dlq_cli.output.render import Cell, Look, clean_line, table, when
 from dlq_common.wire import from_timestamp
 
 _POOLS = [Cell("POOL"), Cell("PROVIDER"), Cell("MACHINE"), Cell("PER HOUR"), Cell("THERE"), Cell("MOST"), Cell("NOW")]  # fmt: skip

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
-from dlq_cli.elastic_text import gpus_now
 from dlq_cli.facts.job import named_types
-from dlq_cli.foreseen import short_range
-from dlq_cli.promise_text import slack, standing, target_s
-from dlq_cli.render import Cell, Look, clean_line, number, when
-from dlq_cli.slurm_states import queue_state
-from dlq_cli.tasks import id_key, shown_id
+from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.lists.tasks import id_key, shown_id
+from dlq_cli.output.render import Cell, Look, clean_line, number, when
+from dlq_cli.text.elastic import gpus_now
+from dlq_cli.text.foreseen import short_range
+from dlq_cli.text.promises import slack, standing, target_s
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest
 from dlq_common.hostlist import compress_hostlist

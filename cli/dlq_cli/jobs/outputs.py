@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlq_cli.terminal import TerminalFilter
+from dlq_cli.output.terminal import TerminalFilter
 from dlq_client.connection import Connection
 from dlq_client.watch import OUTAGE_S, LogPiece, read_log
 from dlq_common.errors import DlqError, InvalidRequest, NotFound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import forecast_pb2
-from dlq_cli.render import Look, age
+from dlq_cli.output.render import Look, age
 from dlq_common.instants import format_instant
 from dlq_common.wire import from_timestamp
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.story import reason_text
+from dlq_cli.lists.story import reason_text
 from dlq_cli.words import HOLD_KINDS, shown_state
 from dlq_client.jobs import Jobs
 

@@ -7,13 +7,10 @@ import shlex
 from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import exit_text, progress, run_s, where
-from dlq_cli.elastic_text import elastic_text, speeds_text
-from dlq_cli.estimate_text import estimate_text
 from dlq_cli.facts.job import array_text, dependency_text, named_types
-from dlq_cli.foreseen import long_range
-from dlq_cli.promise_text import promise_pairs
-from dlq_cli.render import (
+from dlq_cli.lists.columns import exit_text, progress, run_s, where
+from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import (
     Cell,
     Look,
     clean_line,
@@ -26,7 +23,10 @@ from dlq_cli.render import (
     when,
 )
 from dlq_cli.spec.elastic import told_to
-from dlq_cli.tasks import shown_id
+from dlq_cli.text.elastic import elastic_text, speeds_text
+from dlq_cli.text.estimates import estimate_text
+from dlq_cli.text.foreseen import long_range
+from dlq_cli.text.promises import promise_pairs
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import approximate_size, approximate_span, format_duration

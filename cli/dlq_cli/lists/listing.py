@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import COLUMNS, DEFAULT, LetterFormat, default_columns, sort_jobs
-from dlq_cli.render import Look, table
-from dlq_cli.tasks import folded, shown_id
+from dlq_cli.lists.columns import COLUMNS, DEFAULT, LetterFormat, default_columns, sort_jobs
+from dlq_cli.lists.tasks import folded, shown_id
+from dlq_cli.output.render import Look, table
 from dlq_cli.words import shown_state
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound

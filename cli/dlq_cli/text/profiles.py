@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dlq_cli.render import Cell, Look, facts, table
+from dlq_cli.output.render import Cell, Look, facts, table
 
 Facts = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ import io
 from collections.abc import Collection, Sequence
 
 from dlq_cli.facts.common import Facts
-from dlq_cli.render import Cell, Look, table
+from dlq_cli.output.render import Cell, Look, table
 
 
 def rows_text(rows: Sequence[Facts], words: Collection[str], look: Look) -> str:

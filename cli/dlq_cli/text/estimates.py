@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.render import clean_line
+from dlq_cli.output.render import clean_line
 from dlq_common.units import format_duration
 from dlq_common.wire import from_duration
 

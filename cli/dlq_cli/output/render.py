@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dlq_cli.zone import in_viewers_zone, local_text
+from dlq_cli.output.zone import in_viewers_zone, local_text
 from dlq_common.instants import format_instant
 from dlq_common.names import printable
 from dlq_common.units import DAY, HOUR, MINUTE

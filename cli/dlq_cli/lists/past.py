@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.v1 import job_pb2
-from dlq_cli.columns import COLUMNS, Column, Text, run_s
 from dlq_cli.facts.common import Facts
 from dlq_cli.facts.job import job_facts
-from dlq_cli.render import Cell, Look, absolute, clean_line, table
+from dlq_cli.lists.columns import COLUMNS, Column, Text, run_s
+from dlq_cli.output.render import Cell, Look, absolute, clean_line, table
 from dlq_common.errors import InvalidRequest
 from dlq_common.suggest import did_you_mean
 from dlq_common.units import HOUR

@@ -1,0 +1,1 @@
+"""What commands about single jobs share: output streams, holds, differences, and files named by users."""

@@ -1,0 +1,1 @@
+"""What all output shares: tables, colours, times in the user's zone, JSON errors, and a safe terminal."""

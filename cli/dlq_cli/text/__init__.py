@@ -1,0 +1,1 @@
+"""Answers of the master as text for people, one module for each kind of answer."""
