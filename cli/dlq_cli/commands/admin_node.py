@@ -19,7 +19,7 @@ from dlq_cli.commands.options import (
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
 from dlq_cli.output.render import clean_line
-from dlq_cli.spec.choice import read_node_label
+from dlq_cli.spec.values.choice import read_node_label
 from dlq_client.admin import Admin
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_client.nodes import Nodes

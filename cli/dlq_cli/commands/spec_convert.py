@@ -10,10 +10,10 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.output.written import write_new
-from dlq_cli.spec.conversion import Conversion
-from dlq_cli.spec.convert import convert as convert_script
-from dlq_cli.spec.converted import as_script, as_toml, flag_text
 from dlq_cli.spec.script import decode_script
+from dlq_cli.spec.slurm.conversion import Conversion
+from dlq_cli.spec.slurm.convert import convert as convert_script
+from dlq_cli.spec.slurm.converted import as_script, as_toml, flag_text
 
 
 @click.command(

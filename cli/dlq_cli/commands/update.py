@@ -16,10 +16,10 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.select import targets
 from dlq_cli.lists.tasks import shown_id, shown_ids
 from dlq_cli.output.zone import LocalZone
-from dlq_cli.spec.deadlines import read_deadline, read_on_miss, read_soft
 from dlq_cli.spec.message import deadline_messages, dependency_message
-from dlq_cli.spec.ordering import begin_s, read_begin, read_dependency
-from dlq_cli.spec.readers import (
+from dlq_cli.spec.values.deadlines import read_deadline, read_on_miss, read_soft
+from dlq_cli.spec.values.ordering import begin_s, read_begin, read_dependency
+from dlq_cli.spec.values.readers import (
     read_integer,
     read_name,
     read_nice,

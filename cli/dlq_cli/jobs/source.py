@@ -6,8 +6,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from dlq_cli.spec.given import wrong
 from dlq_cli.spec.script import LARGEST_SCRIPT_BYTES
+from dlq_cli.spec.values.given import wrong
 
 STDIN = "-"
 

@@ -22,7 +22,7 @@ from dlq_cli.output.render import (
     table,
     when,
 )
-from dlq_cli.spec.elastic import told_to
+from dlq_cli.spec.values.elastic import told_to
 from dlq_cli.text.elastic import elastic_text, speeds_text
 from dlq_cli.text.estimates import estimate_text
 from dlq_cli.text.foreseen import long_range

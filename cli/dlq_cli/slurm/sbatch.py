@@ -12,13 +12,13 @@ from dlq_cli.app import App
 from dlq_cli.commands.submitted import Manner, submit_spec
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.spec.doubts import doubts
-from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge, stacked
-from dlq_cli.spec.presets import KEY
-from dlq_cli.spec.sbatch import Option, read_words
 from dlq_cli.spec.script import decode_script, read_script
-from dlq_cli.spec.slurm_script import sbatch_layer
+from dlq_cli.spec.slurm.sbatch import Option, read_words
+from dlq_cli.spec.slurm.script import sbatch_layer
 from dlq_cli.spec.validate import Spec, finish
+from dlq_cli.spec.values.given import Given, Layer, Notes
+from dlq_cli.spec.values.presets import KEY
 from dlq_common.errors import InvalidRequest
 
 _OURS = frozenset({"--parsable", "--wait", "--test-only", "--wrap", "--quiet", "--verbose"})

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq_cli.spec.doubts import doubts
-from dlq_cli.spec.given import Notes, collected
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
+from dlq_cli.spec.values.given import Notes, collected
 from dlq_common.errors import InvalidRequest
 
 

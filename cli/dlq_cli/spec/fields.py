@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec import (
+from dlq_cli.spec.values import (
     choice,
     container,
     deadlines,
@@ -17,7 +17,7 @@ from dlq_cli.spec import (
     program,
     readers,
 )
-from dlq_cli.spec.given import FromShell, Given, Layer, unknown_key, wrong
+from dlq_cli.spec.values.given import FromShell, Given, Layer, unknown_key, wrong
 
 Reader = Callable[[object], object]
 

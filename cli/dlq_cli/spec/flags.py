@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlq_cli.spec.fields import put
-from dlq_cli.spec.given import Given, Layer, wrong
-from dlq_cli.spec.program import read_assignment, read_label
+from dlq_cli.spec.values.given import Given, Layer, wrong
+from dlq_cli.spec.values.program import read_assignment, read_label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from dlq.v1 import job_pb2
-from dlq_cli.spec.deadlines import Due
-from dlq_cli.spec.lateness import Lateness
+from dlq_cli.spec.values.deadlines import Due
+from dlq_cli.spec.values.lateness import Lateness
 from dlq_common.instants import format_instant, parse_instant
 from dlq_common.wire import from_duration, to_duration, to_timestamp
 

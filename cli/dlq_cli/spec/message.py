@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from dlq.v1 import job_pb2, resource_pb2
-from dlq_cli.spec.container import ContainerRequest
-from dlq_cli.spec.deadlines import Deadlines
 from dlq_cli.spec.lateness_wire import lateness_message, put_due
-from dlq_cli.spec.ordering import DependencyText, begin_s
 from dlq_cli.spec.validate import Spec
+from dlq_cli.spec.values.container import ContainerRequest
+from dlq_cli.spec.values.deadlines import Deadlines
+from dlq_cli.spec.values.ordering import DependencyText, begin_s
 from dlq_common.instants import parse_instant
 from dlq_common.wire import to_duration, to_timestamp
 

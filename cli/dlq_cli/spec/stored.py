@@ -13,16 +13,16 @@ from google.protobuf.message import Message
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.facts.job import named_types
-from dlq_cli.spec.container import MountRequest, entries
-from dlq_cli.spec.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.fields import ALIASES, READERS, put
-from dlq_cli.spec.given import Given, Layer, ReadLayer, unknown_key, wrong
 from dlq_cli.spec.lateness_wire import stored_lateness
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
-from dlq_cli.spec.ordering import DependencyText, TermText
-from dlq_cli.spec.readers import SignalAhead
 from dlq_cli.spec.validate import Spec, finish
+from dlq_cli.spec.values.container import MountRequest, entries
+from dlq_cli.spec.values.deadlines import FULL, DeadlineText, Due
+from dlq_cli.spec.values.given import Given, Layer, ReadLayer, unknown_key, wrong
+from dlq_cli.spec.values.ordering import DependencyText, TermText
+from dlq_cli.spec.values.readers import SignalAhead
 from dlq_common.arrays import ArrayText, IndexRange
 from dlq_common.instants import format_instant
 from dlq_common.wire import from_duration

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq_cli.spec.fields import SECTIONS, put
-from dlq_cli.spec.given import Layer, collected, wrong
+from dlq_cli.spec.values.given import Layer, collected, wrong
 from dlq_common.errors import InvalidRequest
 
 if TYPE_CHECKING:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dlq_cli.output.render import facts
-from dlq_cli.spec.deadlines import FULL, DeadlineText, deadlines_text
-from dlq_cli.spec.elastic import elastic_text, told_to
 from dlq_cli.spec.validate import Spec
+from dlq_cli.spec.values.deadlines import FULL, DeadlineText, deadlines_text
+from dlq_cli.spec.values.elastic import elastic_text, told_to
 from dlq_common.arrays import expand, format_indexes
 from dlq_common.hostlist import compress_hostlist
 from dlq_common.units import approximate_size, format_duration

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from dlq_cli.spec.container import ContainerRequest, container_of
-from dlq_cli.spec.deadlines import Deadlines, Due
-from dlq_cli.spec.elastic import Elastic, base_of, check_asked, elastic_of
-from dlq_cli.spec.given import ReadLayer, wrong
-from dlq_cli.spec.lateness import Lateness
-from dlq_cli.spec.live import check_live
-from dlq_cli.spec.ordering import DependencyText
-from dlq_cli.spec.presets import with_preset
-from dlq_cli.spec.readers import AUTO, PER_GPU, SignalAhead
+from dlq_cli.spec.values.container import ContainerRequest, container_of
+from dlq_cli.spec.values.deadlines import Deadlines, Due
+from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, elastic_of
+from dlq_cli.spec.values.given import ReadLayer, wrong
+from dlq_cli.spec.values.lateness import Lateness
+from dlq_cli.spec.values.live import check_live
+from dlq_cli.spec.values.ordering import DependencyText
+from dlq_cli.spec.values.presets import with_preset
+from dlq_cli.spec.values.readers import AUTO, PER_GPU, SignalAhead
 from dlq_common.arrays import ArrayText
 from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
 from dlq_common.units import HOUR

@@ -3,7 +3,7 @@
 import pytest
 
 from dlq_cli.signals import signal_name
-from dlq_cli.spec.readers import SignalAhead, read_save_signal, read_signal
+from dlq_cli.spec.values.readers import SignalAhead, read_save_signal, read_signal
 
 
 @pytest.mark.parametrize(

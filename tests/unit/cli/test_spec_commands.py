@@ -11,9 +11,9 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq_cli.spec.check import check
-from dlq_cli.spec.convert import convert
-from dlq_cli.spec.converted import as_script, flag_text
 from dlq_cli.spec.fields import READERS
+from dlq_cli.spec.slurm.convert import convert
+from dlq_cli.spec.slurm.converted import as_script, flag_text
 from dlq_cli.spec.template import FORMS, entry, template
 from support.cli_run import Dlq
 

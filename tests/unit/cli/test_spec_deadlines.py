@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from dlq.v1.job_pb2 import JobSpec
-from dlq_cli.spec.deadlines import Due, deadlines_text, is_past, read_deadline, read_soft
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.fields import put
-from dlq_cli.spec.given import Layer
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.stored import changed
 from dlq_cli.spec.validate import finish
+from dlq_cli.spec.values.deadlines import Due, deadlines_text, is_past, read_deadline, read_soft
+from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 
 NOW_S = datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()

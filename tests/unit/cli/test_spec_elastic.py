@@ -8,10 +8,10 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq_cli.facts.job import spec_facts
 from dlq_cli.lists.story import _spec_pairs
 from dlq_cli.spec.fields import put
-from dlq_cli.spec.given import Layer
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.stored import changed
 from dlq_cli.spec.validate import finish
+from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 
 

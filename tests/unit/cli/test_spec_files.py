@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_cli.spec.fields import ALIASES, LATER_KEYS, READERS, SYNONYMS
-from dlq_cli.spec.given import FromShell
 from dlq_cli.spec.toml_yaml import LARGEST_SPEC_BYTES, read_spec_file
+from dlq_cli.spec.values.given import FromShell
 from dlq_common.errors import DlqError, InvalidRequest
 
 TOML = b"""name = "llama-ft"

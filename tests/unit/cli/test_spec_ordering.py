@@ -10,7 +10,8 @@ from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.flags import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
-from dlq_cli.spec.ordering import (
+from dlq_cli.spec.validate import finish
+from dlq_cli.spec.values.ordering import (
     DependencyText,
     TermText,
     begin_s,
@@ -18,7 +19,6 @@ from dlq_cli.spec.ordering import (
     read_begin,
     read_dependency,
 )
-from dlq_cli.spec.validate import finish
 
 
 def message(*flags: tuple[str, str]) -> job_pb2.JobSpec:

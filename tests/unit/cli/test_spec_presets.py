@@ -6,13 +6,13 @@ import pytest
 
 from dlq_cli.slurm.sbatch import spec_of
 from dlq_cli.spec.flags import BY_NAME, layer_from
-from dlq_cli.spec.given import Given, Layer, Notes
 from dlq_cli.spec.merge import merge, stacked
-from dlq_cli.spec.presets import PRESETS
-from dlq_cli.spec.readers import PRESETS as WORDS
-from dlq_cli.spec.sbatch import read_words
 from dlq_cli.spec.script import read_script
+from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.validate import Spec, finish
+from dlq_cli.spec.values.given import Given, Layer, Notes
+from dlq_cli.spec.values.presets import PRESETS
+from dlq_cli.spec.values.readers import PRESETS as WORDS
 from dlq_common.errors import InvalidRequest
 
 SLURM = """\

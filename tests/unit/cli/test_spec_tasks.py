@@ -5,9 +5,9 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq_cli.jobs.streams import Stream, stream_of
 from dlq_cli.spec.fields import put
-from dlq_cli.spec.given import Layer
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import finish
+from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 
 

@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_cli.spec.flags import BY_NAME, FLAGS, layer_from
-from dlq_cli.spec.given import Layer
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.toml_yaml import read_spec_file
 from dlq_cli.spec.validate import LARGEST_ENVIRONMENT_BYTES, LONGEST_GRACE_S, Spec, finish
+from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration
 from dlq_master.rpc.specs.spec import SPANS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_cli.spec.given import ReadLayer, wrong
-from dlq_cli.spec.readers import read_text
+from dlq_cli.spec.values.given import ReadLayer, wrong
+from dlq_cli.spec.values.readers import read_text
 from dlq_common.live_resize import LIVE
 from dlq_common.names import shown
 from dlq_common.sizes import SizeRange, checked, expanded, format_sizes, parse_range, parse_sizes

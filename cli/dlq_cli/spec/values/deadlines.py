@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
-from dlq_cli.spec.readers import read_integer, read_text, worded
+from dlq_cli.spec.values.readers import read_integer, read_text, worded
 from dlq_common.instants import parse_instant
 from dlq_common.names import shown
 from dlq_common.suggest import did_you_mean

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from dlq_cli.spec.given import ReadLayer, wrong
-from dlq_cli.spec.readers import read_memory, read_text
+from dlq_cli.spec.values.given import ReadLayer, wrong
+from dlq_cli.spec.values.readers import read_memory, read_text
 from dlq_common.container_names import (
     LEAST_SHM_BYTES,
     NETWORKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dlq_cli.spec.deadlines import Due, read_deadline
-from dlq_cli.spec.readers import worded
+from dlq_cli.spec.values.deadlines import Due, read_deadline
+from dlq_cli.spec.values.readers import worded
 from dlq_common.names import shown
 
 

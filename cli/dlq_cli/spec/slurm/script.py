@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_cli.spec.convert import convert
 from dlq_cli.spec.flags import put_flag
-from dlq_cli.spec.given import Given, Layer, Notes
-from dlq_cli.spec.sbatch import Option
+from dlq_cli.spec.slurm.convert import convert
+from dlq_cli.spec.slurm.sbatch import Option
+from dlq_cli.spec.values.given import Given, Layer, Notes
 
 
 def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] = ()) -> Layer:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dlq_cli.spec.flags import BY_NAME, Flag, put_flag
-from dlq_cli.spec.given import Layer
-from dlq_cli.spec.sbatch import Option
-from dlq_cli.spec.slurm_body import Remark
+from dlq_cli.spec.slurm.body import Remark
+from dlq_cli.spec.slurm.sbatch import Option
+from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 
 

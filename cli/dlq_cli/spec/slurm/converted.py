@@ -6,9 +6,9 @@ import json
 import shlex
 from collections.abc import Iterator
 
-from dlq_cli.spec.conversion import Conversion, Taken
 from dlq_cli.spec.fields import SECTIONS
-from dlq_cli.spec.sbatch import is_command, is_directive
+from dlq_cli.spec.slurm.conversion import Conversion, Taken
+from dlq_cli.spec.slurm.sbatch import is_command, is_directive
 
 _NUMBERS = frozenset(
     {"nodes", "resources.gpus", "resources.gpus_total", "resources.cpus", "retry.max_restarts"}

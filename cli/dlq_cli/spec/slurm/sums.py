@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from dlq_cli.spec.conversion import Conversion, ignore, number, slurm_size, take
-from dlq_cli.spec.sbatch import Option
+from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
+from dlq_cli.spec.slurm.sbatch import Option
 
 ONCE = "dlq starts the script once on each node; torchrun starts one process for each GPU"
 COMPUTED = (

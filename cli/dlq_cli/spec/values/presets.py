@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq_cli.spec.given import Given, Layer, ReadLayer, wrong
-from dlq_cli.spec.readers import SignalAhead
+from dlq_cli.spec.values.given import Given, Layer, ReadLayer, wrong
+from dlq_cli.spec.values.readers import SignalAhead
 
 KEY = "checkpoint.preset"
 

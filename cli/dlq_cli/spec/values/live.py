@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dlq_cli.spec.elastic import Elastic
-from dlq_cli.spec.given import ReadLayer, wrong
-from dlq_cli.spec.readers import PER_GPU
+from dlq_cli.spec.values.elastic import Elastic
+from dlq_cli.spec.values.given import ReadLayer, wrong
+from dlq_cli.spec.values.readers import PER_GPU
 from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq_cli.spec.given import wrong
+from dlq_cli.spec.values.given import wrong
 from dlq_common.suggest import did_you_mean
 
 PREFIX = "#SBATCH"
