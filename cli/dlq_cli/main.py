@@ -20,45 +20,61 @@ from dlq_common.errors import DlqError, Unsatisfiable
 
 _FLUSH_S = 2.0  # for what an interrupted command has written; its reader may be gone or slow
 COMMANDS = {
-    "submit": Lazy("dlq_cli.commands.submit:submit", "Queue a job."),
-    "run": Lazy("dlq_cli.commands.run:run", "Queue a job and stay: its output, its exit code."),
-    "status": Lazy("dlq_cli.commands.status:status", "List jobs, or show how some stand."),
-    "show": Lazy("dlq_cli.commands.show:show", "Everything about a job."),
-    "why": Lazy("dlq_cli.commands.why:why", "Why a job does not run: every reason."),
-    "estimate": Lazy("dlq_cli.commands.estimate:estimate", "When a job will start and end."),
-    "what-if": Lazy("dlq_cli.commands.what_if:what_if", "When jobs would start otherwise."),
-    "logs": Lazy("dlq_cli.commands.logs:logs", "The output of a job."),
-    "attach": Lazy("dlq_cli.commands.attach:attach", "The output of a job from now on."),
-    "exec": Lazy("dlq_cli.commands.exec:exec_", "A command inside a job that runs."),
-    "events": Lazy("dlq_cli.commands.events:events", "What happened to a job, and who did it."),
-    "history": Lazy("dlq_cli.commands.history:history", "Jobs that have ended, and their cost."),
-    "wait": Lazy("dlq_cli.commands.wait:wait", "Wait for jobs; exits as they do."),
-    "cancel": Lazy("dlq_cli.commands.cancel:cancel", "End jobs; running ones may save first."),
-    "hold": Lazy("dlq_cli.commands.steer:hold", "Keep jobs from starting."),
-    "release": Lazy("dlq_cli.commands.steer:release", "Take a hold back."),
-    "pause": Lazy("dlq_cli.commands.steer:pause", "Checkpoint jobs and free their GPUs."),
-    "resume": Lazy("dlq_cli.commands.steer:resume", "Queue paused jobs again."),
-    "diff": Lazy("dlq_cli.commands.diff:diff", "What differs between jobs, or attempts of one."),
-    "resubmit": Lazy("dlq_cli.commands.resubmit:resubmit", "Queue a job once more, or changed."),
-    "requeue": Lazy("dlq_cli.commands.tell:requeue", "Let jobs save and wait again."),
-    "update": Lazy("dlq_cli.commands.update:update", "Ask for something else for jobs."),
-    "signal": Lazy("dlq_cli.commands.tell:signal", "Send a signal to a job that runs."),
-    "checkpoint": Lazy("dlq_cli.commands.tell:checkpoint", "Ask a job to save now and go on."),
-    "nodes": Lazy("dlq_cli.commands.nodes:nodes", "The machines and their GPUs."),
-    "gpus": Lazy("dlq_cli.commands.gpus:gpus", "Every GPU: its job and its health."),
-    "queues": Lazy("dlq_cli.commands.queues:queues", "The queues and what waits in them."),
-    "teams": Lazy("dlq_cli.commands.teams:teams", "Your teams: what they may have, and have."),
-    "usage": Lazy("dlq_cli.commands.usage:usage", "GPU-hours: whose, for what, what was lost."),
-    "report": Lazy("dlq_cli.commands.report:report", "For operators: how the cluster did."),
-    "spec": Lazy("dlq_cli.commands.spec:spec", "Write, check and convert job specs, offline."),
-    "config": Lazy("dlq_cli.commands.config:config", "Settings, and where each came from."),
-    "profile": Lazy("dlq_cli.commands.profile:profile", "What the traffic of a job tells."),
-    "doctor": Lazy("dlq_cli.commands.doctor:doctor", "What works here, and what to do about it."),
-    "login": Lazy("dlq_cli.commands.login:login", "Get a certificate (on the master's host)."),
-    "version": Lazy("dlq_cli.commands.version:version", "Versions of both ends."),
-    "completion": Lazy("dlq_cli.commands.completion:completion", "A completion script."),
-    "slurm": Lazy("dlq_cli.commands.slurm:slurm", "Slurm's commands, for what calls them."),
-    "admin": Lazy("dlq_cli.commands.admin:admin", "For operators: tokens, nodes, users."),
+    "submit": Lazy("dlq_cli.commands.jobs.submit:submit", "Queue a job."),
+    "run": Lazy(
+        "dlq_cli.commands.jobs.run:run", "Queue a job and stay: its output, its exit code."
+    ),
+    "status": Lazy("dlq_cli.commands.look.status:status", "List jobs, or show how some stand."),
+    "show": Lazy("dlq_cli.commands.look.show:show", "Everything about a job."),
+    "why": Lazy("dlq_cli.commands.look.why:why", "Why a job does not run: every reason."),
+    "estimate": Lazy("dlq_cli.commands.look.estimate:estimate", "When a job will start and end."),
+    "what-if": Lazy("dlq_cli.commands.look.what_if:what_if", "When jobs would start otherwise."),
+    "logs": Lazy("dlq_cli.commands.look.logs:logs", "The output of a job."),
+    "attach": Lazy("dlq_cli.commands.jobs.attach:attach", "The output of a job from now on."),
+    "exec": Lazy("dlq_cli.commands.look.exec:exec_", "A command inside a job that runs."),
+    "events": Lazy(
+        "dlq_cli.commands.look.events:events", "What happened to a job, and who did it."
+    ),
+    "history": Lazy(
+        "dlq_cli.commands.look.history:history", "Jobs that have ended, and their cost."
+    ),
+    "wait": Lazy("dlq_cli.commands.look.wait:wait", "Wait for jobs; exits as they do."),
+    "cancel": Lazy("dlq_cli.commands.jobs.cancel:cancel", "End jobs; running ones may save first."),
+    "hold": Lazy("dlq_cli.commands.jobs.steer:hold", "Keep jobs from starting."),
+    "release": Lazy("dlq_cli.commands.jobs.steer:release", "Take a hold back."),
+    "pause": Lazy("dlq_cli.commands.jobs.steer:pause", "Checkpoint jobs and free their GPUs."),
+    "resume": Lazy("dlq_cli.commands.jobs.steer:resume", "Queue paused jobs again."),
+    "diff": Lazy(
+        "dlq_cli.commands.look.diff:diff", "What differs between jobs, or attempts of one."
+    ),
+    "resubmit": Lazy(
+        "dlq_cli.commands.jobs.resubmit:resubmit", "Queue a job once more, or changed."
+    ),
+    "requeue": Lazy("dlq_cli.commands.jobs.tell:requeue", "Let jobs save and wait again."),
+    "update": Lazy("dlq_cli.commands.jobs.update:update", "Ask for something else for jobs."),
+    "signal": Lazy("dlq_cli.commands.jobs.tell:signal", "Send a signal to a job that runs."),
+    "checkpoint": Lazy("dlq_cli.commands.jobs.tell:checkpoint", "Ask a job to save now and go on."),
+    "nodes": Lazy("dlq_cli.commands.cluster.nodes:nodes", "The machines and their GPUs."),
+    "gpus": Lazy("dlq_cli.commands.cluster.gpus:gpus", "Every GPU: its job and its health."),
+    "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and what waits in them."),
+    "teams": Lazy(
+        "dlq_cli.commands.cluster.teams:teams", "Your teams: what they may have, and have."
+    ),
+    "usage": Lazy(
+        "dlq_cli.commands.report.usage:usage", "GPU-hours: whose, for what, what was lost."
+    ),
+    "report": Lazy("dlq_cli.commands.report.report:report", "For operators: how the cluster did."),
+    "spec": Lazy("dlq_cli.commands.spec.spec:spec", "Write, check and convert job specs, offline."),
+    "config": Lazy("dlq_cli.commands.here.config:config", "Settings, and where each came from."),
+    "profile": Lazy("dlq_cli.commands.profile.profile:profile", "What the traffic of a job tells."),
+    "doctor": Lazy(
+        "dlq_cli.commands.here.doctor:doctor", "What works here, and what to do about it."
+    ),
+    "login": Lazy("dlq_cli.commands.here.login:login", "Get a certificate (on the master's host)."),
+    "version": Lazy("dlq_cli.commands.here.version:version", "Versions of both ends."),
+    "completion": Lazy("dlq_cli.commands.here.completion:completion", "A completion script."),
+    "slurm": Lazy("dlq_cli.commands.here.slurm:slurm", "Slurm's commands, for what calls them."),
+    "admin": Lazy("dlq_cli.commands.admin.admin:admin", "For operators: tokens, nodes, users."),
 }
 
 

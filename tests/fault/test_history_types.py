@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_cli.commands import verdict
+from dlq_cli.commands.jobs import verdict
 from support.cli_run import Said
 from support.harness import Daemons
 from support.waiting import wait_until

@@ -89,7 +89,7 @@ def test_a_limit_ends_the_list_and_asks_for_no_more(dlq: Dlq, master: FakeMaster
 
 
 def test_all_pages_are_one_list(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq_cli.commands.history.PAGE_SIZE", 2)
+    monkeypatch.setattr("dlq_cli.commands.look.history.PAGE_SIZE", 2)
     assert ids(dlq("history", "-S", "all", "-P", "-n").out) == ["17", "18", "19", "20"]
 
 

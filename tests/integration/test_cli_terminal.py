@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_cli.commands.completion import SHELLS, completion_script
+from dlq_cli.commands.here.completion import SHELLS, completion_script
 from support.fake_master import FakeMaster
 from support.terminal import Terminal
 from support.wire_jobs import a_job, a_node, an_attempt, an_event

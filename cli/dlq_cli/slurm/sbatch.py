@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 
 from dlq_cli.app import App
-from dlq_cli.commands.submitted import Manner, submit_spec
+from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.spec.doubts import doubts
 from dlq_cli.spec.merge import merge, stacked

@@ -8,7 +8,7 @@ import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.update import wishes
+from dlq_cli.commands.jobs.update import wishes
 from dlq_cli.lists.slurm_states import queue_state
 from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.named import known_jobs

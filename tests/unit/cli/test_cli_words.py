@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import profile_pb2
-from dlq_cli.commands.cancel import _ordered
-from dlq_cli.commands.each import _named
+from dlq_cli.commands.jobs.cancel import _ordered
+from dlq_cli.commands.jobs.each import _named
 from dlq_cli.output.render import Look
 from dlq_cli.text.traffic import believed_lines, traffic_pairs
 from dlq_common.sizes import parse_range

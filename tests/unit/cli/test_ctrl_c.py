@@ -10,8 +10,8 @@ import pytest
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands import run
-from dlq_cli.commands.run import CtrlC
+from dlq_cli.commands.jobs import run
+from dlq_cli.commands.jobs.run import CtrlC
 from dlq_common.errors import Unavailable
 
 PATIENCE_S = 60.0

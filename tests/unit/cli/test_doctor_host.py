@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_cli.commands.doctor import node_verdicts
+from dlq_cli.commands.here.doctor import node_verdicts
 from dlq_cli.doctor import host, nvidia
 from dlq_cli.doctor.host import Host, Wish
 from dlq_cli.doctor.verdict import Health, Verdict

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dlq_cli.commands import profile_run
+from dlq_cli.commands.profile import run as profile_run
 from dlq_cli.output.render import Look
 from dlq_cli.text.profiles import WHY, amount, chart, profile_text
 from dlq_profiler.injection import HOOK, LIBRARIES, built

@@ -12,8 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dlq_cli.commands.admin import admin
-from dlq_cli.commands.spec import spec
+from dlq_cli.commands.admin.admin import admin
+from dlq_cli.commands.spec.spec import spec
 from dlq_cli.exit_codes import OK
 from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq, run

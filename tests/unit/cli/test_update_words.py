@@ -4,7 +4,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq.v1 import job_service_pb2 as wire
-from dlq_cli.commands.update import lines, wishes
+from dlq_cli.commands.jobs.update import lines, wishes
 from dlq_client.jobs import Updated
 from dlq_common.errors import InvalidRequest
 from dlq_common.wire import from_duration, from_timestamp

@@ -6,7 +6,7 @@ import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.each import for_each
+from dlq_cli.commands.jobs.each import for_each
 from dlq_cli.commands.options import (
     examples,
     json_option,

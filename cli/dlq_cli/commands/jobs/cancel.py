@@ -10,9 +10,9 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.each import change_each, for_each
+from dlq_cli.commands.jobs.each import change_each, for_each
+from dlq_cli.commands.look.wait import wait_for
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.commands.wait import wait_for
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.select import targets

@@ -14,11 +14,11 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.logs import follow_job
+from dlq_cli.commands.jobs.submit import SubmitCommand, asked_spec
+from dlq_cli.commands.jobs.submitted import send_spec, tell_reasons
+from dlq_cli.commands.look.logs import follow_job
+from dlq_cli.commands.look.wait import exit_code, wait_for
 from dlq_cli.commands.options import detaching, examples
-from dlq_cli.commands.submit import SubmitCommand, asked_spec
-from dlq_cli.commands.submitted import send_spec, tell_reasons
-from dlq_cli.commands.wait import exit_code, wait_for
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs

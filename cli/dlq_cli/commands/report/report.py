@@ -10,13 +10,13 @@ from dlq_cli.lazy import Lazy, LazyGroup
 @click.group(
     cls=LazyGroup,
     lazy={
-        "usage": Lazy("dlq_cli.commands.report_past:usage", "GPU-hours, idle ones included."),
-        "waits": Lazy("dlq_cli.commands.report_past:waits", "How long jobs waited, by width."),
-        "promises": Lazy("dlq_cli.commands.report_past:promises", "Which deadlines were kept."),
+        "usage": Lazy("dlq_cli.commands.report.past:usage", "GPU-hours, idle ones included."),
+        "waits": Lazy("dlq_cli.commands.report.past:waits", "How long jobs waited, by width."),
+        "promises": Lazy("dlq_cli.commands.report.past:promises", "Which deadlines were kept."),
         "preemptions": Lazy(
-            "dlq_cli.commands.report_past:preemptions", "What taking GPUs away has cost."
+            "dlq_cli.commands.report.past:preemptions", "What taking GPUs away has cost."
         ),
-        "cost": Lazy("dlq_cli.commands.report_cost:cost", "Rented machines and being late."),
+        "cost": Lazy("dlq_cli.commands.report.cost:cost", "Rented machines and being late."),
     },
 )
 def report() -> None:

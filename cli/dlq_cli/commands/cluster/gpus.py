@@ -9,7 +9,7 @@ import click
 
 from dlq.v1 import node_pb2, resource_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.nodes import chosen_nodes, state_of
+from dlq_cli.commands.cluster.nodes import chosen_nodes, state_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import Facts, document, instant
 from dlq_cli.output.render import Cell, Look, table

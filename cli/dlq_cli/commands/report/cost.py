@@ -6,7 +6,7 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
-from dlq_cli.commands.usage import days_options, groups_of, span_of
+from dlq_cli.commands.report.usage import days_options, groups_of, span_of
 from dlq_cli.facts.common import document
 from dlq_cli.facts.cost import GROUPS, costs_facts
 from dlq_cli.text.costs import cost_csv, cost_text

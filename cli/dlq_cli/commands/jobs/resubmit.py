@@ -8,8 +8,8 @@ import click
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
+from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.submitted import Manner, submit_spec
 from dlq_cli.lists.select import one_job, own_spec
 from dlq_cli.spec.stored import changed, only_task
 from dlq_client.jobs import Jobs

@@ -17,7 +17,7 @@ import click
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.profile_show import analysis, link_option, ranks_option, tell
+from dlq_cli.commands.profile.show import analysis, link_option, ranks_option, tell
 from dlq_common.errors import InvalidRequest
 from dlq_profiler.capabilities import why_unwatched
 from dlq_profiler.control import write_control

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 
 from dlq.v1 import team_pb2, team_service_pb2
 from dlq_cli.app import App
+from dlq_cli.commands.cluster.teams import teams
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.commands.teams import teams
 from dlq_cli.facts.common import document
 from dlq_cli.facts.team import team_facts
 from dlq_cli.output.render import clean_line

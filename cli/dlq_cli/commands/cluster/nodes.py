@@ -9,8 +9,8 @@ import click
 
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
+from dlq_cli.commands.cluster.queues import say_freeze
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.queues import say_freeze
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
 from dlq_cli.output.render import Cell, Look, clean_line, facts, paint, table, when

@@ -9,7 +9,7 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.usage import show_usage, span_of
+from dlq_cli.commands.report.usage import show_usage, span_of
 from dlq_cli.facts.common import Facts, document
 from dlq_cli.lists import reports
 from dlq_cli.output.rows import rows_csv, rows_text

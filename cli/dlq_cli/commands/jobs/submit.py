@@ -132,7 +132,7 @@ def submit(
     if wait_admission:
         _check_admission(spec, stays=wait_end or follow, leaves=no_wait)
     with quiet_grpc():
-        from dlq_cli.commands.submitted import Manner, submit_spec
+        from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 
     manner = Manner(
         parsable=parsable,

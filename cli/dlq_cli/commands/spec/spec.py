@@ -10,9 +10,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
 @click.group(
     cls=LazyGroup,
     lazy={
-        "init": Lazy("dlq_cli.commands.spec_init:init", "Write a template to start from."),
-        "check": Lazy("dlq_cli.commands.spec_check:check", "What is wrong with specs, by line."),
-        "convert": Lazy("dlq_cli.commands.spec_convert:convert", "From #SBATCH to #DLQ or TOML."),
+        "init": Lazy("dlq_cli.commands.spec.init:init", "Write a template to start from."),
+        "check": Lazy("dlq_cli.commands.spec.check:check", "What is wrong with specs, by line."),
+        "convert": Lazy("dlq_cli.commands.spec.convert:convert", "From #SBATCH to #DLQ or TOML."),
     },
 )
 def spec() -> None:

@@ -8,7 +8,7 @@ import click
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq_cli.app import App
-from dlq_cli.commands.nodes import names_of
+from dlq_cli.commands.cluster.nodes import names_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.facts.common import document

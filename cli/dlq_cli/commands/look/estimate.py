@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from dlq_cli.app import App
+from dlq_cli.commands.jobs.submit import SubmitCommand, asked_spec
 from dlq_cli.commands.options import examples
-from dlq_cli.commands.submit import SubmitCommand, asked_spec
 from dlq_cli.output import json_errors
 from dlq_cli.quiet import quiet_grpc
 from dlq_common.arrays import parse_tasks
@@ -56,7 +56,7 @@ def estimate(
         )
     spec = None if job_id is not None else asked_spec(ctx, source, wrap, flags)
     with quiet_grpc():
-        from dlq_cli.commands.estimated import estimate_job, estimate_spec
+        from dlq_cli.commands.look.estimated import estimate_job, estimate_spec
     if job_id is not None:
         estimate_job(app, job_id, as_json=as_json, wait_s=WAIT_S)
     elif spec is not None:

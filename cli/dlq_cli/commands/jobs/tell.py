@@ -7,9 +7,9 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.each import for_each
+from dlq_cli.commands.jobs.each import for_each
+from dlq_cli.commands.jobs.steer import standing
 from dlq_cli.commands.options import detaching, examples, json_option, pass_app, yes_option
-from dlq_cli.commands.steer import standing
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.select import one_job, targets

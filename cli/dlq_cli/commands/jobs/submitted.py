@@ -10,10 +10,10 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.admission import tell_admission
-from dlq_cli.commands.estimated import tell_start
+from dlq_cli.commands.jobs.admission import tell_admission
+from dlq_cli.commands.jobs.verdict import judged_soon, tell_verdict
+from dlq_cli.commands.look.estimated import tell_start
 from dlq_cli.commands.options import detaching
-from dlq_cli.commands.verdict import judged_soon, tell_verdict
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, spec_facts
 from dlq_cli.jobs.held import HoldTeller
@@ -139,8 +139,8 @@ def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:
 
 
 def _stay(app: App, job_ids: list[str], manner: Manner) -> None:
-    from dlq_cli.commands.logs import follow_job
-    from dlq_cli.commands.wait import exit_code, wait_for
+    from dlq_cli.commands.look.logs import follow_job
+    from dlq_cli.commands.look.wait import exit_code, wait_for
 
     holds = HoldTeller(app)
     with detaching(app, job_ids):

@@ -10,9 +10,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
 @click.group(
     cls=LazyGroup,
     lazy={
-        "show": Lazy("dlq_cli.commands.profile_show:show", "What was recorded tells."),
+        "show": Lazy("dlq_cli.commands.profile.show:show", "What was recorded tells."),
         "run": Lazy(
-            "dlq_cli.commands.profile_run:run", "Run a command here and record its traffic."
+            "dlq_cli.commands.profile.run:run", "Run a command here and record its traffic."
         ),
     },
 )

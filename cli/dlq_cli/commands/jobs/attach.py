@@ -6,9 +6,9 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.logs import follow_job
+from dlq_cli.commands.look.logs import follow_job
+from dlq_cli.commands.look.wait import RUNNING, exit_code, wait_for
 from dlq_cli.commands.options import detaching, examples, pass_app
-from dlq_cli.commands.wait import RUNNING, exit_code, wait_for
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.lists.select import one_job
 from dlq_cli.words import shown_state

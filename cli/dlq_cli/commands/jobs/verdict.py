@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.admission import NO_ANSWER_YET, is_judged
+from dlq_cli.commands.jobs.admission import NO_ANSWER_YET, is_judged
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.text.promises import GUARANTEED, SAVING_UNKNOWN, answer, instead
 from dlq_cli.words import shown_state

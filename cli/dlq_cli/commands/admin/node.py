@@ -8,7 +8,14 @@ import click
 
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.nodes import chosen_nodes, labels_text, names_of, node_text, nodes, state_of
+from dlq_cli.commands.cluster.nodes import (
+    chosen_nodes,
+    labels_text,
+    names_of,
+    node_text,
+    nodes,
+    state_of,
+)
 from dlq_cli.commands.options import (
     examples,
     json_option,

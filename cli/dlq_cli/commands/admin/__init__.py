@@ -1,0 +1,1 @@
+"""`dlq admin`: commands of operators and administrators, one module for each subject."""

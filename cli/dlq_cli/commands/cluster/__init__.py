@@ -1,0 +1,1 @@
+"""Commands that show the cluster: nodes, GPUs, queues, teams."""

@@ -1,0 +1,1 @@
+"""Commands about this client: settings, completion, login, versions, `dlq doctor`, `dlq slurm`."""

@@ -1,0 +1,1 @@
+"""Commands that create or change jobs."""

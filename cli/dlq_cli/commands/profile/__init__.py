@@ -1,0 +1,1 @@
+"""`dlq profile`: record and show the traffic of jobs."""

@@ -1,0 +1,1 @@
+"""`dlq report` and `dlq usage`: what the cluster did."""

@@ -1,0 +1,1 @@
+"""`dlq spec`: write, check and convert specs without a master."""
