@@ -12,10 +12,10 @@ from math import cos, pi
 from random import Random
 
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.generate.aryl import Aryl, Diurnal
-from dlq_simulator.loans import Step
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.loans import Step
 
 SEEDS = (4, 9, 16)
 DAY_S = 86_400

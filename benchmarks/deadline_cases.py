@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from benchmarks import slo_jobs
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 
 SEEDS = (7501, 7502, 7503)
 MIX_NAMES = ("slo", "mix1", "mix2")

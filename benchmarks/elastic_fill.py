@@ -27,10 +27,10 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
 from dlq_master.policy.size import fill, knapsack, knapsack_exact
 from dlq_master.policy.size.sizing import Candidate, Grow
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 
 REPEATS = 3
 Made = TypeVar("Made")

@@ -26,14 +26,14 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.planner.answers import read_answer, read_forecast
 from dlq_master.planner.forecasts import Past, Range
 from dlq_master.planner.questions import look, read_question, state_of
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.course import Seconds
-from dlq_simulator.engine import Replay
 from dlq_simulator.metrics import percentile
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.twin.answering import Answering
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.course import Seconds
 
 NEW_S = 900.0
 CPU_S = TwinConfig().cpu_seconds

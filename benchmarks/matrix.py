@@ -32,11 +32,11 @@ from benchmarks.report import Report
 from dlq_master.policy.priced.names import DEFAULT
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_simulator.command import COLLECT_AFTER
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Metrics
 from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, rents
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_all
 from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.world_settings import PROFILING, WORLD

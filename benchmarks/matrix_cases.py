@@ -22,12 +22,12 @@ from typing import NamedTuple
 from benchmarks import aryl_cases, deadline_cases
 from benchmarks.simulate import philly_like
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.generate.aryl import Aryl
 from dlq_simulator.generate.chronus import MIXES, Chronus, Mix
 from dlq_simulator.generate.tiresias import Tiresias
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
 
 SEEDS = (7601, 7602, 7603)
 JOBS = 400  # of a drawn workload

@@ -18,8 +18,8 @@ from statistics import mean
 
 from benchmarks.deadline_cases import JOBS, SEEDS, case, cluster
 
-from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Metrics, Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 

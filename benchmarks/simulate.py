@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.report import Report
 
-from dlq_simulator.clusters import read_cluster
 from dlq_simulator.generate.write import write_trace
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 
 # Shares of GPU counts and the spread of run times, after Microsoft's Philly trace (ATC 2019):
 # mostly one GPU, a median of about ten minutes, a long tail (cut at a day, so that the load soon

@@ -23,13 +23,13 @@ from dlq_master.policy.priced.greedy.greedy import greedy
 from dlq_master.policy.priced.learning import Kin, Learned
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import Solver
-from dlq_simulator.clusters import read_cluster
 from dlq_simulator.priced.instance import Instance, RentingJob, instance_of
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.world import replay
-from dlq_simulator.speed import Speed
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.speed import Speed
 
 SHIPPED = Path(__file__).parents[1] / "tests" / "data" / "traces" / "gpuaas"
 NAMES = ("exp-10-100-0", "exp-10-100-1", "high-10-100-0", "high-10-100-1", "veryhigh-10-100-0")

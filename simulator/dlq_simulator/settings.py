@@ -15,10 +15,10 @@ from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.transit.taking import Taking
 from dlq_simulator.errors import UsageError
 from dlq_simulator.history import read_history
-from dlq_simulator.knowledge import Knowledge
 from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, priced_settings, rents
 from dlq_simulator.queues import QUEUES
-from dlq_simulator.speed import Speed
+from dlq_simulator.world.knowledge import Knowledge
+from dlq_simulator.world.speed import Speed
 from dlq_simulator.world_settings import PROFILING, WORLD, costs, knowledge, speed, terms
 
 HISTORY, QUEUED_BY, TEAMS_BY = "history", "queues", "teams"

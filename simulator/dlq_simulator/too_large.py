@@ -8,11 +8,11 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
-from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import DataError
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import GpuMemory, build_cluster, build_job, sizes_of
+from dlq_simulator.world.clusters import ClusterSpec
+from dlq_simulator.world.world import GpuMemory, build_cluster, build_job, sizes_of
 
 _REMEDY = "give a larger cluster, correct the row, or leave such jobs out with --skip-bad"
 _COLUMNS = {ReasonCode.GPU_TYPE: "gpu_type", ReasonCode.CONSTRAINT: "mem_gb"}

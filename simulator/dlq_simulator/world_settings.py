@@ -11,8 +11,8 @@ from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
 from dlq_simulator.columns import BadValue, number, positive, seconds
 from dlq_simulator.errors import UsageError
-from dlq_simulator.knowledge import Knowledge
-from dlq_simulator.speed import Speed
+from dlq_simulator.world.knowledge import Knowledge
+from dlq_simulator.world.speed import Speed
 
 # One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.

@@ -10,11 +10,11 @@ import pytest
 from dlq_common.config import Seconds
 from dlq_master.control.config import LoansConfig
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
-from dlq_simulator.clusters import NodeGroup
-from dlq_simulator.loans import Step
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import sizes_of
+from dlq_simulator.world.clusters import NodeGroup
+from dlq_simulator.world.loans import Step
+from dlq_simulator.world.world import sizes_of
 from support.lending_daemon import LendingDaemon
 from support.replays import a_config, compare, simulated
 from support.stepped_daemon import VirtualJob

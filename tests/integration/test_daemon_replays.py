@@ -9,11 +9,11 @@ import pytest
 
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.clusters import NodeGroup
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import sizes_of
+from dlq_simulator.world.clusters import NodeGroup
+from dlq_simulator.world.world import sizes_of
 from support.extent import times
 from support.measured_daemon import MeasuredDaemon
 from support.replays import a_config, compare, simulated

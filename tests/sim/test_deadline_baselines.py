@@ -13,11 +13,11 @@ from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Lapse
 from dlq_master.policy.turn import Decided
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 from support.extent import times
 
 Left = tuple[bool, bool, float]  # whether who leaves, and for whom, has deadlines; how much earlier

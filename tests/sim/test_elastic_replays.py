@@ -12,11 +12,11 @@ from dlq_master.model.plan import Resize
 from dlq_master.model.resources import Allocation
 from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.turn import Decided
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.engine import replay
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
 
 FREE = ("preempt=free", "place=count")
 CHOICES = [

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from dlq_master.policy.priced.presets import build
-from dlq_simulator.clusters import read_cluster
 from dlq_simulator.priced.instance import Instance, instance_of
 from dlq_simulator.priced.world import replay
-from dlq_simulator.speed import Speed
 from dlq_simulator.traces import read_trace
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.speed import Speed
 from support.extent import LONG
 
 ROOT = Path(__file__).parents[1] / "data" / "traces" / "gpuaas"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_simulator import boundaries
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.report import Result
+from dlq_simulator.replay import boundaries
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from support.extent import times
 
 Row = tuple[float, int, float]  # submit, GPUs, duration

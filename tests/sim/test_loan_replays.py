@@ -15,12 +15,12 @@ from dlq_master.model.plan import Start
 from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.reclaim.choices import RECLAIMS
 from dlq_master.policy.turn import Decided
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay, replay
-from dlq_simulator.loans import Step
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import Replay, replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.loans import Step
 
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")

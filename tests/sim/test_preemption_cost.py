@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 
 ONE_GPU = ClusterSpec(name="1x1", groups=(NodeGroup(count=1, gpus=1),))
 

@@ -9,12 +9,12 @@ import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.policy.legal.check import check_full
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.generate.chronus import MIXES, Chronus
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 from support.extent import some
 
 SLOT_S = 1200.0

@@ -11,13 +11,13 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.view import View
 from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.promise.verdicts.proof import at_risk
-from dlq_simulator.clusters import ClusterSpec, read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.chronus import MIXES, Chronus
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, read_cluster
 from support.extent import some
 
 SEEDS = some(range(20), 2)

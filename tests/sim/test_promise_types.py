@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from sim.test_promise_replays import workload
 from support.extent import some
 

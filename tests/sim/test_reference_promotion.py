@@ -8,10 +8,10 @@ from statistics import mean, median
 
 import pytest
 
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay as simulate
+from dlq_simulator.replay.engine import replay as simulate
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
+from dlq_simulator.world.clusters import read_cluster
 from support.reference_las import Ran, Rules, replay
 
 DATA = Path(__file__).parents[1] / "data" / "traces"

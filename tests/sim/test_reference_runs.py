@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
+from dlq_simulator.world.clusters import read_cluster
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 CLUSTERS = {"8": "2x4", "16": "4x4", "60": "15x4"}

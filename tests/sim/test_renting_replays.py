@@ -13,11 +13,11 @@ from dlq_common.config import Seconds
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay
-from dlq_simulator.rented.spec import RentingSpec
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.rented_spec import RentingSpec
 from support.lent_servers import Server
 from support.rented import HOUR_S, SPOT, RentedHost, Site
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.policy.legal.check import check_full
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
-from dlq_simulator.loans import Step
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.loans import Step
 from support.extent import LONG, times
 
 DATA = Path(__file__).parents[1] / "data" / "traces"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 
 JOBS = ((2, 2), (1, 8), (2, 6))  # GPUs, time
 EVERY_UNIT = ("place=count", "term_s=1", "save_s=0", "resume_s=0")

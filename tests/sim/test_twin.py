@@ -10,13 +10,13 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import read, take
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.course import Seconds
-from dlq_simulator.engine import Replay
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.twin.world import Twin
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.course import Seconds
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")

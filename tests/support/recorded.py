@@ -39,11 +39,11 @@ from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.policy.pipeline import promises
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
-from dlq_simulator.report import to_json
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import to_json
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from support.builders import World, a_job, a_node
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent

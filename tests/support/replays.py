@@ -16,10 +16,10 @@ from dlq_master.control.config import (
 )
 from dlq_master.model.jobs.job_steps import Placed
 from dlq_master.model.plan import Start
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from support.stepped_daemon import Run
 
 CLOSE_S = 1.0

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import UsageError
 from dlq_simulator.plots.series import busy_gpus, cdf, gantt
-from dlq_simulator.report import Result
+from dlq_simulator.results.report import Result
+from dlq_simulator.world.clusters import ClusterSpec
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

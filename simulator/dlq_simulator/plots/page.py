@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from html import escape
 
-from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.plots.draw import Drawn
-from dlq_simulator.report import Result
+from dlq_simulator.results.report import Result
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import ClusterSpec
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 64rem; padding: 0 1rem; color: #222; }

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.learning import Kin
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.errors import UsageError
-from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import sizes_of
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.speed import Speed
+from dlq_simulator.world.world import sizes_of
 
 _REMEDY = "correct the row, give a node type that holds it, or leave such jobs out"
 

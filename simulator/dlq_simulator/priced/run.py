@@ -11,7 +11,6 @@ from dlq_master.policy.priced.learning import Learned
 from dlq_master.policy.priced.presets import build
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import Billed, Outcome, Span, measure, percentile
 from dlq_simulator.priced.instance import Instance, instance_of
@@ -19,9 +18,10 @@ from dlq_simulator.priced.settings import Fitting, PricedSettings
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.way import Way
 from dlq_simulator.priced.world import replay
-from dlq_simulator.report import Result, Timing
+from dlq_simulator.results.report import Result, Timing
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec
 
 
 def run(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_simulator.columns import BadValue, positive
 from dlq_simulator.errors import UsageError
-from dlq_simulator.speed import Speed
+from dlq_simulator.world.speed import Speed
 from dlq_simulator.world_settings import costs, speed
 
 _FITTING = ("refine", "measure_s", "history")

@@ -22,14 +22,14 @@ from dlq_master.model.resources import Allocation
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.profile.rules import PROFILE_S
 from dlq_master.policy.transit.taking import Taking
-from dlq_simulator.clockwork import Engine
-from dlq_simulator.clusters import ClusterSpec
-from dlq_simulator.course import Course, Seconds
-from dlq_simulator.events import Kind
-from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.replay.clockwork import Engine
+from dlq_simulator.replay.events import Kind
 from dlq_simulator.settings import ReplaySettings
-from dlq_simulator.speed import Speed
 from dlq_simulator.workload import TraceJob
+from dlq_simulator.world.clusters import ClusterSpec
+from dlq_simulator.world.course import Course, Seconds
+from dlq_simulator.world.knowledge import Knowledge
+from dlq_simulator.world.speed import Speed
 
 # All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not over.
 Work = Callable[[Job, float], float]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_simulator.clusters import read_cluster
 from dlq_simulator.errors import DataError, SimulateError, UsageError
+from dlq_simulator.world.clusters import read_cluster
 
 TWO_GROUPS = """
 [[nodes]]

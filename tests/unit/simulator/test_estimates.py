@@ -7,10 +7,10 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.model.order.order import Ordering
 from dlq_master.policy.policy import Know
-from dlq_simulator.course import Course
-from dlq_simulator.estimates import Estimates
-from dlq_simulator.knowledge import Knowledge
+from dlq_simulator.replay.estimates import Estimates
 from dlq_simulator.workload import TraceJob
+from dlq_simulator.world.course import Course
+from dlq_simulator.world.knowledge import Knowledge
 
 JOB = JobId(1)
 

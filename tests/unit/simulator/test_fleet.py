@@ -10,13 +10,13 @@ from dlq_master.model.order.order import Ordering
 from dlq_master.model.plan import Loan, Reclaim
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.registry.registry import build
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import replay
-from dlq_simulator.fleet import Change, Fleet
-from dlq_simulator.loans import Step
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import build_cluster
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.fleet import Change, Fleet
+from dlq_simulator.world.loans import Step
+from dlq_simulator.world.world import build_cluster
 
 LENT = Reason(ReasonCode.LENT)
 

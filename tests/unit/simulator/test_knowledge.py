@@ -8,13 +8,13 @@ import pytest
 
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.two_nodes import on_nodes
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
-from dlq_simulator.knowledge import Knowledge
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.knowledge import Knowledge
 
 
 def a_job(name: str, duration: float = 1000, submit: float = 0, **more: object) -> TraceJob:

@@ -13,12 +13,12 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.plan import Admit, Lapse, Plan, Start
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.engine import Replay, replay
-from dlq_simulator.loans import Step
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import Replay, replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
+from dlq_simulator.world.loans import Step
 
 WHY = Reason(ReasonCode.FITS)
 

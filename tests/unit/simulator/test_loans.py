@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import NodeFlag
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.command import simulate
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import DataError, SimulateError
-from dlq_simulator.fleet import cost, gpu_seconds
-from dlq_simulator.loans import Step, lent_at, server_seconds
-from dlq_simulator.report import Result
+from dlq_simulator.replay.engine import replay
+from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
+from dlq_simulator.world.fleet import cost, gpu_seconds
+from dlq_simulator.world.loans import Step, lent_at, server_seconds
 
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")
 FREE = ("save_s=0", "resume_s=0")

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from dlq_simulator.progress import LONG, progress_bar
+from dlq_simulator.replay.progress import LONG, progress_bar
 
 
 class Screen(io.StringIO):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.queues import Queues
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 
 
 def a_row(name: str, vc: str, submit: float = 0) -> TraceJob:

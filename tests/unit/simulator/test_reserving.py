@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.engine import Replay, replay
 from dlq_simulator.errors import DataError
-from dlq_simulator.reservations import Reserved, reserved_seconds, windows_of
+from dlq_simulator.replay.engine import Replay, replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
+from dlq_simulator.world.reservations import Reserved, reserved_seconds, windows_of
 
 ONE = (Reserved(("node-1",), 1000, 2000),)
 COSTS = ["term_s=60", "save_s=7", "resume_s=5"]

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.policy.sensitivity.slowdown import SKEW_RHO
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.course import Course
-from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
-from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.course import Course
+from dlq_simulator.world.speed import Speed
 
 # Measured slowdowns of eleven jobs over a slow link, with the rho that the capture gave for each.
 MEASURED = (

@@ -7,11 +7,11 @@ from pathlib import Path
 from dlq_master.model.ids import JobId
 from dlq_master.model.lease import Terms
 from dlq_master.model.order.order import Ordering
-from dlq_simulator.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.engine import replay
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world import build_cluster, build_job
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
+from dlq_simulator.world.world import build_cluster, build_job
 
 
 def a_row(**more: object) -> TraceJob:

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from dlq_master.model.view import View
 from dlq_master.policy.order.finish_time import Auction, bid, in_order
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 from support.builders import World, a_job
 
 TERM_S = 300.0

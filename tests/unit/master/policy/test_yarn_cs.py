@@ -12,12 +12,12 @@ from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.partition.quotas import Quotas, parsed
 from dlq_master.policy.reasons.explain import explain, jobs_ahead
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_simulator.clusters import read_cluster
-from dlq_simulator.engine import replay
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import read_cluster
 from support.builders import World, a_job
 
 

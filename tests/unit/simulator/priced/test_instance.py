@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dlq_simulator.clusters import read_cluster
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.priced.instance import Instance, instance_of
-from dlq_simulator.speed import Speed
 from dlq_simulator.traces import parse_trace, read_trace
+from dlq_simulator.world.clusters import read_cluster
+from dlq_simulator.world.speed import Speed
 
 GPUAAS = Path(__file__).parents[3] / "data" / "traces" / "gpuaas"
 HEADER = "job_id,submit_time_s,num_gpus,duration_s,min_workers,max_workers,gpu_type,due_s,weight\n"

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.nodes.node import NodePool
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.command import simulate
-from dlq_simulator.engine import Replay
-from dlq_simulator.rented.spec import RentingSpec
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.rented_spec import RentingSpec
 
 OWN = NodeGroup(name="own", count=1, gpus=4, gpu_type="H100")
 SPOT = NodeGroup(name="spot", count=0, gpus=4, gpu_type="H100", price_per_hour=36.0, boot_s=100, at_most=2)  # fmt: skip

@@ -30,12 +30,12 @@ from dlq_master.policy.rent.moving import Moving, OnTheWay, movable, with_moving
 from dlq_master.policy.rent.settle import settled
 from dlq_master.policy.rent.starting import opened, start_there
 from dlq_master.policy.rent.times import RunTimes
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.course import Seconds
 from dlq_simulator.errors import UsageError
-from dlq_simulator.events import NOBODY, Agenda, Kind
-from dlq_simulator.fleet import EPOCH
-from dlq_simulator.rented.machines import Machines
+from dlq_simulator.replay.events import NOBODY, Agenda, Kind
+from dlq_simulator.replay.machines import Machines
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.course import Seconds
+from dlq_simulator.world.fleet import EPOCH
 
 LOOK_S = 300  # while somebody waits for whom machines may be rented
 

@@ -17,9 +17,9 @@ from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.booked import is_reserved, kept_off
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.timers import Timers
-from dlq_simulator.course import Seconds
-from dlq_simulator.events import NOBODY, Agenda, Kind
-from dlq_simulator.leaving import Leaving
+from dlq_simulator.replay.events import NOBODY, Agenda, Kind
+from dlq_simulator.replay.leaving import Leaving
+from dlq_simulator.world.course import Seconds
 
 _MAY_MOVE = (JobState.PENDING, JobState.QUEUED)
 

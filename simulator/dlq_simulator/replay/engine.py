@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
-from dlq_simulator.clockwork import Engine, Watch
-from dlq_simulator.clusters import ClusterSpec
-from dlq_simulator.course import Course
-from dlq_simulator.fleet import cost, gpu_seconds
 from dlq_simulator.metrics import Billed, Outcome, measure, percentile
 from dlq_simulator.queues import Queues
-from dlq_simulator.report import Result, Timing
+from dlq_simulator.replay.clockwork import Engine, Watch
+from dlq_simulator.results.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import Trace
-from dlq_simulator.world import GpuMemory, asked_types, build_cluster, build_job, sizes_of
+from dlq_simulator.world.clusters import ClusterSpec
+from dlq_simulator.world.course import Course
+from dlq_simulator.world.fleet import cost, gpu_seconds
+from dlq_simulator.world.world import GpuMemory, asked_types, build_cluster, build_job, sizes_of
 
 Progress = Callable[[int], object]  # jobs finished since the last call
 

@@ -16,8 +16,8 @@ from dlq_master.model.lease import Terms, decision_time_s
 from dlq_master.model.plan import Renew
 from dlq_master.policy.pipeline import next_move_s, only_renews
 from dlq_master.policy.policy import Policy
-from dlq_simulator.course import Seconds
 from dlq_simulator.errors import SimulateError
+from dlq_simulator.world.course import Seconds
 
 # Of boundaries that cannot be passed over (somebody waits, or may be resized): as many have brought nothing ...
 _IN_VAIN = 20_000

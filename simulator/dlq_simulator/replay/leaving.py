@@ -11,10 +11,10 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Lapse, Resize
 from dlq_master.policy.place.placement import Placement
-from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.events import Agenda, Kind
+from dlq_simulator.replay.events import Agenda, Kind
 from dlq_simulator.settings import ReplaySettings
+from dlq_simulator.world.course import Course, Seconds
 
 _MOST_LOSSES = 200  # of one job; more is no schedule
 

@@ -13,7 +13,7 @@ Seconds = int | float
 class Course:
     """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made before.
 
-    Work is in seconds of the reference allocation (`dlq_simulator.speed`), of which `row.duration_s`
+    Work is in seconds of the reference allocation (`dlq_simulator.world.speed`), of which `row.duration_s`
     have to be done.
     """
 

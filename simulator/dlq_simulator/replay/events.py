@@ -7,7 +7,7 @@ from enum import IntEnum
 from heapq import heapify, heappush
 
 from dlq_master.model.ids import JobId
-from dlq_simulator.course import Seconds
+from dlq_simulator.world.course import Seconds
 
 
 class Kind(IntEnum):

@@ -6,9 +6,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from dlq_simulator import report
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Outcome
+from dlq_simulator.results import report
 
 
 def make_directory(path: Path) -> None:

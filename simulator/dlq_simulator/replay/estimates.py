@@ -11,10 +11,10 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job_steps import Estimated
 from dlq_master.policy.policy import Know
 from dlq_master.policy.profile.trials import nodes_of
-from dlq_simulator.course import Course, Seconds
-from dlq_simulator.knowledge import Knowledge
-from dlq_simulator.speed import Speed
 from dlq_simulator.workload import TraceJob
+from dlq_simulator.world.course import Course, Seconds
+from dlq_simulator.world.knowledge import Knowledge
+from dlq_simulator.world.speed import Speed
 
 
 class Estimates:

@@ -16,9 +16,9 @@ from typing import Any
 from dlq_master.model.nodes.node import NodePool
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
-from dlq_simulator.loans import Steps, read_steps
-from dlq_simulator.rented.spec import RentingSpec, read_renting
-from dlq_simulator.reservations import Reserved, read_reservations
+from dlq_simulator.world.loans import Steps, read_steps
+from dlq_simulator.world.rented_spec import RentingSpec, read_renting
+from dlq_simulator.world.reservations import Reserved, read_reservations
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
 _NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")

@@ -14,11 +14,11 @@ from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Gpu, Node
 from dlq_master.model.order.order import Ordering
 from dlq_master.model.resources import Allocation, Request
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.course import Seconds
-from dlq_simulator.reservations import windows_of
-from dlq_simulator.speed import Speed
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.course import Seconds
+from dlq_simulator.world.reservations import windows_of
+from dlq_simulator.world.speed import Speed
 
 _GB = 2**30
 

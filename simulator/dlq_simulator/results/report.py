@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from dlq_simulator.clusters import ClusterSpec
 from dlq_simulator.metrics import Metrics, Outcome, lateness_cost
 from dlq_simulator.workload import Trace
+from dlq_simulator.world.clusters import ClusterSpec
 
 JOB_COLUMNS = ("job_id", "submit", "start", "finish", "preemptions", "gpus")
 RENTED_COLUMNS = ("tardiness_cost", "rented_gpu_s")  # where machines are rented by need

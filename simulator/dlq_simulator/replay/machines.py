@@ -14,11 +14,11 @@ from dlq_master.model.machine import StopCause
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool
-from dlq_simulator.clusters import NodeGroup
-from dlq_simulator.course import Seconds
-from dlq_simulator.leaving import Leaving
 from dlq_simulator.metrics import Billed
-from dlq_simulator.world import Rates, build_node
+from dlq_simulator.replay.leaving import Leaving
+from dlq_simulator.world.clusters import NodeGroup
+from dlq_simulator.world.course import Seconds
+from dlq_simulator.world.world import Rates, build_node
 
 _HOUR_S = 3600.0
 _THERE = (MachineState.STARTING, MachineState.UP)

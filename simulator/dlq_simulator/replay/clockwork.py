@@ -29,21 +29,21 @@ from dlq_master.model.resources import Allocation
 from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
-from dlq_simulator.boundaries import Boundaries
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.course import Course, Seconds
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.estimates import Estimates
-from dlq_simulator.events import Agenda, Event, Kind
-from dlq_simulator.fleet import EPOCH, Fleet
-from dlq_simulator.leaving import Leaving, stranded
 from dlq_simulator.metrics import Outcome
-from dlq_simulator.reserving import Reserving
+from dlq_simulator.replay.boundaries import Boundaries
+from dlq_simulator.replay.estimates import Estimates
+from dlq_simulator.replay.events import Agenda, Event, Kind
+from dlq_simulator.replay.leaving import Leaving, stranded
+from dlq_simulator.replay.reserving import Reserving
 from dlq_simulator.settings import ReplaySettings
-from dlq_simulator.world import Rates
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.course import Course, Seconds
+from dlq_simulator.world.fleet import EPOCH, Fleet
+from dlq_simulator.world.world import Rates
 
 if TYPE_CHECKING:
-    from dlq_simulator.rented.beside import Beside
+    from dlq_simulator.replay.beside import Beside
 
 Labels = Callable[[NodeGroup], frozenset[str]]  # of the nodes of a group
 Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after every turn
@@ -91,8 +91,8 @@ class Engine(ABC):
 
     def _beside(self, labels: Labels) -> Beside:
         """Who rents machines; numpy is imported only here."""
-        from dlq_simulator.rented.beside import Beside
-        from dlq_simulator.rented.machines import Machines
+        from dlq_simulator.replay.beside import Beside
+        from dlq_simulator.replay.machines import Machines
 
         spec, settings = self.spec, self.settings
         machines = Machines(spec.catalogue, self.cluster, self.rates, self.leaving, labels, settings.save_s)  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from dlq_simulator.engine import Progress
+from dlq_simulator.replay.engine import Progress
 
 if TYPE_CHECKING:
     from click._termui_impl import ProgressBar

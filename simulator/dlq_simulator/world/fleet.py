@@ -18,10 +18,10 @@ from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Toll
 from dlq_master.policy.reclaim.whitelist import is_lent, lend, returns, take_back
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.course import Seconds
-from dlq_simulator.loans import lent_at, server_seconds
-from dlq_simulator.reservations import reserved_seconds, windows_of
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.course import Seconds
+from dlq_simulator.world.loans import lent_at, server_seconds
+from dlq_simulator.world.reservations import reserved_seconds, windows_of
 
 EPOCH = 1
 _HOUR_S = 3600

@@ -1,1 +1,0 @@
-"""Machines that are rented beside nodes of one's own."""
