@@ -18,7 +18,7 @@ import structlog
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig

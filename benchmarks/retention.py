@@ -21,7 +21,7 @@ from benchmarks.report import Report
 from benchmarks.restart import BATCH, a_job, an_end
 
 from dlq_common.clock import SteadyClock
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import RetentionConfig
 from dlq_master.control.loop.compaction import compact
 from dlq_master.model.event import JournalEvent

@@ -14,7 +14,7 @@ import click
 from dlq_cli.exit_codes import FAILURE, Ended
 from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 
 if TYPE_CHECKING:
     from dlq_cli.output.render import Look

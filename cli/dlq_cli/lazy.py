@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command_target(args[0]) is None and not args[0].startswith("-"):
-            from dlq_common.suggest import did_you_mean
+            from dlq_common.text.suggest import did_you_mean
 
             near = did_you_mean(args[0], self.list_commands(ctx))
             ctx.fail(f"there is no command {args[0][:64]!r}{near}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import parse_duration
+from dlq_common.text.units import parse_duration
 
 _LOOK_EVERY_S = 0.5
 T = TypeVar("T")

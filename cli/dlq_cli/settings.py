@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlq_common.errors import ConfigError
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 FILE = "config.toml"
 COLORS = ("auto", "always", "never")

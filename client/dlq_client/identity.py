@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlq_common.errors import ConfigError
-from dlq_common.private_files import read_private
+from dlq_common.identity.private_files import read_private
 
 HOME_VARIABLE = "DLQ_HOME"
 CLUSTER_FILE = "cluster.json"
@@ -69,7 +69,7 @@ def load_identity(home: Path) -> Identity | None:
 
 def save_identity(home: Path, identity: Identity) -> None:
     """Write the directory; a crash leaves the old identity or the new one, and no key readable."""
-    from dlq_common import identity_files
+    from dlq_common.identity import files as identity_files
 
     identity_files.save_identity(
         home,
@@ -90,7 +90,8 @@ def save_identity(home: Path, identity: Identity) -> None:
 
 def _completed(home: Path) -> Identity | None:
     """The identity after a `save_identity` that was cut short; dates come from the certificate."""
-    from dlq_common import identity_files, pki
+    from dlq_common.identity import files as identity_files
+    from dlq_common.identity import pki
 
     stored, known = identity_files.load_identity(home), _read(home)
     if known is None or stored is None:

@@ -11,7 +11,7 @@ from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq_client.connection import Connection
 from dlq_client.identity import Identity
 from dlq_common.errors import DlqError, PermissionDenied, Unavailable
-from dlq_common.pki import new_key_and_csr, parse_identity
+from dlq_common.identity.pki import new_key_and_csr, parse_identity
 
 LOGIN_TIMEOUT_S = 10.0
 LARGEST_ANSWER_BYTES = 64 * 1024

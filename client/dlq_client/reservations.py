@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceStub
 from dlq_client.connection import Connection
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 
 
 class Reservations:

@@ -23,7 +23,7 @@ from dlq_client.identity import default_home, save_identity
 from dlq_client.loans import Loans
 from dlq_client.login import renew
 from dlq_common.errors import Conflict, DlqError, IllegalTransition, Unauthenticated
-from dlq_common.units import format_span, parse_span
+from dlq_common.text.units import format_span, parse_span
 
 TRIES = 3  # looks of which each was overtaken by somebody else
 

@@ -12,14 +12,14 @@ from typing import NoReturn
 
 import click
 
-from dlq_common.addresses import is_loopback, split_address
 from dlq_common.clock import SteadyClock
-from dlq_common.config import dump_config, load_config
+from dlq_common.daemon.config import dump_config, load_config
+from dlq_common.daemon.logs import LEVELS, configure_logging, for_journal, get_logger
 from dlq_common.errors import ConfigError, DlqError
-from dlq_common.instants import format_instant
-from dlq_common.logs import LEVELS, configure_logging, for_journal, get_logger
-from dlq_common.private_files import read_private
-from dlq_common.units import approximate_span
+from dlq_common.identity.private_files import read_private
+from dlq_common.text.addresses import is_loopback, split_address
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints

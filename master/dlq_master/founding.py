@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dlq_common.errors import ConfigError
-from dlq_common.identity_files import write_private, write_public
-from dlq_common.pki import Authority
+from dlq_common.identity.files import write_private, write_public
+from dlq_common.identity.pki import Authority
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.open import create_database, open_database
 from dlq_master.store.rows import write_batch

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Final
 
 from dlq_common.errors import ConfigError, DlqError
-from dlq_common.identity_files import write_private, write_public
-from dlq_common.instants import format_instant
-from dlq_common.pki import Authority
-from dlq_common.private_files import read_private
+from dlq_common.identity.files import write_private, write_public
+from dlq_common.identity.pki import Authority
+from dlq_common.identity.private_files import read_private
+from dlq_common.text.instants import format_instant
 from dlq_master.rpc.audit.chain import Chain, Head, segments
 from dlq_master.rpc.audit.verify import check_end, verify_all
 from dlq_master.safekeeping import SEALED_KEY, newest_copy

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Final
 
 from dlq_common.errors import ConfigError
-from dlq_common.instants import format_instant
-from dlq_common.pki import Authority
-from dlq_common.private_files import read_private
+from dlq_common.identity.pki import Authority
+from dlq_common.identity.private_files import read_private
+from dlq_common.text.instants import format_instant
 from dlq_master.control.config import BackupConfig
 from dlq_master.rpc.audit.chain import segments
 from dlq_master.store.backup import FAILURE, STAMP, BackupFailed, backup

@@ -14,14 +14,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from dlq_common.clock import Clock, SteadyClock
+from dlq_common.daemon.logs import configure_logging, get_logger
+from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError, DlqError
+from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.pki import Authority, fingerprint
+from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
-from dlq_common.join_token import JoinToken
-from dlq_common.logs import configure_logging, get_logger
-from dlq_common.pki import Authority, fingerprint
-from dlq_common.private_files import read_private
-from dlq_common.systemd import Service, passed_sockets
-from dlq_common.units import MINUTE
+from dlq_common.text.units import MINUTE
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.forecast.twin_process import TwinProcess

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dlq_common.clock import Clock, SteadyClock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError
-from dlq_common.instants import format_instant
-from dlq_common.logs import get_logger
-from dlq_common.pki import LIFETIME_S
-from dlq_common.units import approximate_span
+from dlq_common.identity.pki import LIFETIME_S
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import approximate_span
 
 ANCHOR = "clock"  # key of meta: this boot, its boottime and the axis when the last master started
 # The wall clock and the axis may differ by so much: shown times are wrong by it, and nothing worse.

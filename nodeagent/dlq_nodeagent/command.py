@@ -12,15 +12,15 @@ from typing import NoReturn
 
 import click
 
-from dlq_common.addresses import split_address
 from dlq_common.clock import SteadyClock
-from dlq_common.config import dump_config, load_config
+from dlq_common.daemon.config import dump_config, load_config
+from dlq_common.daemon.logs import configure_logging, for_journal
 from dlq_common.errors import ConfigError, DlqError, InvalidRequest
+from dlq_common.identity.pki import parse_identity
 from dlq_common.ids import RandomIds
-from dlq_common.instants import format_instant
-from dlq_common.logs import configure_logging, for_journal
-from dlq_common.pki import parse_identity
-from dlq_common.units import format_span, parse_duration
+from dlq_common.text.addresses import split_address
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable

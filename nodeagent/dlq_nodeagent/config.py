@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from dlq_common.addresses import is_loopback, split_address
-from dlq_common.config import Bytes, Seconds
+from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
-from dlq_common.names import check_word
+from dlq_common.text.addresses import is_loopback, split_address
+from dlq_common.text.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
 from dlq_nodeagent.devices.watch import WatchSettings

@@ -14,10 +14,10 @@ from typing import Any
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.systemd import Service
 from dlq_common.errors import ConfigError
+from dlq_common.identity.pki import parse_identity
 from dlq_common.ids import Ids
-from dlq_common.pki import parse_identity
-from dlq_common.systemd import Service
 from dlq_nodeagent.cgroups.detect import detect, node_group
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree

@@ -17,7 +17,7 @@ from dlq_client.errors import from_rpc_error
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.ids import Ids
-from dlq_common.wire import from_duration, to_duration
+from dlq_common.text.wire import from_duration, to_duration
 from dlq_nodeagent.line.channel import Channels
 
 CALL_S = 10.0

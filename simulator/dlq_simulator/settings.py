@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.lease import Terms
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.names import DEFAULT

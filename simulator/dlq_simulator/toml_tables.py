@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 from dlq_simulator.errors import DataError
 
 Table = Mapping[str, Any]

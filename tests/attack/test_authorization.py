@@ -21,7 +21,7 @@ from attack.test_messages import JOIN, held, running, told_of
 from dlq_client.identity import Identity
 from dlq_client.jobs import Jobs
 from dlq_common.clock import SteadyClock
-from dlq_common.pki import Authority, Role
+from dlq_common.identity.pki import Authority, Role
 from support.waiting import wait_until
 from support.wire_methods import Method, every_method
 

@@ -22,7 +22,7 @@ from attack.site import AttackedSite, attacked_site
 from attack.test_messages import JOIN, known
 from dlq_client.identity import Identity
 from dlq_client.jobs import Jobs
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.waiting import wait_until
 from support.wire_methods import every_method
 

@@ -22,7 +22,7 @@ from attack.test_messages import fuzzers
 from dlq.v1 import node_pb2
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.ledger_clients import drain, load
 from support.waiting import wait_until
 

@@ -16,7 +16,7 @@ from attack.forging import Forger
 from attack.site import EVIL, PEOPLE, AttackedSite, attacked_site
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.waiting import wait_until
 from support.wire_methods import Method, every_method
 

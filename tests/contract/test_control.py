@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, Conflict, NotFound, Unauthenticated
 from dlq_master.control import stimuli as say
 from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq_common.wire import from_duration, to_duration
+from dlq_common.text.wire import from_duration, to_duration
 from support.agent_process import AgentProcess
 from support.model_shapes import tensors
 from support.profiled_jobs import JOBS, TORCHRUN

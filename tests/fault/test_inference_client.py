@@ -16,7 +16,7 @@ from dlq_client.connection import connect
 from dlq_client.jobs import Jobs
 from dlq_client.loans import Loans
 from dlq_common.errors import Conflict, IllegalTransition, PermissionDenied
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.lender import Lender
 from support.waiting import wait_until
 

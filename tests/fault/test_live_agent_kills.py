@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId

@@ -14,7 +14,7 @@ from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
 from dlq_client.nodes import Nodes
 from dlq_common.clock import SteadyClock
-from dlq_common.pki import Authority, Role, new_key_and_csr
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from support.harness import Daemons
 from support.waiting import wait_until
 

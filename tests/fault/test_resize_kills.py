@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import (
     JobsConfig,
     LeaseConfig,

@@ -8,9 +8,9 @@ import pytest
 
 from dlq_common.clock import FakeClock
 from dlq_common.errors import Unauthenticated, Unavailable
-from dlq_common.identity_files import load_identity
-from dlq_common.join_token import JoinToken
-from dlq_common.pki import Role, fingerprint, parse_identity
+from dlq_common.identity.files import load_identity
+from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.pki import Role, fingerprint, parse_identity
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import Joined, join, renew_if_due, stored_address
 from support.stub_master import StubMaster

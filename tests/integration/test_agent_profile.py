@@ -13,7 +13,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import profile_pb2
-from dlq_common.wire import from_duration, to_duration
+from dlq_common.text.wire import from_duration, to_duration
 from dlq_profiler.job import job_of
 from dlq_profiler.results import ProcessProfile
 from support.agent_process import AgentProcess

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from support.agent_process import AgentProcess
 from support.ports import free_ports
 from support.ring_of_two import BUFFERS

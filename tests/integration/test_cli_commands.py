@@ -13,7 +13,7 @@ from syrupy.assertion import SnapshotAssertion
 from dlq.v1 import admin_service_pb2, job_pb2, node_pb2, policy_pb2, queue_pb2
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1.forecast_pb2 import TimeRange
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import EPOCH_S, a_job, a_node, an_attempt, an_event

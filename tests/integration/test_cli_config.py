@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq_client.identity import load_identity
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job

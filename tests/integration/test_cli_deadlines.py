@@ -10,7 +10,7 @@ from threading import Timer
 import pytest
 
 from dlq.v1 import event_pb2, job_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import EPOCH_S, a_job

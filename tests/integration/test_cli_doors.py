@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from dlq_client.identity import Identity, save_identity
-from dlq_common.pki import Authority, Role, parse_identity
+from dlq_common.identity.pki import Authority, Role, parse_identity
 from support.cli_run import Dlq, Said
 from support.rpc_house import RpcHouse, rpc_house
 

@@ -15,7 +15,7 @@ from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
 from dlq_client.queues import Queues
 from dlq_common.errors import NotFound, PermissionDenied, Unavailable, Unsatisfiable
-from dlq_common.pki import Authority
+from dlq_common.identity.pki import Authority
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, a_node, an_attempt, an_event

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import SteadyClock
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job

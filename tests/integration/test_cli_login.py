@@ -15,7 +15,7 @@ import pytest
 
 from dlq_client.identity import KEY_FILE, load_identity, save_identity
 from dlq_common.clock import SteadyClock
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 

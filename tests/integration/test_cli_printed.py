@@ -10,7 +10,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq.v1 import exec_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import EPOCH_S, a_job, an_attempt

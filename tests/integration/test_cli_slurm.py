@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq.v1 import job_pb2, node_pb2, queue_pb2, resource_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster
 from support.wire_jobs import EPOCH_S, a_job, a_node

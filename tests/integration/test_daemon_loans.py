@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import LoansConfig
 from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 from dlq_simulator.settings import read_settings

@@ -20,7 +20,7 @@ import pytest
 
 from dlq.v1 import queue_service_pb2 as queues
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
-from dlq_common.pki import Role, new_key_and_csr, parse_identity
+from dlq_common.identity.pki import Role, new_key_and_csr, parse_identity
 from dlq_master.rpc.people.groups import Groups
 from dlq_master.rpc.people.host_accounts import HostAccounts
 from dlq_master.rpc.people.login_broker import BrokerSettings, LoginBroker

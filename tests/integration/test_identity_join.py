@@ -18,8 +18,8 @@ from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.errors import Unauthenticated, Unavailable
-from dlq_common.join_token import JoinToken, fetch_pinned_ca, parse_join_token
-from dlq_common.pki import Authority, Role, fingerprint, new_key_and_csr, parse_identity
+from dlq_common.identity.join_token import JoinToken, fetch_pinned_ca, parse_join_token
+from dlq_common.identity.pki import Authority, Role, fingerprint, new_key_and_csr, parse_identity
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -18,7 +18,7 @@ from grpc import aio
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Authority, Role
+from dlq_common.identity.pki import Authority, Role
 from dlq_master.rpc.calls.roles import JOIN, RULES
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.wire_methods import Method, every_method

@@ -19,7 +19,7 @@ from dlq_client.connection import Connection
 from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
 from dlq_common.errors import Unauthenticated
-from dlq_common.pki import new_key_and_csr
+from dlq_common.identity.pki import new_key_and_csr
 from support.broker_login import answer_to, log_in
 from support.harness import Daemons
 from support.host_account import CAN_MAKE_ACCOUNTS, free_name, host_account

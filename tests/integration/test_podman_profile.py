@@ -9,7 +9,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import profile_pb2
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from support.agent_process import AgentProcess
 from support.container_cluster import load_host_image
 from support.podman_box import PodmanStore, needs_podman, podman_store

@@ -12,7 +12,7 @@ from grpc import aio
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Array

@@ -13,7 +13,7 @@ from grpc_status import rpc_status
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.rpc.calls.reads import AT_ONCE, IN_LINE
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
 from support.waiting import wait_until

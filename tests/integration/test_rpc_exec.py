@@ -16,7 +16,7 @@ from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.agents.exec_relay import MESSAGES_WAITING
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house

@@ -19,7 +19,7 @@ from grpc import aio
 
 from dlq.v1 import job_service_pb2
 from dlq_common.clock import SteadyClock
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start

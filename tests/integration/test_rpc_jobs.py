@@ -24,7 +24,7 @@ from dlq.v1.node_service_pb2_grpc import NodeServiceStub
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import Unsatisfiable
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.jobs.job import HoldKind
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house

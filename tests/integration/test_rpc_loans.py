@@ -10,7 +10,7 @@ import pytest
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.control.stimuli.loans import Found, LendServers, Reclaimed, ReclaimServers, ToChoose
 from dlq_master.model.ids import NodeId
 from dlq_master.policy.reclaim.demand import Choice, Demand

@@ -16,8 +16,8 @@ from dlq.v1 import agent_service_pb2 as agent_wire
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
+from dlq_common.identity.pki import Role
 from dlq_common.ids import SeededIds
-from dlq_common.pki import Role
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces

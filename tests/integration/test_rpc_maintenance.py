@@ -14,8 +14,8 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1 import node_service_pb2 as nodes
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq.v1.node_service_pb2_grpc import NodeServiceStub
-from dlq_common.pki import Role
-from dlq_common.wire import from_duration, from_timestamp, to_duration
+from dlq_common.identity.pki import Role
+from dlq_common.text.wire import from_duration, from_timestamp, to_duration
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import NodeId
 from integration.test_rpc_sessions import Agent, place_job

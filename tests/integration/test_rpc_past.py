@@ -12,8 +12,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
-from dlq_common.wire import to_timestamp
+from dlq_common.identity.pki import Role
+from dlq_common.text.wire import to_timestamp
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Request

@@ -10,7 +10,7 @@ import pytest
 
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

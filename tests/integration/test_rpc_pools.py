@@ -15,8 +15,8 @@ import pytest
 from dlq.v1 import pool_service_pb2 as wire
 from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
 from dlq_common.clock import SteadyClock
-from dlq_common.config import Seconds
-from dlq_common.pki import Role
+from dlq_common.daemon.config import Seconds
+from dlq_common.identity.pki import Role
 from dlq_master.control.config import NodesConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop

@@ -15,7 +15,7 @@ from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.control import stimuli as say
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house, until

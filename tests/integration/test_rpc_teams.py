@@ -11,7 +11,7 @@ import pytest
 from dlq.v1 import team_pb2
 from dlq.v1 import team_service_pb2 as wire
 from dlq.v1.team_service_pb2_grpc import TeamServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -10,8 +10,8 @@ import pytest
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
-from dlq_common.pki import Role
-from dlq_common.wire import to_timestamp
+from dlq_common.identity.pki import Role
+from dlq_common.text.wire import to_timestamp
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, UseClass, Used
 from dlq_master.store.tables.tenants import Member, Team
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house

@@ -16,7 +16,7 @@ from grpc_status import rpc_status
 from dlq.v1 import event_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.rpc.calls.limits import STREAMS_OF_A_PERSON

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dlq_master.model.validate import validate
+from dlq_simulator.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.engine import Replay
 
 from dlq_master.model import drive
 from dlq_master.model.plan import Plan
-from dlq_master.model.validate import validate
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import (
     Unreadable,
@@ -23,8 +25,6 @@ from dlq_master.planner.snapshot import (
 )
 from dlq_master.planner.told import Kept, Told
 from dlq_master.policy.pipeline import plan, promises
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob

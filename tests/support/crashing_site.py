@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import LeaseConfig
 from dlq_master.control.stimuli import AskedDeadline, PlanMade, SubmitJob
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dlq_common.clock import FakeClock
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints

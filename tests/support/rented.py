@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import (
     JobsConfig,
     LeaseConfig,

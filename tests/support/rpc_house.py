@@ -12,8 +12,8 @@ import grpc
 from grpc import aio
 
 from dlq_common.clock import SteadyClock
+from dlq_common.identity.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_common.ids import SeededIds
-from dlq_common.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
 from dlq_master.control.loop.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions

@@ -22,8 +22,8 @@ from dlq.v1 import agent_service_pb2, job_service_pb2
 from dlq.v1.agent_service_pb2 import RankProgress
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.clock import FakeClock
+from dlq_common.identity.pki import SERVER_NAME, Authority, Role, new_key_and_csr
 from dlq_common.ids import SeededIds
-from dlq_common.pki import SERVER_NAME, Authority, Role, new_key_and_csr
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop

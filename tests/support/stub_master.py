@@ -26,9 +26,9 @@ from dlq.v1.identity_service_pb2_grpc import (
     add_JoinServiceServicer_to_server,
 )
 from dlq_common.clock import SteadyClock
-from dlq_common.join_token import JoinToken
-from dlq_common.pki import Authority, fingerprint, new_key_and_csr, requested_name
-from dlq_common.wire import to_duration
+from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.pki import Authority, fingerprint, new_key_and_csr, requested_name
+from dlq_common.text.wire import to_duration
 
 T = TypeVar("T")
 PATIENCE_S = 60.0

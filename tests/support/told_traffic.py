@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from dlq.v1 import lease_pb2, profile_pb2
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import Evidence

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlq.v1 import event_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 
 # 2026-11-20T08:00:00Z; every instant below is some seconds after it.
 EPOCH_S = 1_795_161_600.0

@@ -16,11 +16,11 @@ from dlq_cli.output.render import Look, clean_line
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.settings import KEYS, Settings
 from dlq_cli.text import helpers as helper_text
-from dlq_common.addresses import split_address
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
-from dlq_common.instants import format_instant
-from dlq_common.units import format_span
+from dlq_common.text.addresses import split_address
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import format_span
 
 if TYPE_CHECKING:
     from dlq.v1 import queue_service_pb2

@@ -9,7 +9,7 @@ from typing import Any
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 
 SCHEMA = "dlq.v1"
 

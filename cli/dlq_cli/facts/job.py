@@ -10,8 +10,8 @@ from dlq_cli.facts.elastic import elastic_facts, elastic_spec_facts
 from dlq_cli.facts.estimate import estimate_facts
 from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
-from dlq_common.arrays import IndexRange, expand, format_indexes
 from dlq_common.live_resize import LIVE
+from dlq_common.text.arrays import IndexRange, expand, format_indexes
 
 # What is told of other people's jobs; all else is null.
 _OF_OTHERS = frozenset(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.common import Facts, instant
-from dlq_common.units import HOUR
+from dlq_common.text.units import HOUR
 
 SPENT = ("useful", "preempted", "failed", "transit")
 GROUPS = {"day": "day", "user": "user", "team": "team", "class": "use_class", "pool": "pool"}

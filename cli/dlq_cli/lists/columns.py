@@ -17,11 +17,11 @@ from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing, target_s
 from dlq_cli.words import ENDED, HOLD_KINDS, SLURM_CODES, shown_state
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.sizes import format_sizes
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import approximate_size, format_duration
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.sizes import format_sizes
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import approximate_size, format_duration
+from dlq_common.text.wire import from_duration, from_timestamp
 
 WAITING = frozenset({"pending", "queued"})
 

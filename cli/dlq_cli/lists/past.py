@@ -12,9 +12,9 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.columns import COLUMNS, Column, Text, run_s
 from dlq_cli.output.render import Cell, Look, absolute, clean_line, table
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import HOUR
-from dlq_common.wire import from_timestamp
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import HOUR
+from dlq_common.text.wire import from_timestamp
 
 
 def exit_code(job: job_pb2.Job) -> str:

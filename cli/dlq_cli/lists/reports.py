@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dlq.v1 import job_pb2
 from dlq_cli.facts.common import Facts
 from dlq_cli.lists.past import gpu_hours
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp
 
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # the most GPUs of a group
 _TOTAL = "all"

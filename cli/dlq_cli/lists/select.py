@@ -9,9 +9,9 @@ from typing import NamedTuple
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
-from dlq_common.arrays import TasksText, parse_tasks
 from dlq_common.errors import InvalidRequest, NotFound, PermissionDenied
-from dlq_common.names import shown
+from dlq_common.text.arrays import TasksText, parse_tasks
+from dlq_common.text.names import shown
 
 MOST_JOBS = 10_000
 

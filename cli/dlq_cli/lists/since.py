@@ -6,8 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.instants import parse_instant
-from dlq_common.units import DAY, HOUR, MINUTE, WEEK, parse_span
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.units import DAY, HOUR, MINUTE, WEEK, parse_span
 
 _DAYS_BACK = {"today": 0, "midnight": 0, "yesterday": 1}
 _NOW_MINUS = re.compile(r"now-(\d{1,9})(minute|hour|day|week)s?", re.ASCII)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.words import SHOWN_STATES, SLURM_CODES
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 
 def parse_states(text: str | None) -> list[str]:

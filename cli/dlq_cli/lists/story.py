@@ -28,9 +28,9 @@ from dlq_cli.text.estimates import estimate_text
 from dlq_cli.text.foreseen import long_range
 from dlq_cli.text.promises import promise_pairs
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.units import approximate_size, approximate_span, format_duration
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.units import approximate_size, approximate_span, format_duration
+from dlq_common.text.wire import from_duration, from_timestamp
 
 NO_SUCH_PROGRAM = 127  # as shells exit
 # How bash, dash, env and the shim say it.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.words import shown_state
-from dlq_common.arrays import format_indexes
+from dlq_common.text.arrays import format_indexes
 
 # In these a task has nothing that tells it from its neighbours.
 FOLDED = frozenset({"pending", "queued", "held"})

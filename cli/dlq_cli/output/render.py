@@ -7,9 +7,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dlq_cli.output.zone import in_viewers_zone, local_text
-from dlq_common.instants import format_instant
-from dlq_common.names import printable
-from dlq_common.units import DAY, HOUR, MINUTE
+from dlq_common.text.instants import format_instant
+from dlq_common.text.names import printable
+from dlq_common.text.units import DAY, HOUR, MINUTE
 
 _COLORS = {
     "running": "32", "profiling": "36", "up": "32", "completed": "32;2", "succeeded": "32;2",

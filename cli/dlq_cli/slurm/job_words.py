@@ -13,8 +13,8 @@ from dlq.v1 import job_pb2
 from dlq_cli.lists.slurm_states import code
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.words import HOLD_KINDS, has_ended
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_compat.job_page import clock
 
 NOBODY = 4_294_967_294  # what Slurm prints for a uid that is not known

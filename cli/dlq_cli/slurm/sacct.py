@@ -17,7 +17,7 @@ from dlq_cli.slurm.sacct_fields import BRIEF, DEFAULT, FIELDS, column, fill, mid
 from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 GRAMMAR = Grammar(
     "sacct",

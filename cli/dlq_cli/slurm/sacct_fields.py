@@ -12,9 +12,9 @@ from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.slurm import job_words as words
 from dlq_common.errors import InvalidRequest
-from dlq_common.instants import parse_instant
-from dlq_common.units import DAY
-from dlq_common.wire import from_duration
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.units import DAY
+from dlq_common.text.wire import from_duration
 from dlq_compat.job_page import clock, size, tres
 
 DEFAULT = "JobID,JobName,Partition,Account,AllocCPUS,State,ExitCode"

@@ -17,8 +17,8 @@ from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, Unavailable
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.wire import to_timestamp
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.wire import to_timestamp
 from dlq_compat.job_page import UNKNOWN, clock, page, tres
 
 _FLAGS = frozenset({"-o", "--oneliner", "-d", "--details", "-dd", "-Q", "--quiet", "-a", "--all"})

@@ -17,7 +17,7 @@ from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat.job_page import NULL
 
 DEFAULT = "%9P %5a %.10l %.6D %6t %N"

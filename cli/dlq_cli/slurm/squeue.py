@@ -17,7 +17,7 @@ from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
 from dlq_cli.words import has_ended
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import expand_hostlist
+from dlq_common.text.hostlist import expand_hostlist
 
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 _LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"

@@ -12,7 +12,7 @@ from dlq_cli.lists.tasks import id_key, shown_id
 from dlq_cli.output.render import clean_line
 from dlq_cli.slurm import job_words as words
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import compress_hostlist
+from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import NOT_SET, NULL, size
 
 Text = Callable[[job_pb2.Job], str]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 
 class Grammar(NamedTuple):

@@ -7,8 +7,8 @@ from datetime import tzinfo
 from dlq.v1 import job_pb2
 from dlq_cli.spec.values.deadlines import Due
 from dlq_cli.spec.values.lateness import Lateness
-from dlq_common.instants import format_instant, parse_instant
-from dlq_common.wire import from_duration, to_duration, to_timestamp
+from dlq_common.text.instants import format_instant, parse_instant
+from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 
 
 def lateness_message(asked: Lateness) -> job_pb2.LatenessSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dlq_cli.spec.values.given import FromShell, Given, Layer, ReadLayer, wrong
-from dlq_common.names import check_env_name
+from dlq_common.text.names import check_env_name
 
 # Keys that say the same in different words: the higher layer's word hides the lower one's.
 RIVALS: tuple[tuple[str, ...], ...] = (

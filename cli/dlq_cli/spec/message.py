@@ -10,8 +10,8 @@ from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.container import ContainerRequest
 from dlq_cli.spec.values.deadlines import Deadlines
 from dlq_cli.spec.values.ordering import DependencyText, begin_s
-from dlq_common.instants import parse_instant
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.wire import to_duration, to_timestamp
 
 
 def to_message(spec: Spec) -> job_pb2.JobSpec:

@@ -23,9 +23,9 @@ from dlq_cli.spec.values.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.values.given import Given, Layer, ReadLayer, unknown_key, wrong
 from dlq_cli.spec.values.ordering import DependencyText, TermText
 from dlq_cli.spec.values.readers import SignalAhead
-from dlq_common.arrays import ArrayText, IndexRange
-from dlq_common.instants import format_instant
-from dlq_common.wire import from_duration
+from dlq_common.text.arrays import ArrayText, IndexRange
+from dlq_common.text.instants import format_instant
+from dlq_common.text.wire import from_duration
 
 # A process of the node is what a job without an image is; an image chooses by itself.
 _BY_DEFAULT = "process"

@@ -6,9 +6,9 @@ from dlq_cli.output.render import facts
 from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.deadlines import FULL, DeadlineText, deadlines_text
 from dlq_cli.spec.values.elastic import elastic_text, told_to
-from dlq_common.arrays import expand, format_indexes
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.units import approximate_size, format_duration
+from dlq_common.text.arrays import expand, format_indexes
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.units import approximate_size, format_duration
 
 
 def understood(spec: Spec) -> str:

@@ -17,9 +17,9 @@ from dlq_cli.spec.values.live import check_live
 from dlq_cli.spec.values.ordering import DependencyText
 from dlq_cli.spec.values.presets import with_preset
 from dlq_cli.spec.values.readers import AUTO, PER_GPU, SignalAhead
-from dlq_common.arrays import ArrayText
-from dlq_common.names import LONGEST_NAME, check_absolute_path, check_env
-from dlq_common.units import HOUR
+from dlq_common.text.arrays import ArrayText
+from dlq_common.text.names import LONGEST_NAME, check_absolute_path, check_env
+from dlq_common.text.units import HOUR
 
 # What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
 LARGEST_ENVIRONMENT_BYTES = 256 * 1024

@@ -6,7 +6,7 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
 from dlq_cli.output.render import Look, absolute
 from dlq_cli.output.rows import rows_csv, rows_text
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 
 def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: Look) -> str:

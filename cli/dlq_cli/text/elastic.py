@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_common.sizes import format_sizes
+from dlq_common.text.sizes import format_sizes
 
 
 def elastic_text(elastic: job_pb2.Elasticity) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.output.render import clean_line
-from dlq_common.units import format_duration
-from dlq_common.wire import from_duration
+from dlq_common.text.units import format_duration
+from dlq_common.text.wire import from_duration
 
 
 def estimate_text(estimate: job_pb2.RunEstimate) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlq.v1 import forecast_pb2
 from dlq_cli.output.render import Look, age
-from dlq_common.instants import format_instant
-from dlq_common.wire import from_timestamp
+from dlq_common.text.instants import format_instant
+from dlq_common.text.wire import from_timestamp
 
 # What a run time was drawn from, for people.
 BASES = {

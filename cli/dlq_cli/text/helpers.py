@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq.v1 import policy_pb2
 from dlq_cli.output.render import Look, clean_line, when
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 # What does not work meanwhile, and what an operator does.
 _MISSING = {

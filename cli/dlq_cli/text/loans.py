@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq_cli.output.render import Cell, Look, clean_line, table, when
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.units import format_span
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.units import format_span
+from dlq_common.text.wire import from_duration, from_timestamp
 
 _SERVERS = [Cell("SERVER"), Cell("STATE"), Cell("GPUS"), Cell("ATTEMPTS"), Cell("WAITS FOR")]
 _JOBS = [Cell("JOB"), Cell("USER"), Cell("WHAT"), Cell("GPUS"), Cell("SAVES IN"), Cell("LOSES"), Cell("DEADLINE")]  # fmt: skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.output.render import Look, clean_line, moment, sentence
-from dlq_common.instants import format_instant
-from dlq_common.units import format_duration
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import format_duration
+from dlq_common.text.wire import from_duration, from_timestamp
 
 GUARANTEED, AT_RISK = "guaranteed", "at risk"
 SAVING_UNKNOWN = (

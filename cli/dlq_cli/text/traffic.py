@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlq.v1 import profile_pb2
 from dlq_cli.output.render import Look, clean_line, when
 from dlq_cli.text.profiles import NOTHING_RECORDED, WHY, amount
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp
 
 CAUSES = {
     "first": "its first",

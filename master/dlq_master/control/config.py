@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dlq_common.config import Bytes, Seconds
+from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms

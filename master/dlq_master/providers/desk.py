@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from threading import Thread
 
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb

@@ -28,8 +28,8 @@ from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_t
 from dlq.v1.team_service_pb2_grpc import add_TeamServiceServicer_to_server
 from dlq.v1.usage_service_pb2_grpc import add_UsageServiceServicer_to_server
 from dlq_common.clock import Clock
+from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.ids import Ids
-from dlq_common.pki import Authority, fingerprint
 from dlq_master.control.loop.ports import Control, Foresight
 from dlq_master.rpc.agents.agent_service import AgentService
 from dlq_master.rpc.agents.exec_relay import ExecRelay

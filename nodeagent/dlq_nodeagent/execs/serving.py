@@ -14,7 +14,7 @@ import structlog
 from dlq.v1 import exec_pb2
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq_common.errors import DlqError
-from dlq_common.names import check_argument
+from dlq_common.text.names import check_argument
 from dlq_nodeagent.execs.guarded import Ending, Guarded
 from dlq_nodeagent.execs.passing import Stdin, Talk, hear, pump, size_of
 from dlq_nodeagent.line.channel import Channels

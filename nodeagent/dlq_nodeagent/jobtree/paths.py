@@ -4,7 +4,7 @@ import os
 import stat
 from collections.abc import Sequence
 
-from dlq_common.names import check_absolute_path
+from dlq_common.text.names import check_absolute_path
 from dlq_nodeagent.model.mistakes import UserFileFault, UserMistake, exit_code_of
 
 

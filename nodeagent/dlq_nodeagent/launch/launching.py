@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dlq_common.names import check_argument, check_env
 from dlq_common.start_causes import StartCause
+from dlq_common.text.names import check_argument, check_env
 from dlq_nodeagent.cgroups.port import OnlyMinors
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device

@@ -6,8 +6,8 @@ from pathlib import Path
 import grpc
 
 from dlq_common.errors import ConfigError
-from dlq_common.identity_files import StoredIdentity, load_identity
-from dlq_common.pki import SERVER_NAME
+from dlq_common.identity.files import StoredIdentity, load_identity
+from dlq_common.identity.pki import SERVER_NAME
 
 # A Welcome carries every launch of the node, environments included.
 LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024

@@ -11,13 +11,11 @@ import structlog
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
-from dlq_common.addresses import split_address
 from dlq_common.clock import Clock, SteadyClock, clock_doubt
 from dlq_common.errors import DlqError, Unauthenticated, Unavailable
-from dlq_common.identity_files import StoredIdentity, save_identity, write_private, write_public
-from dlq_common.instants import format_instant
-from dlq_common.join_token import fetch_pinned_ca, parse_join_token
-from dlq_common.pki import (
+from dlq_common.identity.files import StoredIdentity, save_identity, write_private, write_public
+from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
+from dlq_common.identity.pki import (
     Identity,
     KeyAndRequest,
     Role,
@@ -27,6 +25,8 @@ from dlq_common.pki import (
     new_key_and_csr,
     parse_identity,
 )
+from dlq_common.text.addresses import split_address
+from dlq_common.text.instants import format_instant
 from dlq_nodeagent.line.channel import Channels, join_channel
 
 ADDRESS_FILE = "master-address"

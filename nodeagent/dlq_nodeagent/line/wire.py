@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
 from dlq_common.live_resize import FEATURE, LIVE
-from dlq_common.wire import from_duration, to_duration
+from dlq_common.text.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.gpus import GpuHealth

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.nodes.windows import Window
 from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError

@@ -9,7 +9,7 @@ from dlq_cli.commands.jobs.cancel import _ordered
 from dlq_cli.commands.jobs.each import _named
 from dlq_cli.output.render import Look
 from dlq_cli.text.traffic import believed_lines, traffic_pairs
-from dlq_common.sizes import parse_range
+from dlq_common.text.sizes import parse_range
 from dlq_master.rpc.jobs.visible import _shown
 from support.wire_jobs import a_job
 

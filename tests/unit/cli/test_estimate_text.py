@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq.v1.job_pb2 import RunEstimate
 from dlq_cli.text.estimates import estimate_text
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 
 
 def test_an_estimate_names_its_source_and_how_sure_it_is() -> None:

@@ -11,7 +11,7 @@ from dlq_cli.lists.past import DEFAULT as PAST_DEFAULT
 from dlq_cli.lists.past import parse_format as past_format
 from dlq_cli.lists.past import past_table
 from dlq_cli.output.render import Cell, Look, fitted, table
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
 WIDTHS = (200, 132, 100, 80, 50, 40, 20)

@@ -11,7 +11,7 @@ from dlq_cli.lists.past import DEFAULT, PAST, parse_format, past_facts, past_tab
 from dlq_cli.lists.since import ended_within_s, midnight, past_instant
 from dlq_cli.output.render import Look
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
 PIPE = Look(tty=False, color=False, now_s=EPOCH_S + 100)

@@ -12,7 +12,7 @@ from dlq_cli.facts.usage import report_facts
 from dlq_cli.lists.reports import preemptions, promises, waits
 from dlq_cli.output.render import Look
 from dlq_cli.text.usage import usage_csv, usage_text
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
 PIPE = Look(tty=False, color=False, now_s=EPOCH_S)

@@ -15,7 +15,7 @@ from dlq_cli.spec.toml_yaml import read_spec_file
 from dlq_cli.spec.validate import LARGEST_ENVIRONMENT_BYTES, LONGEST_GRACE_S, Spec, finish
 from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_duration
+from dlq_common.text.wire import from_duration
 from dlq_master.rpc.specs.spec import SPANS
 
 SHELL = {"HOME": "/home/alice", "PATH": "/bin", "DLQ_HOME": "/x", "BASH_FUNC_a%%": "() {"}

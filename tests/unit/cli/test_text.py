@@ -14,7 +14,7 @@ from dlq_cli.lists.story import job_text
 from dlq_cli.output.render import Cell, Look, age, clean_line, facts, paint, table, when
 from dlq_cli.words import ATTEMPT_STATES, JOB_STATES, SLURM_CODES, shown_state
 from dlq_common import errors
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from support.wire_jobs import EPOCH_S, a_job
 
 PIPE = Look(tty=False, color=False, now_s=EPOCH_S + 100)

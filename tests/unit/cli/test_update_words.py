@@ -7,7 +7,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq_cli.commands.jobs.update import lines, wishes
 from dlq_client.jobs import Updated
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp
 from support.wire_jobs import a_job
 
 NOW_S = 1_795_161_600.0

@@ -16,9 +16,9 @@ from dlq_client.identity import (
     load_identity,
     save_identity,
 )
-from dlq_common import identity_files
 from dlq_common.errors import ConfigError
-from dlq_common.pki import Authority, Role, new_key_and_csr
+from dlq_common.identity import files as identity_files
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 
 NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0

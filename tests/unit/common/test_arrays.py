@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.arrays import (
+from dlq_common.text.arrays import (
     LARGEST_INDEX,
     ArrayText,
     IndexRange,

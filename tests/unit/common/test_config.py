@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from dlq_common.config import (
+from dlq_common.daemon.config import (
     Bytes,
     Seconds,
     SecretFile,

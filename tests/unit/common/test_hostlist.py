@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 
 HOST = st.from_regex(r"[a-z]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z][a-z0-9]{0,3})?", fullmatch=True)
 

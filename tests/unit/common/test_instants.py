@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.instants import format_instant, parse_instant
+from dlq_common.text.instants import format_instant, parse_instant
 
 NOON_S = datetime(2026, 11, 20, 12, 0, tzinfo=UTC).timestamp()
 CHINA = timezone(timedelta(hours=8))

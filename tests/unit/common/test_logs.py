@@ -14,8 +14,8 @@ import pytest
 import structlog
 
 from dlq_common.clock import FakeClock
-from dlq_common.instants import format_instant
-from dlq_common.logs import configure_logging, for_journal, get_logger
+from dlq_common.daemon.logs import configure_logging, for_journal, get_logger
+from dlq_common.text.instants import format_instant
 
 
 @pytest.fixture(autouse=True)

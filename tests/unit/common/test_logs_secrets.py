@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from dlq_common.clock import FakeClock
-from dlq_common.logs import configure_logging, get_logger
+from dlq_common.daemon.logs import configure_logging, get_logger
 
 
 @pytest.fixture(autouse=True)

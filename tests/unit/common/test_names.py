@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common import names
+from dlq_common.text import names
 
 HOSTILE = [
     "",

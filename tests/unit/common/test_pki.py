@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import NameOID
 
-from dlq_common import pki
 from dlq_common.errors import ConfigError, InvalidRequest, Unauthenticated
-from dlq_common.identity_files import StoredIdentity, load_identity, save_identity, write_private
-from dlq_common.join_token import JoinToken, parse_join_token
-from dlq_common.pki import Authority, Role, new_key_and_csr, parse_identity
+from dlq_common.identity import pki
+from dlq_common.identity.files import StoredIdentity, load_identity, save_identity, write_private
+from dlq_common.identity.join_token import JoinToken, parse_join_token
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr, parse_identity
 
 NOW_S = 1_800_000_000.0
 DAY_S = 86_400.0

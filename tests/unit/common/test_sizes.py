@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_common.sizes import SizeRange, expanded, format_sizes, parse_range, parse_sizes
+from dlq_common.text.sizes import SizeRange, expanded, format_sizes, parse_range, parse_sizes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_common.systemd import Service, passed_sockets
+from dlq_common.daemon.systemd import Service, passed_sockets
 
 
 class Manager:
@@ -126,7 +126,7 @@ def test_a_watchdog_that_is_not_ours_is_not_fed(environment: dict[str, str]) -> 
 
 TAKES_OVER = """
 import os, sys
-from dlq_common.systemd import passed_sockets
+from dlq_common.daemon.systemd import passed_sockets
 os.dup2(int(sys.argv[1]), 3)
 environment = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1", "LISTEN_FDNAMES": "login"}
 (name, passed), = passed_sockets(environment).items()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common import units
+from dlq_common.text import units
 
 
 @pytest.mark.parametrize(

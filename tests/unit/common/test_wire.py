@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp, to_duration, to_timestamp
 
 
 @given(st.floats(0, 4e9))

@@ -6,7 +6,7 @@ import pytest
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.slurm.scontrol import facts_of
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_compat.job_page import clock, page, size
 from dlq_compat.scontrol import facts
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat import hostlist
 from dlq_compat.patterns import filled
 

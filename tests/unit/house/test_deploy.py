@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.config import dump_config, load_config
+from dlq_common.daemon.config import dump_config, load_config
 from dlq_master.control.config import MasterConfig
 from dlq_nodeagent.config import AgentConfig
 from support.runbook import Runbook, read_blocks

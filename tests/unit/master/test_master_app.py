@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 from click.testing import CliRunner, Result
 
-from dlq_common.config import load_config
+from dlq_common.daemon.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import main
 from dlq_master.control.config import MasterConfig

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dlq_common.addresses import is_loopback, split_address
-from dlq_common.config import load_config
+from dlq_common.daemon.config import load_config
 from dlq_common.errors import ConfigError
+from dlq_common.text.addresses import is_loopback, split_address
 from dlq_nodeagent.command import main
 from dlq_nodeagent.config import (
     AgentConfig,

@@ -9,7 +9,7 @@ import pytest
 PROGRAM = """
 import sys, threading, warnings
 from dlq_common.clock import SteadyClock
-from dlq_common.logs import configure_logging
+from dlq_common.daemon.logs import configure_logging
 from dlq_nodeagent.quiet import log_what_python_prints
 
 configure_logging(SteadyClock(), stream=sys.stderr)

@@ -6,7 +6,7 @@ import pytest
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_pb2, resource_pb2
-from dlq_common.wire import from_duration, to_duration
+from dlq_common.text.wire import from_duration, to_duration
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.line.wire import BadMessage, decode, encode, node_facts

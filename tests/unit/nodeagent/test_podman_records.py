@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.container_names import repository_of
 from dlq_common.errors import ConfigError
+from dlq_common.text.container_names import repository_of
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 
 PRIVATE = "reg.example/team/private"

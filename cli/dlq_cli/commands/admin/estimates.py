@@ -10,7 +10,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document, instant, seconds
 from dlq_cli.output.render import Look, age, facts, when
 from dlq_client.forecasts import Forecasts
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp
 
 
 @click.command(epilog=examples("dlq admin estimates", "dlq admin estimates --json"))

@@ -32,7 +32,7 @@ from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, PermissionDenied
-from dlq_common.names import check_word
+from dlq_common.text.names import check_word
 
 DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"
 

@@ -13,7 +13,7 @@ from dlq_cli.output.render import Cell, clean_line, paint, table, when
 from dlq_cli.text.helpers import failing, todo
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, from_timestamp
 
 
 @click.group()

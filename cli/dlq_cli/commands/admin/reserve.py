@@ -13,9 +13,9 @@ from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.values.ordering import begin_s
 from dlq_client.reservations import Reservations
 from dlq_common.errors import InvalidRequest, WorkWouldBeLost
-from dlq_common.hostlist import compress_hostlist, expand_hostlist
-from dlq_common.units import parse_span
-from dlq_common.wire import from_timestamp
+from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.units import parse_span
+from dlq_common.text.wire import from_timestamp
 
 
 @click.command(

@@ -12,7 +12,7 @@ from dlq_cli.facts.common import document
 from dlq_cli.output.render import Cell, table, when
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 ROLES = ("user", "operator", "admin", "inference")
 

@@ -14,7 +14,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import Facts, document, instant
 from dlq_cli.output.render import Cell, Look, table
 from dlq_client.nodes import Nodes
-from dlq_common.units import approximate_size
+from dlq_common.text.units import approximate_size
 
 STATES = ("free", "busy", "withheld", "closed", "unknown")
 

@@ -18,9 +18,9 @@ from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.hostlist import compress_hostlist, expand_hostlist
-from dlq_common.units import approximate_size
-from dlq_common.wire import from_timestamp
+from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
+from dlq_common.text.units import approximate_size
+from dlq_common.text.wire import from_timestamp
 
 
 @click.command(

@@ -9,7 +9,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.output.render import Cell, table
 from dlq_cli.settings import FILE, KEYS, change_file, plain, reset_file
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 
 _LINES = "\n".join(f"  {key.name:<13} {key.help}" for key in KEYS.values())
 

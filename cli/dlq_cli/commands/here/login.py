@@ -9,7 +9,7 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.sign_in import log_in
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 
 
 @click.command(epilog=examples("dlq login", "dlq login --socket /srv/dlq/login.sock"))

@@ -20,7 +20,7 @@ from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 PATIENCE = "10m"
 

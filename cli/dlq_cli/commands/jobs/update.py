@@ -29,10 +29,10 @@ from dlq_cli.spec.values.readers import (
 )
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
-from dlq_common.names import shown
-from dlq_common.sizes import expanded, parse_range, parse_sizes
-from dlq_common.suggest import did_you_mean
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.sizes import expanded, parse_range, parse_sizes
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.wire import to_duration, to_timestamp
 
 NONE = frozenset({"none", ""})
 MOST_TASKS = 1_000_000

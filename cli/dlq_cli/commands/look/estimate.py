@@ -12,8 +12,8 @@ from dlq_cli.commands.jobs.submit import SubmitCommand, asked_spec
 from dlq_cli.commands.options import examples
 from dlq_cli.output import json_errors
 from dlq_cli.quiet import quiet_grpc
-from dlq_common.arrays import parse_tasks
 from dlq_common.errors import InvalidRequest
+from dlq_common.text.arrays import parse_tasks
 
 WAIT_S = 20.0
 

@@ -21,7 +21,7 @@ from dlq_cli.words import shown_state
 from dlq_client.forecasts import Forecasts
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 
 # A submission is answered; nobody wants to wait much longer for what comes on top.
 _QUICKLY_S = 1.0

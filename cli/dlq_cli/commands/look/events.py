@@ -19,8 +19,8 @@ from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import expand_hostlist
-from dlq_common.wire import from_timestamp, to_timestamp
+from dlq_common.text.hostlist import expand_hostlist
+from dlq_common.text.wire import from_timestamp, to_timestamp
 
 TIMES = "write 2h, 7d, 08:00, 2026-12-01T08:00, today or yesterday"
 

@@ -22,7 +22,7 @@ from dlq_cli.output.zone import local_text
 from dlq_cli.words import ENDED
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 
 # Long lists come in pages that are quickly made: others' calls go in between.
 PAGE_SIZE = 1_000

@@ -18,8 +18,8 @@ from dlq_cli.output.render import Cell, Look, age, facts, table
 from dlq_cli.text.foreseen import short_range
 from dlq_client.forecasts import Forecasts
 from dlq_common.errors import InvalidRequest
-from dlq_common.hostlist import expand_hostlist
-from dlq_common.wire import from_timestamp
+from dlq_common.text.hostlist import expand_hostlist
+from dlq_common.text.wire import from_timestamp
 
 _NODES = re.compile(r"(\d{1,5})x(\d{1,2})(?::(\S{1,64}))?", re.ASCII)
 _SHOWN = 10

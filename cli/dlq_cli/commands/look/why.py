@@ -18,8 +18,8 @@ from dlq_cli.output.render import Look, clean_line
 from dlq_cli.text.traffic import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
-from dlq_common.units import format_duration
-from dlq_common.wire import from_duration
+from dlq_common.text.units import format_duration
+from dlq_common.text.wire import from_duration
 
 
 @click.command(epilog=examples("dlq why 17", "dlq why 17 --json | jq '.jobs[0].reasons[].code'"))

@@ -16,7 +16,7 @@ from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_cli.words import ENDED
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 
 PAGE_SIZE = 1_000
 _WORDS = ("gpus", "state", "ground", "user")

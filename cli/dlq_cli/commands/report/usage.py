@@ -15,7 +15,7 @@ from dlq_cli.lists.since import midnight, past_instant
 from dlq_cli.text.usage import usage_csv, usage_text
 from dlq_client.usage import Usages
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 TIMES = "write 7d, 2026-12-01, today or all"

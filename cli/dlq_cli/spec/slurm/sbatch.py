@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlq_cli.spec.values.given import wrong
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 PREFIX = "#SBATCH"
 

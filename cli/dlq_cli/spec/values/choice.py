@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from dlq_common.hostlist import expand_hostlist
-from dlq_common.names import check_node_name, check_word
+from dlq_common.text.hostlist import expand_hostlist
+from dlq_common.text.names import check_node_name, check_word
 
 _VALUE = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 

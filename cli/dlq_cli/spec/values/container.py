@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.values.given import ReadLayer, wrong
 from dlq_cli.spec.values.readers import read_memory, read_text
-from dlq_common.container_names import (
+from dlq_common.text.container_names import (
     LEAST_SHM_BYTES,
     NETWORKS,
     check_image,
@@ -16,8 +16,8 @@ from dlq_common.container_names import (
     check_mount_target,
     check_secret,
 )
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
 
 T = TypeVar("T")
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
 from dlq_cli.spec.values.readers import read_integer, read_text, worded
-from dlq_common.instants import parse_instant
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import parse_duration
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import parse_duration
 
 FULL, LEAST = 100.0, 1.0
 ON_MISS = ("continue", "cancel")

@@ -7,8 +7,15 @@ from typing import NamedTuple
 from dlq_cli.spec.values.given import ReadLayer, wrong
 from dlq_cli.spec.values.readers import read_text
 from dlq_common.live_resize import LIVE
-from dlq_common.names import shown
-from dlq_common.sizes import SizeRange, checked, expanded, format_sizes, parse_range, parse_sizes
+from dlq_common.text.names import shown
+from dlq_common.text.sizes import (
+    SizeRange,
+    checked,
+    expanded,
+    format_sizes,
+    parse_range,
+    parse_sizes,
+)
 
 RESIZES = ("restart", LIVE)
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 
 
 class Given(NamedTuple):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dlq_cli.spec.values.deadlines import Due, read_deadline
 from dlq_cli.spec.values.readers import worded
-from dlq_common.names import shown
+from dlq_common.text.names import shown
 
 
 class Lateness(NamedTuple):

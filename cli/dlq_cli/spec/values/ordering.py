@@ -6,10 +6,10 @@ import re
 from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
-from dlq_common.arrays import ArrayText, parse_array, parse_tasks
-from dlq_common.instants import parse_instant
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.arrays import ArrayText, parse_array, parse_tasks
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
 
 RELATIONS = ("after", "afterok", "afternotok", "afterany", "singleton")
 _JOB = re.compile(r"[1-9][0-9]{0,17}(?:_[0-9]{1,9})?", re.ASCII)

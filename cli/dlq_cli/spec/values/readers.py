@@ -7,14 +7,14 @@ import re
 from typing import NamedTuple
 
 from dlq_cli.signals import signal_name
-from dlq_common.names import (
+from dlq_common.text.names import (
     check_job_name,
     check_relative_path,
     check_word,
     shown,
 )
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import parse_duration, parse_size, parse_span, parse_time_limit
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import parse_duration, parse_size, parse_span, parse_time_limit
 
 MOST_GPUS = 1_000_000
 MOST_GPU_TYPES = 16

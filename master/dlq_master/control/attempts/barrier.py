@@ -15,7 +15,7 @@ others are released at once, and its GPUs with them; after the opening it has it
 from collections.abc import Sequence
 
 from dlq_common.start_causes import StartCause
-from dlq_common.units import format_duration
+from dlq_common.text.units import format_duration
 from dlq_master.control.attempts import reports
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import gang

@@ -13,7 +13,7 @@ one that does not leave - its shim kills it after its grace.
 """
 
 from dlq_common.live_resize import LIVE
-from dlq_common.units import format_duration
+from dlq_common.text.units import format_duration
 from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import live

@@ -8,7 +8,7 @@ master keeps either; an agent's, or silence, changes nothing.
 from __future__ import annotations
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.control.jobs.submitting import steps_of
 from dlq_master.control.loop.state import note_cancel_late
 from dlq_master.control.loop.turn import Turn

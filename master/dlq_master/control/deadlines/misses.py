@@ -8,7 +8,7 @@ job's nodes have told what became of it meanwhile.
 
 from __future__ import annotations
 
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts.deadlines import due_s, lost_s
 from dlq_master.model.jobs import job_steps as on_job

@@ -8,7 +8,7 @@ gives the promise up (`promise_broken`); one of which nothing is wrong any more 
 
 from __future__ import annotations
 
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look

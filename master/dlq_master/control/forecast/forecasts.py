@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from dlq_common.clock import Clock
-from dlq_common.instants import format_instant
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
+from dlq_common.text.instants import format_instant
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.forecast.starts import Quality, compared_of

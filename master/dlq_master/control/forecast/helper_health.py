@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
 
 MANY = 3
 LONGEST_CAUSE = 500

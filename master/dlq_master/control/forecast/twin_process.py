@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from dlq_common.clock import Clock
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
 from dlq_master.planner import code
 from dlq_master.planner.answers import read_answer
 from dlq_master.planner.frames import framed

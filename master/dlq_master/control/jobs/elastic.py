@@ -9,7 +9,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, Unsatisfiable
-from dlq_common.sizes import format_sizes
+from dlq_common.text.sizes import format_sizes
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import SAME, UpdateJob

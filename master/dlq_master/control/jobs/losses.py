@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_common.errors import WorkWouldBeLost
-from dlq_common.units import approximate_span
+from dlq_common.text.units import approximate_span
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts.unsaved import DID_NOT_SAVE, NEVER_SAVED, NOT_KEPT, Loss, stop_loss
 from dlq_master.model.ids import AttemptKey

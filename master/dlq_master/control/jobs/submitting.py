@@ -11,8 +11,8 @@ from dlq_common.errors import (
     TryAgain,
     Unsatisfiable,
 )
-from dlq_common.instants import format_instant
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.instants import format_instant
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.jobs import crowd, depending, elastic, eligible
 from dlq_master.control.loop.state import believe, note_cancel_late, note_unknown_type

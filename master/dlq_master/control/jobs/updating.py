@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenied
-from dlq_common.instants import format_instant
-from dlq_common.units import format_duration
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import arrays, depending, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over

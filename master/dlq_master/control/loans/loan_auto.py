@@ -11,9 +11,9 @@ from collections.abc import Callable
 from functools import partial
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError
 from dlq_common.ids import Ids
-from dlq_common.logs import get_logger
 from dlq_master.control.config import LoansConfig
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
 from dlq_master.control.loans.loan_state import Followed, Loans

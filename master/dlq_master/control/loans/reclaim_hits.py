@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from dlq_common.hostlist import compress_hostlist
-from dlq_common.units import format_span
+from dlq_common.text.hostlist import compress_hostlist
+from dlq_common.text.units import format_span
 from dlq_master.control.stimuli.loans import Hit
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.deadlines import due_s

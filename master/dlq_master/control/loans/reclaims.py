@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
-from dlq_common.units import format_span
+from dlq_common.text.units import format_span
 from dlq_master.control.loans import loans
 from dlq_master.control.loans.loan_state import Planned
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of

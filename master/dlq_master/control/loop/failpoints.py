@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dlq_common.errors import ConfigError
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.event import JournalEvent
 
 NAMES: Final = ("before_commit", "after_commit", "before_send", "after_send")

@@ -21,9 +21,9 @@ import traceback
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, InternalError, Unavailable
-from dlq_common.logs import get_logger
-from dlq_common.units import approximate_span
+from dlq_common.text.units import approximate_span
 from dlq_master.control.stimuli import Stimulus, Tick
 
 FIRST_PAUSE_S: Final = 30.0  # each failure is a restart, with its start grace ([nodes] start_grace)

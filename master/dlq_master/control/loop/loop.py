@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unavailable
-from dlq_common.logs import get_logger
 from dlq_master.control.attempts.dispatch import commands_for
 from dlq_master.control.jobs import eligible
 from dlq_master.control.loop import compaction, handlers

@@ -9,11 +9,11 @@ from datetime import UTC
 from functools import partial
 from typing import NoReturn
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
-from dlq_common.instants import parse_instant
-from dlq_common.names import check_word
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.instants import parse_instant
+from dlq_common.text.names import check_word
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.nodes.node import NodePool
 
 STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"

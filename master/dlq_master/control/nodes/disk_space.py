@@ -5,7 +5,7 @@ flicker). What happens when: the agent restarts - it tells anew; the master rest
 disk; the line is silent - the last word stands.
 """
 
-from dlq_common.units import approximate_size
+from dlq_common.text.units import approximate_size
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ToldDisk
 from dlq_master.model.ids import NodeId

@@ -11,7 +11,7 @@ that it is back; an agent that is away then hears of it when it returns.
 """
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
-from dlq_common.units import format_span
+from dlq_common.text.units import format_span
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import AnnounceMaintenance, Maintenance
 from dlq_master.model.ids import NodeId

@@ -20,8 +20,8 @@ from dlq_common.errors import (
     QuotaExceeded,
     Unsatisfiable,
 )
-from dlq_common.instants import format_instant
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.instants import format_instant
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.jobs import crowd
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.resources import Request

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable
 from typing import TypeVar
 
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
 from dlq_master.control.loop.state import PlanFault
 from dlq_master.control.loop.turn import Turn
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
-from dlq_common.logs import get_logger
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn

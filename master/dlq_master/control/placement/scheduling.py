@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import Conflict
-from dlq_common.logs import get_logger
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines import unjudged
 from dlq_master.control.loop.state import State

@@ -5,7 +5,7 @@ from dataclasses import fields
 from enum import StrEnum
 from typing import Any
 
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact

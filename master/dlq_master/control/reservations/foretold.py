@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId

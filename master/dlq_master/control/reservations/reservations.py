@@ -16,8 +16,8 @@ from math import inf
 from typing import Final
 
 from dlq_common.errors import InvalidRequest, QuotaExceeded
-from dlq_common.instants import format_instant
-from dlq_common.units import DAY
+from dlq_common.text.instants import format_instant
+from dlq_common.text.units import DAY
 from dlq_master.control.jobs import losses
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn

@@ -7,7 +7,7 @@ meanwhile. Nothing is stored; after a restart of the master the jobs that it loa
 import math
 
 from dlq_common.errors import TryAgain
-from dlq_common.units import format_duration
+from dlq_common.text.units import format_duration
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
 from dlq_master.model.jobs.job import Job

@@ -11,8 +11,8 @@ import structlog
 from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
 from dlq_common.live_resize import FEATURE
-from dlq_common.names import check_word, printable, shown
-from dlq_common.wire import from_duration
+from dlq_common.text.names import check_word, printable, shown
+from dlq_common.text.wire import from_duration
 from dlq_master.control.stimuli import (
     AgentInstance,
     ReportedCheckpoint,

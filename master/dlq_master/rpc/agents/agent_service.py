@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
 from dlq.v1.profile_pb2 import ProfileEvidence
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
-from dlq_common.logs import get_logger
-from dlq_common.units import DAY
-from dlq_common.wire import to_duration
+from dlq_common.text.units import DAY
+from dlq_common.text.wire import to_duration
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import (
     AnnounceLeave,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Signal, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces

@@ -6,9 +6,9 @@ import re
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import printable
-from dlq_common.units import DAY
-from dlq_common.wire import from_duration
+from dlq_common.text.names import printable
+from dlq_common.text.units import DAY
+from dlq_common.text.wire import from_duration
 from dlq_master.control.stimuli import ToldDisk, ToldGpu, ToldSymptom
 from dlq_master.control.stimuli.loans import Reading, TakeLook
 from dlq_master.model.ids import NodeId

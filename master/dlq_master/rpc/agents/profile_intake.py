@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dlq.v1 import profile_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_duration
+from dlq_common.text.wire import from_duration
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import Evidence

@@ -24,8 +24,8 @@ from grpc import aio
 
 from dlq_common.clock import Clock
 from dlq_common.errors import AuditUnavailable, DlqError
-from dlq_common.instants import format_instant
-from dlq_common.pki import Identity, Role
+from dlq_common.identity.pki import Identity, Role
+from dlq_common.text.instants import format_instant
 from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
 from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, Known

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
 from dlq_master.store.open import sync
 

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import AuditUnavailable
-from dlq_common.instants import format_instant
-from dlq_common.logs import get_logger
+from dlq_common.text.instants import format_instant
 from dlq_master.rpc.audit.chain import SEGMENT_BYTES, Chain, Head, hash_of
 from dlq_master.rpc.audit.file import OpenFile
 from dlq_master.rpc.audit.verify import MISSING, check_end, lines_after

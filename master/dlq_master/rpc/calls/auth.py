@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
-from dlq_common.pki import PEOPLE, Identity, Role, parse_identity
+from dlq_common.identity.pki import PEOPLE, Identity, Role, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node

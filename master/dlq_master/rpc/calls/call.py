@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.pki import Identity
+from dlq_common.identity.pki import Identity
 
 # Requests and responses differ from method to method; here they are only passed on.
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 
 from dlq_common.clock import Clock
-from dlq_common.pki import Authority, needs_renewal, new_key_and_csr
+from dlq_common.identity.pki import Authority, needs_renewal, new_key_and_csr
 
 
 class MasterCertificate:

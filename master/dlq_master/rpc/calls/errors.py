@@ -13,6 +13,7 @@ from google.rpc import error_details_pb2, status_pb2
 from grpc import aio
 from grpc_status import rpc_status
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import (
     DOMAIN,
     AlreadyExists,
@@ -32,8 +33,7 @@ from dlq_common.errors import (
     Unsatisfiable,
 )
 from dlq_common.ids import Ids
-from dlq_common.logs import get_logger
-from dlq_common.names import printable
+from dlq_common.text.names import printable
 from dlq_master.rpc.calls.call import Call
 
 # A status travels in the trailers, of which clients accept 8 KiB; details double what is in it.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dlq_common.errors import InvalidRequest, TryAgain
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import Lines
 from dlq_master.rpc.calls.roles import RULES

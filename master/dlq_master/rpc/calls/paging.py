@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import shown
+from dlq_common.text.names import shown
 
 DEFAULT_PAGE = 1_000
 LARGEST_PAGE = 10_000

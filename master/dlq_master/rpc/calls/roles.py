@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 
 USERS = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})

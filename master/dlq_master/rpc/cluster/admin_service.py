@@ -8,12 +8,12 @@ from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
+from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.pki import PEOPLE
 from dlq_common.ids import Ids
-from dlq_common.join_token import JoinToken
-from dlq_common.names import shown
-from dlq_common.pki import PEOPLE
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import DAY, HOUR
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import DAY, HOUR
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import (
     AcceptGpus,

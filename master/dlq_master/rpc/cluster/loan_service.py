@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceServicer
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import DAY
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.units import DAY
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loop.ports import Control, Readable

@@ -9,7 +9,7 @@ from dlq.v1 import pool_service_pb2 as wire
 from dlq.v1.pool_service_pb2_grpc import PoolServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.pool_state import Pools

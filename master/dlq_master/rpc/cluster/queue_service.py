@@ -6,7 +6,7 @@ from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import Control, QueueFacts
 from dlq_master.model.nodes.node import NodeState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceServicer
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp, to_timestamp
+from dlq_common.text.wire import from_timestamp, to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli import CancelReservation, CreateReservation, Reservation
 from dlq_master.rpc.calls.auth import caller_of

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used

@@ -17,8 +17,8 @@ from dlq_common.errors import (
     TryAgain,
     Unavailable,
 )
-from dlq_common.names import printable
-from dlq_common.pki import Identity, Role
+from dlq_common.identity.pki import Identity, Role
+from dlq_common.text.names import printable
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt

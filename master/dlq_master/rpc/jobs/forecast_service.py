@@ -14,8 +14,8 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
-from dlq_common.names import shown
-from dlq_common.wire import from_duration, to_duration, to_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
 from dlq_master.control.loop.ports import Control, Foresight, Readable
 from dlq_master.control.placement.policies import live_policy

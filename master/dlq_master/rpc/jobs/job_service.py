@@ -11,7 +11,7 @@ from dlq.v1.job_pb2 import JobSpec, WorkLoss
 from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 from dlq_master.control.loop.ports import Control, Readable
 from dlq_master.control.stimuli import (
     CancelJob,

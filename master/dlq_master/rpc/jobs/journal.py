@@ -11,8 +11,8 @@ from typing import NamedTuple
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.event_pb2 import EventFilter
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import shown
-from dlq_common.wire import from_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.wire import from_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent

@@ -10,9 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest, PermissionDenied
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
-from dlq_common.wire import from_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.wire import from_timestamp
 from dlq_master.control.loop.ports import PastJobs, Readable
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING

@@ -8,7 +8,7 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.lease_pb2 import Fence
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unavailable
-from dlq_common.pki import Identity
+from dlq_common.identity.pki import Identity
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import profile_pb2 as wire
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.trials.evidence import job_profile
 from dlq_master.model.ids import AttemptKey

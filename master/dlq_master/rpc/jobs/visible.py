@@ -7,10 +7,10 @@ else: `shown_to_others` is all of it. No other call takes a job of somebody else
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_common.arrays import TasksText, parse_tasks
 from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.names import shown
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.arrays import TasksText, parse_tasks
+from dlq_common.text.names import shown
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
 from dlq_master.control.loop.ports import Readable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from dlq.v1 import job_pb2
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.read_model.waits import RUNS
 from dlq_master.control.stimuli import Caller

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dlq_common.clock import Clock
-from dlq_common.pki import Authority
+from dlq_common.identity.pki import Authority
 from dlq_master.control.loop.startup_losses import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
 from dlq_master.rpc.metrics.metrics import Labels, family

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 
-from dlq_common.addresses import split_address
-from dlq_common.logs import get_logger
+from dlq_common.daemon.logs import get_logger
+from dlq_common.text.addresses import split_address
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
 from dlq_master.control.loop.ports import Readable
 from dlq_master.model.jobs.job import Job, shown_state

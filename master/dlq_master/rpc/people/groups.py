@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, PermissionDenied
-from dlq_common.logs import get_logger
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import RefreshUser, User
 from dlq_master.rpc.people.host_accounts import HostAccount, HostAccounts

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from dlq_common.errors import PermissionDenied
-from dlq_common.names import check_user_name
+from dlq_common.text.names import check_user_name
 
 NOBODY_UIDS: Final = frozenset({65534, 65535, 2**32 - 2, 2**32 - 1})
 _OVERFLOW_UID = Path("/proc/sys/kernel/overflowuid")

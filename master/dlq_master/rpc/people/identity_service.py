@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceServicer
 from dlq_common.clock import Clock
-from dlq_common.pki import Authority, Role
+from dlq_common.identity.pki import Authority, Role
 from dlq_master.rpc.calls.auth import identity_of
 from dlq_master.rpc.calls.call import Context
 

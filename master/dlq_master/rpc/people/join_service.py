@@ -9,8 +9,13 @@ from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import JoinServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest, Unauthenticated
-from dlq_common.join_token import parse_join_token
-from dlq_common.pki import Authority, fingerprint, requested_key_fingerprint, requested_name
+from dlq_common.identity.join_token import parse_join_token
+from dlq_common.identity.pki import (
+    Authority,
+    fingerprint,
+    requested_key_fingerprint,
+    requested_name,
+)
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import UseToken
 from dlq_master.rpc.calls.call import Context

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import (
     AuditUnavailable,
     DlqError,
@@ -25,8 +26,7 @@ from dlq_common.errors import (
     InvalidRequest,
     PermissionDenied,
 )
-from dlq_common.logs import get_logger
-from dlq_common.pki import LIFETIME_S, Authority, Role, parse_identity
+from dlq_common.identity.pki import LIFETIME_S, Authority, Role, parse_identity
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit.audit import Audit

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dlq.v1.job_pb2 import ContainerSpec, JobSpec
-from dlq_common.container_names import (
+from dlq_common.errors import InvalidRequest
+from dlq_common.text.container_names import (
     LEAST_SHM_BYTES,
     MOST_MOUNTS,
     MOST_SECRETS,
@@ -16,9 +17,8 @@ from dlq_common.container_names import (
     check_mount_target,
     check_secret,
 )
-from dlq_common.errors import InvalidRequest
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
 
 RUNTIME = "podman"
 

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dlq.v1.job_pb2 import DeadlineStep, JobSpec, Promise
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import shown
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import LONGEST_DURATION_S
-from dlq_common.wire import from_duration, from_timestamp, to_duration, to_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import LONGEST_DURATION_S
+from dlq_common.text.wire import from_duration, from_timestamp, to_duration, to_timestamp
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline, Same
 from dlq_master.model.attempts.attempt import Attempt

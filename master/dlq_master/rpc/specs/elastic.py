@@ -8,8 +8,8 @@ from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
-from dlq_common.names import shown
-from dlq_common.sizes import checked, format_sizes
+from dlq_common.text.names import shown
+from dlq_common.text.sizes import checked, format_sizes
 from dlq_master.control.stimuli import SAME, Same
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job

@@ -7,11 +7,11 @@ import math
 
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
-from dlq_common.arrays import IndexRange, expand, parse_tasks
 from dlq_common.errors import InvalidRequest
 from dlq_common.live_resize import LIVE
-from dlq_common.names import check_node_name, check_user_name, check_word, printable, shown
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.arrays import IndexRange, expand, parse_tasks
+from dlq_common.text.names import check_node_name, check_user_name, check_word, printable, shown
+from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import (
     SAME,
     AskedArray,

@@ -6,8 +6,8 @@ import math
 
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
-from dlq_common.units import LONGEST_DURATION_S
-from dlq_common.wire import from_duration, from_timestamp
+from dlq_common.text.units import LONGEST_DURATION_S
+from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import AskedLateness
 
 LATEST_S = 32_503_680_000  # the year 3000

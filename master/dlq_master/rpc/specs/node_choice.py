@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import check_node_name, check_word, shown
+from dlq_common.text.names import check_node_name, check_word, shown
 from dlq_master.model.ids import NodeId
 
 MOST_LABELS = 32

@@ -25,10 +25,10 @@ from dlq.v1.job_pb2 import (
     PreemptSpec,
 )
 from dlq.v1.resource_pb2 import ResourceRequest
-from dlq_common.arrays import IndexRange, expand
-from dlq_common.container_names import NETWORKS
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import (
+from dlq_common.text.arrays import IndexRange, expand
+from dlq_common.text.container_names import NETWORKS
+from dlq_common.text.names import (
     check_absolute_path,
     check_argument,
     check_env,
@@ -37,8 +37,8 @@ from dlq_common.names import (
     check_word,
     shown,
 )
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
 from dlq_master.control.people.queues import MOST_NICE
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container

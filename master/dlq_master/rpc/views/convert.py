@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.nodes.labels import by_name, named
 from dlq_master.control.stimuli import JoinToken, User

@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import from_timestamp
+from dlq_common.text.wire import from_timestamp
 from dlq_master.model.usage.accounting import DAY_S
 
 MOST_DAYS = 3660

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1.job_pb2 import RunEstimate
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.words.estimate_words import known

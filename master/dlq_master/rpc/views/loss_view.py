@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlq.v1 import job_pb2
-from dlq_common.wire import to_duration
+from dlq_common.text.wire import to_duration
 from dlq_master.control.jobs.losses import loss_words
 from dlq_master.control.loop.ports import Readable
 from dlq_master.model.attempts.attempt import Attempt

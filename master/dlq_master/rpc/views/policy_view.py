@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from dlq.v1 import policy_pb2
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import shown
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.names import shown
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.placement.away import Planning
 from dlq_master.control.placement.chosen import Chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_common.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.loop.ports import Readable
 from dlq_master.model.jobs.job import Job, Taken

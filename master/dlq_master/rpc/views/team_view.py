@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 
 from dlq.v1 import team_pb2
 from dlq_common.errors import InvalidRequest
-from dlq_common.wire import to_timestamp
+from dlq_common.text.wire import to_timestamp
 from dlq_master.control.people.team_use import Use
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.specs.intake import team_name_of, user_name_of

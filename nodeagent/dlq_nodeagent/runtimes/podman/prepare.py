@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from dlq_common.container_names import check_mount_source, check_mount_target
+from dlq_common.text.container_names import check_mount_source, check_mount_target
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
 from dlq_nodeagent.jobtree.user_rights import UserRights

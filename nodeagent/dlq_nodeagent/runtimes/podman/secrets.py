@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
-from dlq_common.container_names import check_secret, registry_of
-from dlq_common.names import check_user_name
+from dlq_common.text.container_names import check_secret, registry_of
+from dlq_common.text.names import check_user_name
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.model.mistakes import UserMistake
 

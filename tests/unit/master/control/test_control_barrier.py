@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig
 from dlq_master.control.stimuli import Launch
 from dlq_master.model.ids import AttemptKey, NodeId

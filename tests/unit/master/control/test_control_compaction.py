@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import CursorExpired, Unavailable
 from dlq_master.control.config import MasterConfig, RetentionConfig
 from dlq_master.control.loop.compaction import (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.attempts.deadlines import due_s, slack_s

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, IllegalTransition, NotFound
 from dlq_master.control.config import MasterConfig, RetentionConfig
 from dlq_master.control.stimuli import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import IllegalTransition
 from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig

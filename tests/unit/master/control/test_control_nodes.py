@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import Conflict, IllegalTransition, StaleFence
 from dlq_master.control.config import LeaseConfig, NodesConfig
 from dlq_master.control.stimuli import (

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_common.instants import format_instant
-from dlq_common.wire import from_duration
+from dlq_common.text.instants import format_instant
+from dlq_common.text.wire import from_duration
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.rpc.specs.deadlines import promise_message

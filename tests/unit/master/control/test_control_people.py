@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import (
     AlreadyExists,
     Conflict,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.config import load_config
+from dlq_common.daemon.config import load_config
 from dlq_common.errors import ConfigError
 from dlq_master.app import _checked
 from dlq_master.control.config import MasterConfig

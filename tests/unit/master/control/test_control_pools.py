@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import run_times

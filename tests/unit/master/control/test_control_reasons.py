@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import NodesConfig
 from dlq_master.control.placement.scheduling import MOST_LOOKED_AT
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

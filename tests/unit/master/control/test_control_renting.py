@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.lane import Lane

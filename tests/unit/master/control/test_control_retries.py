@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.stimuli import FenceNode, ReleaseJob, SetNodeFlags
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from support.rented import HOUR_S, SPOT, Site
 
 

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from dlq_common.config import Seconds
+from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.inbox import Letter
 from dlq_master.control.stimuli import ExplainJob, Stimulus

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_common.pki import Identity, Role
+from dlq_common.identity.pki import Identity, Role
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Chain, segments
 from dlq_master.rpc.audit.file import DiskFile

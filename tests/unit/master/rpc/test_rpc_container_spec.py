@@ -4,8 +4,8 @@ import pytest
 
 from dlq.v1.job_pb2 import ContainerSpec, JobSpec, Mount
 from dlq.v1.resource_pb2 import ResourceRequest
-from dlq_common.container_names import check_image, registry_of
 from dlq_common.errors import InvalidRequest
+from dlq_common.text.container_names import check_image, registry_of
 from dlq_master.rpc.specs.spec import checked
 
 IMAGE = "registry.example:5000/team/train:1"

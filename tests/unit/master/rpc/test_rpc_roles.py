@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from google.protobuf import descriptor_pool
 
-from dlq_common.pki import Role
+from dlq_common.identity.pki import Role
 from dlq_master.rpc.calls.roles import JOIN, RULES
 from support.wire_methods import every_method
 

@@ -9,7 +9,7 @@ import pytest
 from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
-from dlq_common.names import check_job_name
+from dlq_common.text.names import check_job_name
 from dlq_master.rpc.specs.intake import request_of
 from dlq_master.rpc.specs.spec import check_request_id, checked
 

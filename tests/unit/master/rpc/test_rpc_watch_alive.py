@@ -7,7 +7,7 @@ from typing import cast
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.clock import SteadyClock
-from dlq_common.pki import Authority, Role, new_key_and_csr
+from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.call import Context
 from dlq_master.rpc.jobs.watch import Watch

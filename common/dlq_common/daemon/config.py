@@ -25,8 +25,8 @@ import cattrs
 from cattrs.errors import ForbiddenExtraKeysError
 
 from dlq_common.errors import ConfigError
-from dlq_common.suggest import did_you_mean
-from dlq_common.units import format_size, format_span, parse_size, parse_span
+from dlq_common.text.suggest import did_you_mean
+from dlq_common.text.units import format_size, format_span, parse_size, parse_span
 
 Seconds = NewType("Seconds", float)  # "30s", "1h30m" in a file
 Bytes = NewType("Bytes", int)  # "64MiB" in a file

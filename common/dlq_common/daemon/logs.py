@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, TextIO
 
 from dlq_common.clock import Clock
-from dlq_common.instants import format_instant
+from dlq_common.text.instants import format_instant
 
 if TYPE_CHECKING:
     from types import TracebackType

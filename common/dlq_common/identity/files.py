@@ -10,8 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from dlq_common.pki import belongs_together
-from dlq_common.private_files import read_private
+from dlq_common.identity.pki import belongs_together
+from dlq_common.identity.private_files import read_private
 
 KEY_FILE = "identity.key"
 CERTIFICATE_FILE = "identity.crt"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from dlq_common.names import check_absolute_path, shown
+from dlq_common.text.names import check_absolute_path, shown
 
 NETWORKS = ("host", "none")
 LONGEST_IMAGE = 512

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from dlq_common.units import DAY, HOUR, MINUTE, WEEK, parse_span
+from dlq_common.text.units import DAY, HOUR, MINUTE, WEEK, parse_span
 
 _NOW_PLUS = re.compile(r"now(?:\s*\+\s*(\S+))?", re.IGNORECASE)
 _COUNT_AND_WORD = re.compile(r"(\d+)(second|minute|hour|day|week)s?", re.IGNORECASE | re.ASCII)

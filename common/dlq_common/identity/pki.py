@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from dlq_common.errors import InvalidRequest, Unauthenticated
-from dlq_common.names import check_node_name, check_user_name, check_word
+from dlq_common.text.names import check_node_name, check_user_name, check_word
 
 # Every client expects this name of the master, whatever address it dialled: the CA is what is pinned.
 SERVER_NAME = "dlq-master"

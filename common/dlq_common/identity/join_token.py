@@ -12,7 +12,7 @@ import ssl
 from dataclasses import dataclass
 
 from dlq_common.errors import InvalidRequest, Unauthenticated, Unavailable
-from dlq_common.pki import fingerprint, pem_from_der
+from dlq_common.identity.pki import fingerprint, pem_from_der
 
 _TOKEN = re.compile(r"dlq1\.([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{16,128})\.([0-9a-f]{64})")
 

@@ -1,0 +1,1 @@
+"""What both daemons share: configuration, logs, and the protocol of systemd."""

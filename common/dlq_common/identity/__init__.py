@@ -1,0 +1,1 @@
+"""Keys and certificates: the cluster's CA, identities on disk, and join tokens."""

@@ -1,0 +1,1 @@
+"""Values as people write them: durations, instants, sizes, names, addresses, host lists."""
