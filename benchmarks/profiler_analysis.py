@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.report import Report
 
 from dlq_profiler.directory import profile_directories
-from dlq_profiler.layout import Op
-from dlq_profiler.requests import Records
+from dlq_profiler.records.layout import Op
+from dlq_profiler.records.requests import Records
 from dlq_profiler.results import JobProfile
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))

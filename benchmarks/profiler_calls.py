@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-from dlq_profiler.control import write_control
+from dlq_profiler.records.control import write_control
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = ROOT / "profiler" / "tests"

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.report import Report
 
-from dlq_profiler.control import write_control
 from dlq_profiler.directory import read_directory
 from dlq_profiler.injection import built, injected
+from dlq_profiler.records.control import write_control
 
 ROOT = Path(__file__).parents[1]
 TORCHRUN = ROOT / ".venv-torch" / "bin" / "torchrun"

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from dlq_profiler.job import job_of
-from dlq_profiler.layout import SUFFIX
 from dlq_profiler.process import profiles_of
-from dlq_profiler.recording import Recording, RecordingError, read_recording
+from dlq_profiler.records.layout import SUFFIX
+from dlq_profiler.records.recording import Recording, RecordingError, read_recording
 from dlq_profiler.results import JobProfile, ProcessProfile, Tensors
 
 TENSORS_SUFFIX = ".tensors.json"

@@ -9,10 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler import collectives, gloo, messages, recurrence
 from dlq_profiler.identity import rank_of, role_of
-from dlq_profiler.iterations import Iterations
-from dlq_profiler.layout import (
+from dlq_profiler.records.layout import (
     COLLECTIVES,
     SOCKET_SENDS,
     VERBS_SENDS,
@@ -21,9 +19,11 @@ from dlq_profiler.layout import (
     Source,
     Unseen,
 )
-from dlq_profiler.recording import Recording, peer_of
-from dlq_profiler.requests import Records, Requests, requests_of
+from dlq_profiler.records.recording import Recording, peer_of
+from dlq_profiler.records.requests import Records, Requests, requests_of
 from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Reason, Tensors
+from dlq_profiler.transports import collectives, gloo, messages, recurrence
+from dlq_profiler.transports.iterations import Iterations
 
 _BYPASS = (Unseen.IO_URING, Unseen.MLX5_DIRECT, Unseen.MLX5_DEVX, Unseen.HIGH_FD)
 

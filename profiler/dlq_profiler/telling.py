@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_profiler.control import read_control
+from dlq_profiler.records.control import read_control
 
 NO_NUMPY = 3
 _CPU_S = 60  # a million records take less than one

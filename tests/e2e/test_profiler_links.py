@@ -11,10 +11,10 @@ from typing import NamedTuple
 import pytest
 from scipy.stats import spearmanr
 
-from dlq_profiler.control import write_control
 from dlq_profiler.directory import profile_directories
 from dlq_profiler.injection import built, injected
 from dlq_profiler.prediction import predict
+from dlq_profiler.records.control import write_control
 from dlq_profiler.results import JobProfile
 from support.profiled_jobs import JOBS, TORCHRUN
 from support.shaped_link import ShapedLink, shaped_link, why_no_links

@@ -11,7 +11,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from dlq_profiler.layout import Op, Source
+from dlq_profiler.records.layout import Op, Source
 from support.watched_programs import (
     Profiling,
     Ran,

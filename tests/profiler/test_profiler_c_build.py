@@ -9,7 +9,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from dlq_profiler import layout
+from dlq_profiler.records import layout
 from support.watched_programs import PROGRAMS, ROOT, compile_library, compile_program, have, run
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_profiler.control import NAME, read_control, switch
-from dlq_profiler.recording import RecordingError
+from dlq_profiler.records.control import NAME, read_control, switch
+from dlq_profiler.records.recording import RecordingError
 from support.waiting import wait_until
 from support.watched_programs import Profiling, Ran, have, run
 

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_profiler.capabilities import BLIND, Unwatched, why_unwatched, why_unwatched_process
-from dlq_profiler.layout import Unseen
+from dlq_profiler.records.layout import Unseen
 from support.watched_programs import Profiling, compile_program, have, run
 
 Program = Callable[[str], Path]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hatch_build
 import pytest
 
-from dlq_profiler.layout import Op, Source
+from dlq_profiler.records.layout import Op, Source
 from support.watched_programs import ROOT, Profiling, run
 
 PYTHON = ROOT / ".venv-torch" / "bin" / "python"

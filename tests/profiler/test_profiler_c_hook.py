@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlq_profiler.control import switch, write_control
+from dlq_profiler.records.control import switch, write_control
 from support.watched_programs import ROOT, Ran, run
 
 HOOK = ROOT / "profiler" / "dlq_profiler" / "hook"

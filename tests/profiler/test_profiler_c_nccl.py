@@ -8,7 +8,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from dlq_profiler.layout import ConnKind, Op, RecordFlag, Source
+from dlq_profiler.records.layout import ConnKind, Op, RecordFlag, Source
 from support.watched_programs import ROOT, Profiling, calls, compile_program, run
 
 Program = Callable[[str], Path]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_profiler.layout import Op, RecordFlag, Side
+from dlq_profiler.records.layout import Op, RecordFlag, Side
 from support.watched_programs import Profiling, calls, compile_program, have, run
 
 Program = Callable[[str], Path]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_profiler.layout import ConnKind, Op, RecordFlag
-from dlq_profiler.recording import Recording
+from dlq_profiler.records.layout import ConnKind, Op, RecordFlag
+from dlq_profiler.records.recording import Recording
 from support.watched_programs import PROGRAMS, Profiling, Ran, calls, compile_program, run
 
 LEGACY = [

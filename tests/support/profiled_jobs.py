@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlq_profiler.control import write_control
 from dlq_profiler.directory import profile_directories
 from dlq_profiler.injection import built, injected
+from dlq_profiler.records.control import write_control
 from dlq_profiler.results import JobProfile
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from random import Random
 
 import numpy as np
 
-from dlq_profiler.layout import (
+from dlq_profiler.records.layout import (
     CONN,
     HEADER,
     HEADER_BYTES,
@@ -25,8 +25,8 @@ from dlq_profiler.layout import (
     Source,
     Unseen,
 )
-from dlq_profiler.recording import Recording
-from dlq_profiler.requests import Records
+from dlq_profiler.records.recording import Recording
+from dlq_profiler.records.requests import Records
 
 SEGMENT = 1 << 20  # gloo's largest
 PREAMBLE = 48

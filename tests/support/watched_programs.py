@@ -11,8 +11,8 @@ from pathlib import Path
 
 import hatch_build
 
-from dlq_profiler.control import write_control
-from dlq_profiler.recording import Recording, read_recording
+from dlq_profiler.records.control import write_control
+from dlq_profiler.records.recording import Recording, read_recording
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "profiler" / "tests"

@@ -22,7 +22,7 @@ from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
 from dlq_nodeagent.state.durable import replace_file
-from dlq_profiler.control import switch, write_control
+from dlq_profiler.records.control import switch, write_control
 from dlq_profiler.results import Reason
 
 _MODE = 0o711

@@ -14,8 +14,8 @@ from dlq_cli.output.render import Look
 from dlq_cli.text.profiles import WHY, amount, chart, profile_text
 from dlq_profiler.injection import HOOK, LIBRARIES, built
 from dlq_profiler.job import job_of
-from dlq_profiler.layout import Op, Side
 from dlq_profiler.process import profiles_of
+from dlq_profiler.records.layout import Op, Side
 from dlq_profiler.report import facts
 from dlq_profiler.results import JobProfile, Reason, Tensors
 from support.cli_run import Dlq

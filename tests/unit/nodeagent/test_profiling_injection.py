@@ -21,8 +21,8 @@ from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.runtimes.podman.pull import Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, Wish
-from dlq_profiler.control import read_control
 from dlq_profiler.injection import Parts
+from dlq_profiler.records.control import read_control
 from support.agent_bench import a_launch
 
 ME = UserRights(os.geteuid(), os.getegid(), tuple(os.getgroups()))

@@ -22,8 +22,8 @@ from dlq_nodeagent.profiling.places import Before, Places
 from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process, reading_of
 from dlq_nodeagent.profiling.station import Station
 from dlq_profiler import telling
-from dlq_profiler.control import read_control, write_control
 from dlq_profiler.job import job_of
+from dlq_profiler.records.control import read_control, write_control
 from dlq_profiler.results import JobProfile, Method, ProcessProfile, Reason
 from support.agent_bench import a_launch
 from support.model_shapes import buckets, tensors

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dlq_profiler.job import job_of
-from dlq_profiler.layout import Op, RecordFlag, Source, Unseen
 from dlq_profiler.process import profile_of, profiles_of
-from dlq_profiler.recording import Recording
+from dlq_profiler.records.layout import Op, RecordFlag, Source, Unseen
+from dlq_profiler.records.recording import Recording
 from dlq_profiler.results import Confidence, JobProfile, Method, Pattern, Reason
 from support.model_shapes import buckets, tensors
 from support.traffic import collective_rank

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dlq_profiler import control
 from dlq_profiler.directory import profile_directories, read_directory, read_tensors
 from dlq_profiler.injection import Parts, built, injected
-from dlq_profiler.recording import RecordingError
+from dlq_profiler.records import control
+from dlq_profiler.records.recording import RecordingError
 from dlq_profiler.results import Confidence, Method
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file

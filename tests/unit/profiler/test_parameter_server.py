@@ -6,9 +6,9 @@ import pytest
 
 from dlq_profiler.identity import role_of
 from dlq_profiler.job import job_of
-from dlq_profiler.layout import Side
 from dlq_profiler.process import profiles_of
-from dlq_profiler.recording import Recording
+from dlq_profiler.records.layout import Side
+from dlq_profiler.records.recording import Recording
 from dlq_profiler.results import Confidence, Interval, JobProfile, Method, Pattern, Reason
 from support.model_shapes import MODELS, tensors
 from support.traffic import server_job

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlq_profiler import layout
-from dlq_profiler.layout import CONN, HEADER, HEADER_BYTES, RECORD, THREAD, Op, Side, Source
-from dlq_profiler.recording import RecordingError, peer_of, read_recording
+from dlq_profiler.records import layout
+from dlq_profiler.records.layout import CONN, HEADER, HEADER_BYTES, RECORD, THREAD, Op, Side, Source
+from dlq_profiler.records.recording import RecordingError, peer_of, read_recording
 from support.traffic import Tape, write_file
 
 HEADERS = Path(__file__).resolve().parents[3] / "profiler" / "include"

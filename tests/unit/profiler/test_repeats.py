@@ -5,7 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from dlq_profiler.repeats import (
+from dlq_profiler.transports.repeats import (
     MOST_SYMBOLS,
     Repeat,
     phase_after_the_longest_pause,

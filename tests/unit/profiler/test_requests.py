@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_profiler.layout import SOCKET_SENDS, Op, RecordFlag, Side
-from dlq_profiler.requests import requests_of
+from dlq_profiler.records.layout import SOCKET_SENDS, Op, RecordFlag, Side
+from dlq_profiler.records.requests import requests_of
 from support.traffic import EAGAIN, PREAMBLE, Tape
 
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_profiler import gloo, recurrence
 from dlq_profiler.all_reduce import BUCKET_CAP, FIRST_BUCKET_CAP, largest_tensor
 from dlq_profiler.job import job_of
-from dlq_profiler.layout import SOCKET_SENDS, Unseen
 from dlq_profiler.process import profiles_of
-from dlq_profiler.recording import Recording
-from dlq_profiler.requests import requests_of
+from dlq_profiler.records.layout import SOCKET_SENDS, Unseen
+from dlq_profiler.records.recording import Recording
+from dlq_profiler.records.requests import requests_of
 from dlq_profiler.results import (
     Confidence,
     Interval,
@@ -23,6 +22,7 @@ from dlq_profiler.results import (
     Reason,
     Tensors,
 )
+from dlq_profiler.transports import gloo, recurrence
 from support.model_shapes import MODELS, buckets, tensors
 from support.traffic import ring_job, ring_rank
 

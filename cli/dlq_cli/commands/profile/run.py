@@ -20,8 +20,8 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.profile.show import analysis, link_option, ranks_option, tell
 from dlq_common.errors import InvalidRequest
 from dlq_profiler.capabilities import why_unwatched
-from dlq_profiler.control import write_control
 from dlq_profiler.injection import Parts, built, injected
+from dlq_profiler.records.control import write_control
 
 _SHARED_MEMORY = Path("/dev/shm")
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

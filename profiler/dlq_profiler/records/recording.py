@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.layout import (
+from dlq_profiler.records.layout import (
     CONN,
     HEADER,
     HEADER_BYTES,
@@ -28,7 +28,7 @@ from dlq_profiler.layout import (
     Source,
     Unseen,
 )
-from dlq_profiler.requests import Records
+from dlq_profiler.records.requests import Records
 
 LARGEST_FILE = 256 << 20  # bytes; the libraries write sixteen times less
 _MOST_SLOTS = 65_536

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.iterations import Iterations
-from dlq_profiler.repeats import steady_part
-from dlq_profiler.requests import Requests
+from dlq_profiler.records.requests import Requests
+from dlq_profiler.transports.iterations import Iterations
+from dlq_profiler.transports.repeats import steady_part
 
 PREAMBLE = 48  # bytes
 ALLREDUCE = 4

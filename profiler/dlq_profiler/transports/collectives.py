@@ -7,10 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.iterations import Iterations
-from dlq_profiler.layout import COLLECTIVES, Op, RecordFlag
-from dlq_profiler.repeats import mixed, steady_part
-from dlq_profiler.requests import REQUEST, Records, Requests
+from dlq_profiler.records.layout import COLLECTIVES, Op, RecordFlag
+from dlq_profiler.records.requests import REQUEST, Records, Requests
+from dlq_profiler.transports.iterations import Iterations
+from dlq_profiler.transports.repeats import mixed, steady_part
 
 
 class Calls(NamedTuple):

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.iterations import Iterations
-from dlq_profiler.repeats import steady_part
-from dlq_profiler.requests import Requests
+from dlq_profiler.records.requests import Requests
+from dlq_profiler.transports.iterations import Iterations
+from dlq_profiler.transports.repeats import steady_part
 
 HEADER = 64  # bytes; smaller messages are headers and acknowledgements
 # Streams that do not repeat themselves may carry so much of the bytes, or the lists are not whole.

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.iterations import Iterations
-from dlq_profiler.repeats import mixed
-from dlq_profiler.requests import Requests
+from dlq_profiler.records.requests import Requests
+from dlq_profiler.transports.iterations import Iterations
+from dlq_profiler.transports.repeats import mixed
 
 # A warm-up iteration and three more; with fewer, chance recurrences win.
 LEAST_SEEN = 3

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.requests import Requests
+from dlq_profiler.records.requests import Requests
 
 PAUSE = 5  # an iteration that took so many times as long as is usual was more than an iteration
 PHASES = 32  # parts of an iteration that bytes are told for

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_profiler.layout import RecordFlag
+from dlq_profiler.records.layout import RecordFlag
 
 # One request: a call, and those that went on with what it left undone.
 REQUEST = np.dtype(

@@ -1,0 +1,1 @@
+"""Iterations found in recordings, by transport: NCCL calls, gloo, parameter servers, recurring addresses."""
