@@ -35,8 +35,8 @@ from grpc import aio, ssl_channel_credentials
 import dlq_train
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.connection import SERVER_NAME
-from dlq_client.identity import Identity, load_identity
+from dlq_client.line.connection import SERVER_NAME
+from dlq_client.line.identity import Identity, load_identity
 
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub

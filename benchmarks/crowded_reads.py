@@ -27,8 +27,8 @@ from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.connection import LARGEST_ANSWER_BYTES, SERVER_NAME
-from dlq_client.identity import load_identity
+from dlq_client.line.connection import LARGEST_ANSWER_BYTES, SERVER_NAME
+from dlq_client.line.identity import load_identity
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import Batch, User

@@ -38,8 +38,8 @@ from grpc import aio, ssl_channel_credentials
 import dlq_train
 from dlq.v1 import job_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.connection import SERVER_NAME
-from dlq_client.identity import Identity, load_identity
+from dlq_client.line.connection import SERVER_NAME
+from dlq_client.line.identity import Identity, load_identity
 from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.runtimes.podman.client import choose_oci_runtime
 

@@ -36,8 +36,8 @@ from dlq.v1 import job_pb2, job_service_pb2
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
-from dlq_client.connection import SERVER_NAME
-from dlq_client.identity import Identity, load_identity
+from dlq_client.line.connection import SERVER_NAME
+from dlq_client.line.identity import Identity, load_identity
 from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import Batch

@@ -19,8 +19,8 @@ from benchmarks.living import Living, cpu_s
 from benchmarks.report import Report
 
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
-from dlq_client.identity import load_identity
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_client.queues import Queues
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.state import window_of

@@ -23,9 +23,9 @@ from benchmarks.living import Living
 from benchmarks.report import Report
 
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
-from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.reward import strict

@@ -23,8 +23,8 @@ from grpc import aio, ssl_channel_credentials
 
 from dlq.v1 import job_pb2, job_service_pb2, resource_pb2
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.connection import SERVER_NAME
-from dlq_client.identity import Identity, load_identity
+from dlq_client.line.connection import SERVER_NAME
+from dlq_client.line.identity import Identity, load_identity
 
 
 def launch_floor_s(count: int = 50) -> float:

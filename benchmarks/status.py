@@ -19,7 +19,7 @@ from benchmarks.living import Living
 from benchmarks.report import Report
 from benchmarks.submits import SETTINGS, submit_many
 
-from dlq_client.identity import load_identity
+from dlq_client.line.identity import load_identity
 
 RUNS = 5
 

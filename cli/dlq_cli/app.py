@@ -19,8 +19,8 @@ from dlq_common.text.instants import format_instant
 if TYPE_CHECKING:
     from dlq_cli.output.render import Look
     from dlq_cli.settings import Settings
-    from dlq_client.connection import Connection
-    from dlq_client.identity import Identity
+    from dlq_client.line.connection import Connection
+    from dlq_client.line.identity import Identity
     from dlq_common.clock import Clock
 
 
@@ -42,7 +42,7 @@ class App:
     @property
     def home(self) -> Path:
         """The identity directory."""
-        from dlq_client.identity import default_home
+        from dlq_client.line.identity import default_home
 
         return self._home or default_home(os.environ)
 
@@ -64,7 +64,7 @@ class App:
         """The line to the master, with an identity that is logged in and renewed as needed."""
         if self._connection is None:
             with quiet_grpc():
-                from dlq_client.connection import Connection
+                from dlq_client.line.connection import Connection
 
             self._connection = Connection(
                 self._identity(),
@@ -112,7 +112,7 @@ class App:
             raise Ended(FAILURE)
 
     def _identity(self) -> Identity:
-        from dlq_client.identity import load_identity
+        from dlq_client.line.identity import load_identity
 
         identity = load_identity(self.home)
         if identity is None or not identity.is_valid(self.clock.now_s()):
@@ -143,7 +143,7 @@ class App:
         if not connection.identity.renewal_due(self.clock.now_s()):
             return
         with quiet_grpc():
-            from dlq_client.identity import save_identity
+            from dlq_client.line.identity import save_identity
             from dlq_client.login import renew
 
         try:

@@ -11,13 +11,13 @@ from dlq_cli.quiet import quiet_grpc
 from dlq_common.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dlq_client.identity import Identity
+    from dlq_client.line.identity import Identity
 
 
 def log_in(home: Path, socket: Path) -> Identity:
     """Ask the broker and keep its answer in `home`."""
     with quiet_grpc():
-        from dlq_client.identity import save_identity
+        from dlq_client.line.identity import save_identity
         from dlq_client.login import login as ask_broker
 
     identity = ask_broker(socket, _wished_name())

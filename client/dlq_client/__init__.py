@@ -1,6 +1,6 @@
 """The SDK: talk to a dlq master from Python.
 
-    from dlq_client.connection import connect
+    from dlq_client.line.connection import connect
     from dlq_client.jobs import Jobs
 
     with connect() as connection:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_common.text.wire import to_duration
 
 

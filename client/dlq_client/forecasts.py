@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_pb2
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_common.text.wire import to_duration
 
 # How long the master may take beyond the time that it waits for its twin.

@@ -15,9 +15,9 @@ import grpc
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.apart import apart
-from dlq_client.connection import Connection
-from dlq_client.errors import from_rpc_error
+from dlq_client.line.apart import apart
+from dlq_client.line.connection import Connection
+from dlq_client.line.errors import from_rpc_error
 from dlq_common.errors import Unavailable
 
 PIECE_BYTES = 64 * 1024

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_common.text.wire import to_duration
 
 # A master looks for the fewest jobs for about 2 s, thrice at most.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
-from dlq_client.connection import Connection
-from dlq_client.identity import Identity
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import Identity
 from dlq_common.errors import DlqError, PermissionDenied, Unavailable
 from dlq_common.identity.pki import new_key_and_csr, parse_identity
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq.v1 import node_pb2
 from dlq.v1 import node_service_pb2 as wire
 from dlq.v1.node_service_pb2_grpc import NodeServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 
 PAGE_SIZE = 5_000
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import pool_service_pb2 as wire
 from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 
 
 class Pools:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 
 
 class Queues:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_common.text.wire import to_timestamp
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import team_pb2
 from dlq.v1 import team_service_pb2 as wire
 from dlq.v1.team_service_pb2_grpc import TeamServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 
 
 class Teams:

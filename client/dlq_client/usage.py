@@ -8,7 +8,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_common.text.wire import to_timestamp
 
 

@@ -13,10 +13,10 @@ import grpc
 
 from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
-from dlq_client.apart import apart
-from dlq_client.connection import STREAM_DEADLINE_S, Connection
-from dlq_client.errors import from_rpc_error, is_deadline, is_lost
 from dlq_client.jobs import Jobs
+from dlq_client.line.apart import apart
+from dlq_client.line.connection import STREAM_DEADLINE_S, Connection
+from dlq_client.line.errors import from_rpc_error, is_deadline, is_lost
 from dlq_common.errors import CursorExpired, DlqError, NotFound, TryAgain, Unavailable
 
 # How long a watcher waits for a master or a node that is away before it ends with an error.

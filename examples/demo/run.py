@@ -14,7 +14,7 @@ import proof
 import work
 from alone import keeps, perform_alone
 from cluster import BIN, MASTER, Cluster
-from dlq_client.connection import connect
+from dlq_client.line.connection import connect
 from proof import ProofFailed
 from screen import Screen
 from stage import Stage

@@ -7,8 +7,8 @@ from pathlib import Path
 import processes
 from cluster import Cluster, wait_until
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from dlq_client.queues import Queues
 from dlq_common.errors import DlqError
 from proof import ProofFailed

@@ -18,8 +18,8 @@ from pathlib import Path
 import click
 
 from dlq.v1 import loan_service_pb2 as wire
-from dlq_client.connection import connect
-from dlq_client.identity import default_home, save_identity
+from dlq_client.line.connection import connect
+from dlq_client.line.identity import default_home, save_identity
 from dlq_client.loans import Loans
 from dlq_client.login import renew
 from dlq_common.errors import Conflict, DlqError, IllegalTransition, Unauthenticated

@@ -10,7 +10,7 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
-from dlq_client.errors import from_rpc_error
+from dlq_client.line.errors import from_rpc_error
 from dlq_common.ids import Ids
 from dlq_common.text.wire import to_duration
 from dlq_nodeagent.line.channel import Channels

@@ -13,7 +13,7 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
-from dlq_client.errors import from_rpc_error
+from dlq_client.line.errors import from_rpc_error
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError, Unavailable
 from dlq_common.ids import Ids

@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 
 from attack.forging import Forger
-from dlq_client.identity import Identity
+from dlq_client.line.identity import Identity
 from dlq_common.identity.pki import SERVER_NAME
 from support.wire_methods import Method
 

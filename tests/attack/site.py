@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
-from dlq_client.identity import Identity, load_identity
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import Identity, load_identity
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.serving import read_authority

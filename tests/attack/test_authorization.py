@@ -18,8 +18,8 @@ from attack.calling import Caller
 from attack.extent import SEED
 from attack.site import EVIL, PEOPLE, AttackedSite, attacked_site
 from attack.test_messages import JOIN, held, running, told_of
-from dlq_client.identity import Identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.identity import Identity
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role
 from support.waiting import wait_until

@@ -20,8 +20,8 @@ from attack.extent import SEED
 from attack.forging import Forger
 from attack.site import AttackedSite, attacked_site
 from attack.test_messages import JOIN, known
-from dlq_client.identity import Identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.identity import Identity
 from dlq_common.identity.pki import Role
 from support.waiting import wait_until
 from support.wire_methods import every_method

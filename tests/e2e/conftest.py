@@ -12,7 +12,7 @@ sys.path.append(str(ROOT / "examples" / "demo"))
 
 import processes  # noqa: E402 - the examples are scripts, not packages
 from cluster import Cluster  # noqa: E402
-from dlq_client.connection import connect  # noqa: E402
+from dlq_client.line.connection import connect  # noqa: E402
 from support.container_cluster import (  # noqa: E402
     ContainerCluster,
     borrowed,

@@ -7,7 +7,7 @@ import pytest
 
 import processes  # found by conftest.py
 from dlq.v1 import job_pb2
-from dlq_client.connection import connect
+from dlq_client.line.connection import connect
 from support.canaries import files_with, forms_of
 from support.container_cluster import ContainerCluster
 from support.podman_box import (

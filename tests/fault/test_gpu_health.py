@@ -8,8 +8,8 @@ import pytest
 from dlq.v1 import job_pb2, node_pb2
 from dlq_cli.words import shown_state
 from dlq_client.admin import Admin
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from dlq_client.nodes import Nodes
 from support.harness import Daemons
 from support.json_lines import json_lines

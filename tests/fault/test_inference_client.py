@@ -12,8 +12,8 @@ import pytest
 from dlq.v1 import admin_service_pb2
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.connection import connect
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import connect
 from dlq_client.loans import Loans
 from dlq_common.errors import Conflict, IllegalTransition, PermissionDenied
 from dlq_common.identity.pki import Role

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from support.lender import Lender
 from support.waiting import wait_until
 

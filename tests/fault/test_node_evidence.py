@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import job_pb2, resource_pb2
-from dlq_client.connection import Connection
-from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_client.nodes import Nodes
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import node_pb2
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from dlq_client.nodes import Nodes
 from dlq_common.errors import DlqError
 from support.harness import Daemons

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dlq_client.identity import load_identity
+from dlq_client.line.identity import load_identity
 from dlq_common.text.instants import format_instant
 from support.cli_run import Dlq
 from support.fake_master import FakeMaster

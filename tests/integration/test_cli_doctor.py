@@ -12,7 +12,7 @@ import grpc
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from dlq_client.identity import load_identity, save_identity
+from dlq_client.line.identity import load_identity, save_identity
 from dlq_common.clock import SteadyClock
 from support.cli_run import Dlq, Said
 from support.fake_master import FakeMaster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from dlq_client.identity import Identity, save_identity
+from dlq_client.line.identity import Identity, save_identity
 from dlq_common.identity.pki import Authority, Role, parse_identity
 from support.cli_run import Dlq, Said
 from support.rpc_house import RpcHouse, rpc_house

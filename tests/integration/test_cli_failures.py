@@ -11,8 +11,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from dlq_client.queues import Queues
 from dlq_common.errors import NotFound, PermissionDenied, Unavailable, Unsatisfiable
 from dlq_common.identity.pki import Authority

@@ -12,7 +12,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_cli.exit_codes import code_of_error
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_client.watch import read_log, watch_events
 from dlq_common.errors import DlqError, TryAgain, Unavailable
 from support.cli_run import Dlq, Said

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from dlq_client.identity import KEY_FILE, load_identity, save_identity
+from dlq_client.line.identity import KEY_FILE, load_identity, save_identity
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Role
 from support.cli_run import Dlq

@@ -15,9 +15,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from dlq.v1 import job_pb2, resource_pb2
 from dlq.v1 import job_service_pb2 as wire
-from dlq_client.connection import Connection
-from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_common.errors import Unauthenticated
 from dlq_common.identity.pki import new_key_and_csr
 from support.broker_login import answer_to, log_in

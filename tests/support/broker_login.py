@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dlq_client.identity import Identity
+from dlq_client.line.identity import Identity
 from dlq_common.identity.pki import new_key_and_csr, parse_identity
 
 # The system's own interpreter: other users may not look into the home of root.

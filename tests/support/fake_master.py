@@ -32,7 +32,7 @@ from dlq.v1 import node_service_pb2_grpc as nodes_grpc
 from dlq.v1 import queue_service_pb2 as queues
 from dlq.v1 import queue_service_pb2_grpc as queues_grpc
 from dlq_cli.words import has_ended, shown_state
-from dlq_client.identity import Identity, save_identity
+from dlq_client.line.identity import Identity, save_identity
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr, parse_identity
 from dlq_common.text.wire import to_timestamp

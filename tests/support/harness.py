@@ -14,9 +14,9 @@ import click
 from click.testing import CliRunner
 
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
-from dlq_client.identity import load_identity
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
+from dlq_client.line.identity import load_identity
 from dlq_client.nodes import Nodes
 from dlq_master.app import main as founding
 from dlq_nodeagent.command import main as agents

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import time
 from typing import Any
 
-from dlq_client.identity import load_identity, save_identity
+from dlq_client.line.identity import load_identity, save_identity
 from dlq_common.identity.pki import Role, new_key_and_csr
 from dlq_master.serving import read_authority
 from support.harness import Daemons

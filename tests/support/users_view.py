@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dlq.v1 import job_pb2
-from dlq_client.connection import Connection
 from dlq_client.jobs import Jobs
+from dlq_client.line.connection import Connection
 from dlq_client.watch import read_log
 from dlq_common.errors import DlqError, Unavailable
 from support.waiting import wait_while_it_moves

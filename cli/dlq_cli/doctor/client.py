@@ -24,7 +24,7 @@ from dlq_common.text.units import format_span
 
 if TYPE_CHECKING:
     from dlq.v1 import queue_service_pb2
-    from dlq_client.identity import Identity
+    from dlq_client.line.identity import Identity
 
 # One try each; a doctor does not wait for a master that restarts.
 DIAL_S = 5.0
@@ -59,7 +59,7 @@ def settings(values: Settings) -> Verdict:
 
 def credentials(home: Path, broker: Path, now_s: float) -> tuple[Verdict, Identity | None]:
     """The identity, if it is one that the master would take."""
-    from dlq_client.identity import load_identity
+    from dlq_client.line.identity import load_identity
 
     there = os.path.exists(broker)
     todo = "dlq login" if there else "run `dlq login` on the master's host, or name --home DIR"
@@ -105,7 +105,7 @@ def master(
 ) -> tuple[Verdict, queue_service_pb2.GetClusterResponse | None, float]:
     """Whether the master takes us; its answer, and our time in the middle of the question."""
     with quiet_grpc():
-        from dlq_client.connection import Connection
+        from dlq_client.line.connection import Connection
         from dlq_client.queues import Queues
 
     asked_s = clock.now_s()

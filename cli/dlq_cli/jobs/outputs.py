@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlq_cli.output.terminal import TerminalFilter
-from dlq_client.connection import Connection
+from dlq_client.line.connection import Connection
 from dlq_client.watch import OUTAGE_S, LogPiece, read_log
 from dlq_common.errors import DlqError, InvalidRequest, NotFound
 

@@ -238,7 +238,7 @@ def test_directories_that_others_may_not_enter_are_no_surprise(tmp_path: Path) -
     (closed / "etc/dlq/nodeagent.toml").touch()
     closed.chmod(0o700)
     program = (
-        "import os, sys, dlq_client.identity; from pathlib import Path;"
+        "import os, sys, dlq_client.line.identity; from pathlib import Path;"
         "from dlq_cli.doctor.host import Host, looks_like_a_node, wish_of;"
         "from dlq_cli.doctor.client import credentials;"
         "os.setgid(65534); os.setuid(65534); root = Path(sys.argv[1]);"

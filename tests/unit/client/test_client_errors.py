@@ -4,7 +4,7 @@ import grpc
 import pytest
 from grpc import aio
 
-from dlq_client.errors import from_rpc_error, is_lost
+from dlq_client.line.errors import from_rpc_error, is_lost
 from dlq_common.errors import Unavailable
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_client.identity import (
+from dlq_client.line.identity import (
     CLUSTER_FILE,
     KEY_FILE,
     NEXT_KEY_FILE,

@@ -102,7 +102,7 @@ def _settings(app: App) -> list[tuple[str, str | None, str]]:
 
 def _identity(app: App) -> list[tuple[str, str | None, str]]:
     """Who one is here, without asking anybody."""
-    from dlq_client.identity import CLUSTER_FILE, load_identity
+    from dlq_client.line.identity import CLUSTER_FILE, load_identity
 
     home = ("home", str(app.home), app.home_origin)
     identity = load_identity(app.home)

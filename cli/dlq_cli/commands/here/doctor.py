@@ -20,7 +20,7 @@ from dlq_cli.output.render import Look, clean_line, paint
 from dlq_common.errors import DlqError
 
 if TYPE_CHECKING:
-    from dlq_client.identity import Identity
+    from dlq_client.line.identity import Identity
 
 # The state words in whose colours the verdicts are painted.
 _LIKE = {Health.OK: "up", Health.SKIP: "skip", Health.WARN: "held", Health.FAIL: "failed"}

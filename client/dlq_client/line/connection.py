@@ -11,10 +11,10 @@ from typing import Self, TypeVar
 
 import grpc
 
-from dlq_client.apart import apart
-from dlq_client.errors import from_rpc_error, is_crowded, is_lost
-from dlq_client.identity import Identity, default_home, load_identity
-from dlq_client.retry import Patience
+from dlq_client.line.apart import apart
+from dlq_client.line.errors import from_rpc_error, is_crowded, is_lost
+from dlq_client.line.identity import Identity, default_home, load_identity
+from dlq_client.line.retry import Patience
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.errors import Unauthenticated
 from dlq_common.ids import Ids, RandomIds
