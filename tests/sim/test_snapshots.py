@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dlq_master.model.validate import validate
-from dlq_simulator.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.engine import Replay
 
-from dlq_master.model import drive
+from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.validate import validate
 from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import (
@@ -25,9 +23,11 @@ from dlq_master.planner.snapshot import (
 )
 from dlq_master.planner.told import Kept, Told
 from dlq_master.policy.pipeline import plan, promises
+from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 CHOICES = (
