@@ -103,5 +103,7 @@ def test_the_page_of_the_package_has_no_relative_link(project: dict[str, Any]) -
 
 def test_what_every_room_shares_is_a_closed_list() -> None:
     listed = re.findall(r"(?m)^    (\w+)  +\S", dlq_common.__doc__ or "")
-    present = {path.stem for path in Path(dlq_common.__path__[0]).glob("*.py")} - {"__init__"}
+    room = Path(dlq_common.__path__[0])
+    present = {path.stem for path in room.glob("*.py")} - {"__init__"}
+    present |= {path.parent.name for path in room.glob("*/__init__.py")}
     assert set(listed) == present

@@ -81,7 +81,7 @@ def test_every_metric_that_an_alert_names_exists_and_the_docs_name_the_rules(
     master: Master,
 ) -> None:
     rules = ALERTS.read_text()
-    host = (ROOT / "master" / "dlq_master" / "rpc" / "host_metrics.py").read_text()
+    host = (ROOT / "master" / "dlq_master" / "rpc" / "metrics" / "host.py").read_text()
     text = page(master.loop.published, Meter(), health_lines(master.loop.published, 0.0))
     there = {*re.findall(r"^# TYPE (\w+)", text, re.MULTILINE), *re.findall(r'"(dlq_\w+)"', host)}
     there |= {f"{name}{end}" for name in there for end in ("_sum", "_count", "_bucket")}
