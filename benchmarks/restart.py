@@ -29,7 +29,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs.job import EndReason, Job, JobState
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.order.order import WAITING_BASE
+from dlq_master.model.order.keys import WAITING_BASE
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, StoredRequest
 from dlq_master.store.open import open_database

@@ -30,7 +30,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.nodes.node import Gpu, Node
-from dlq_master.model.order.order import WAITING_BASE
+from dlq_master.model.order.keys import WAITING_BASE
 from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch
 

@@ -21,6 +21,7 @@ from dlq_nodeagent.model.messages import (
     GpuLook,
     HeartbeatReply,
     Hello,
+    Instance,
     Launch,
     LookAtGpus,
     OpenExec,
@@ -38,9 +39,8 @@ from dlq_nodeagent.model.messages import (
 )
 from dlq_nodeagent.model.port import AttemptKey, Runtime
 from dlq_nodeagent.model.report import error_of, report_of
-from dlq_nodeagent.ranks.leftovers import Leftovers
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
-from dlq_nodeagent.state.instance import Instance
+from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
 from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
 

@@ -43,9 +43,9 @@ from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.ranks.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
+from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 from dlq_nodeagent.shim.binary import TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile

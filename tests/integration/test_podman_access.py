@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.model.launch import LaunchRefused
-from dlq_nodeagent.model.mistakes import CANNOT_RUN, UserMistake
+from dlq_nodeagent.model.mistakes import CANNOT_RUN, LaunchRefused, UserMistake
 from support.canaries import files_with, forms_of
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
 from support.podman_images import CANARY, agents_images, ensure, pulls_of, trusted_registry

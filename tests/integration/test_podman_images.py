@@ -18,8 +18,7 @@ from typing import Protocol
 import pytest
 
 from dlq_common.clock import SteadyClock
-from dlq_nodeagent.model.launch import LaunchRefused
-from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, UserMistake
+from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.clearing import Clearing
 from dlq_nodeagent.runtimes.podman.images import Images
 from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, PullRules

@@ -16,7 +16,8 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.job_draft import at_position
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.model.order.order import STARTED_BASE, Discipline, Ordering, Positions
+from dlq_master.model.order.keys import STARTED_BASE
+from dlq_master.model.order.order import Discipline, Ordering, Positions
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.rules import Promises
 

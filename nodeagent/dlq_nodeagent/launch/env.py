@@ -7,10 +7,10 @@ from dlq_common.live_resize import LIVE
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.launch.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
 from dlq_nodeagent.launch.slurm_env import COMPAT, slurm_environment
+from dlq_nodeagent.model.launch import DEFAULT_PATH
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import JobFiles
 
-DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOOPBACK = "127.0.0.1"
 # Of a job's own variables these alone are the master's words: it refuses a submitter's DLQ_*.
 FROM_MASTER = frozenset(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from dlq_nodeagent.model.launch import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 Network = Literal["host", "none"]
 

@@ -5,28 +5,20 @@ import signal as signals
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups.port import OnlyMinors
-
-if TYPE_CHECKING:
-    from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.container import ContainerPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 RunAs = Literal["self", "submitter"]
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _DIGITS = re.compile(r"[0-9]{1,19}\Z", re.ASCII)
 _MAX_ID = 2**32 - 2  # 2**32 - 1 means "unchanged" to setresuid(2)
 _KIB = 1024
 _MIB = 1024 * _KIB
-
-
-class LaunchRefused(ValueError):
-    """The plan cannot be started as it stands; the text says which field and why. `cause` says whose fault that is."""
-
-    def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
-        super().__init__(text)
-        self.cause = cause
 
 
 class AttemptKey(NamedTuple):
@@ -96,7 +88,7 @@ class LaunchPlan:
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
     only_devices: tuple[OnlyMinors, ...] = ()
     """Which GPU nodes it may open; a container's engine sees to its own."""
-    container: "ContainerPlan | None" = None
+    container: ContainerPlan | None = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 
     def __post_init__(self) -> None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.launch import AttemptKey
-from dlq_nodeagent.state.instance import Instance
 
 
 class Fence(NamedTuple):
@@ -33,6 +32,16 @@ class Phase(StrEnum):
     START_FAILED = "start_failed"
     READY = "ready"
     ABSENT = "absent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What a Hello says of the agent itself; see AgentInstance in the proto."""
+
+    process_id: str = ""
+    place: str = ""
+    memory_id: str = ""
+    machine_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,15 @@
 import errno
 
 from dlq_common.start_causes import StartCause
-from dlq_nodeagent.model.launch import LaunchRefused
+
+
+class LaunchRefused(ValueError):
+    """The plan cannot be started as it stands; the text says which field and why. `cause` says whose fault that is."""
+
+    def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
+        super().__init__(text)
+        self.cause = cause
+
 
 NOT_FOUND = 127
 CANNOT_RUN = 126

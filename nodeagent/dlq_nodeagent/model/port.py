@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 __all__ = [
     "AttemptExists",

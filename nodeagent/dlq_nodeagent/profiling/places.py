@@ -20,7 +20,8 @@ from pathlib import Path
 from dlq_nodeagent.jobtree.files import json_object, read_small
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.state.durable import replace_file
 from dlq_profiler.records.control import switch, write_control
 from dlq_profiler.results import Reason

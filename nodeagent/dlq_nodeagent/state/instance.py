@@ -6,29 +6,19 @@ them was lost or is of another time, the records that are left are put aside and
 
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
 
 from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
+from dlq_nodeagent.model.messages import Instance
 from dlq_nodeagent.state.durable import replace_file
 
 _MACHINE_FILES = (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id"))
 _MARK = "memory"
 
 log = structlog.get_logger("nodeagent.instance")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instance:
-    """What a Hello says of the agent itself; see AgentInstance in the proto."""
-
-    process_id: str = ""
-    place: str = ""
-    memory_id: str = ""
-    machine_id: str = ""
 
 
 def read_machine_id(files: tuple[Path, ...] = _MACHINE_FILES) -> str:

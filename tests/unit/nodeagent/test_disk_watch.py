@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
-from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.messages import DiskSpace
-from dlq_nodeagent.model.mistakes import NoRoom, UserMistake, lacks_room
+from dlq_nodeagent.model.mistakes import LaunchRefused, NoRoom, UserMistake, lacks_room
 from dlq_nodeagent.state.disk_watch import DiskWatch, Free, free_at
 
 GIB = 1 << 30

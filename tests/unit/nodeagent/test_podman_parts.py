@@ -18,9 +18,9 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.model.container import ContainerPlan, Mount
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, MountRequest
-from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake
+from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, choose_oci_runtime, last_words
 from dlq_nodeagent.runtimes.podman.devices import device_words
 from dlq_nodeagent.runtimes.podman.images import Image

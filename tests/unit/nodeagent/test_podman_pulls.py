@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
 from dlq_nodeagent.runtimes.podman.pulls import Pulls, Wish
 from support.waiting import wait_until

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.fake.attempt import FakeJob
 
 

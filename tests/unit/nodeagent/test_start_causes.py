@@ -6,8 +6,8 @@ import pytest
 
 from dlq_common.start_causes import CAUSES, StartCause
 from dlq_nodeagent.launch.launching import refusal
-from dlq_nodeagent.model.launch import LaunchRefused
 from dlq_nodeagent.model.mistakes import (
+    LaunchRefused,
     NoRoom,
     UserFileFault,
     UserMistake,

@@ -9,8 +9,15 @@ from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.order.order import STARTED_BASE
 from dlq_master.model.values import maker
+
+# A position is one integer, in stretches that never meet: promoted jobs come first, then jobs by
+# their start, then jobs that wait (preempted ones count down from WAITING_BASE, new ones up).
+# It stays below 2**53, exact in JSON.
+PROMOTED_BASE = -(1 << 50)
+STARTED_BASE = 0
+STARTED_END = 1 << 49
+WAITING_BASE = 1 << 50
 
 
 class Had(NamedTuple):

@@ -16,7 +16,8 @@ from dlq_master.model.jobs.job_steps import (
     Released,
     Requeued,
 )
-from dlq_master.model.order.order import STARTED_BASE, STARTED_END, Discipline, Positions
+from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
+from dlq_master.model.order.order import Discipline, Positions
 
 # Takes the job before the event, and the event.
 _Rule = Callable[[Job, Any], int | None]

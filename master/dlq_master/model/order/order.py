@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from dlq_master.model.order.keys import KeyRule
-
-# A position is one integer, in stretches that never meet: promoted jobs come first, then jobs by
-# their start, then jobs that wait (preempted ones count down from WAITING_BASE, new ones up).
-# It stays below 2**53, exact in JSON.
-PROMOTED_BASE = -(1 << 50)
-STARTED_BASE = 0
-STARTED_END = 1 << 49
-WAITING_BASE = 1 << 50
+from dlq_master.model.order.keys import (
+    PROMOTED_BASE,
+    STARTED_BASE,
+    STARTED_END,
+    WAITING_BASE,
+    KeyRule,
+)
 
 
 class Discipline(StrEnum):

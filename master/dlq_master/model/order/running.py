@@ -7,7 +7,7 @@ from copy import copy
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.order.order import STARTED_BASE, STARTED_END
+from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
 from dlq_master.model.values import maker
 
 

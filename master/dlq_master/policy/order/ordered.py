@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.order.keys import STARTED_BASE
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.model.order.order import STARTED_BASE
 from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingIndex
 

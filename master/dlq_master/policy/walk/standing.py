@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.order.keys import STARTED_BASE, STARTED_END
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.model.order.order import STARTED_BASE, STARTED_END
 from dlq_master.model.order.running import RunningByKey
 
 

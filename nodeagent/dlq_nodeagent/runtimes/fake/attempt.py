@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Final, NamedTuple
 
-from dlq_nodeagent.model.launch import LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import LaunchPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dlq_nodeagent.launch.env import DEFAULT_PATH
+from dlq_nodeagent.model.launch import DEFAULT_PATH
 
 # What decides where podman looks, if the operator set it for the agent; nothing of a job's.
 _PASSED_ON = (

@@ -10,7 +10,7 @@ import yaml
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.nodes import DEV, DRIVER_GPUS, node_of
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.model.launch import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 KIND = "nvidia.com/gpu"
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))

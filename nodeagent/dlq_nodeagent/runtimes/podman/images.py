@@ -15,8 +15,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_common.text.container_names import check_image, registry_of, repository_of
-from dlq_nodeagent.model.launch import LaunchRefused
-from dlq_nodeagent.model.mistakes import UserMistake
+from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman.fitness import unfit
 from dlq_nodeagent.runtimes.podman.pull import Ending, Puller, PullRules, Say, TooLarge

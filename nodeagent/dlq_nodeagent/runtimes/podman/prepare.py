@@ -11,9 +11,9 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.container import SECRETS, ContainerPlan, Mount, Network
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import NOT_FOUND, UserMistake, exit_code_of
+from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake, exit_code_of
 from dlq_nodeagent.runtimes.podman.devices import device_words
 from dlq_nodeagent.runtimes.podman.images import Image, Images
 from dlq_nodeagent.runtimes.podman.pull import Say

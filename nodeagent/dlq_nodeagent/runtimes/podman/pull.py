@@ -17,8 +17,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
-from dlq_nodeagent.model.launch import LaunchRefused
-from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, NoRoom, UserMistake
+from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, NoRoom, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, last_words
 
 _LOOK_S = 0.5

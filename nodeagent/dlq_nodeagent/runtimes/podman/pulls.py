@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import structlog
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.model.mistakes import UserMistake
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
 
 Done = Callable[[Exception | None], None]

@@ -18,7 +18,8 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups.containers import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, RuntimeFault
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman.run import (

@@ -22,8 +22,8 @@ from secrets import token_hex
 
 from dlq_common.text.container_names import check_secret, registry_of
 from dlq_common.text.names import check_user_name
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
-from dlq_nodeagent.model.mistakes import UserMistake
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 
 LARGEST_SECRET = 64 * 1024
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -22,7 +22,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import JobFiles
 
 ATTEMPTS = "attempts"

@@ -16,7 +16,8 @@ from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.lease import Terms
-from dlq_master.model.order.order import WAITING_BASE, Discipline, Ordering, Positions
+from dlq_master.model.order.keys import WAITING_BASE
+from dlq_master.model.order.order import Discipline, Ordering, Positions
 from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.resources import Shape
 from dlq_master.model.timers import Timers

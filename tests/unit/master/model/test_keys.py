@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.order.keys import position
-from dlq_master.model.order.order import PROMOTED_BASE, WAITING_BASE
+from dlq_master.model.order.keys import PROMOTED_BASE, WAITING_BASE, position
 from dlq_master.model.order.waiting import Sorted
 from support.builders import a_job
 

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 Spots = tuple[tuple[int, int], ...]  # (node, GPUs there) of one job, by node
 
+SPACE = 100_000  # |S| of Chronus' Algorithm 1 in section 5.3
+
 
 class Member(NamedTuple):
     """One job. `fewest`: nodes that its width could ever do with. `stretch`: t_2 / t_1, at least 1.

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dlq_master.model.nodes.pool import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving, skew
-from dlq_master.policy.place.packing.joint import Arrangement, Joint
+from dlq_master.policy.place.packing.joint import SPACE, Arrangement, Joint
 from dlq_master.policy.place.placement import Placement
 
 
@@ -51,6 +51,5 @@ def _large(pool: Pool, shape: Shape) -> bool:
     return shape.gpus >= 2 * (len(pool.buckets) - 1)
 
 
-SPACE = 100_000  # |S| in section 5.3
 LOCAL_SEARCH = local_search_within(SPACE)
 PATTERN = Placement("pattern", skew.insist, packs=True, repacks=True, arranges=_best)

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, by_potential
+from dlq_master.policy.place.packing.joint import SPACE, Arrangement, Joint, Member, by_potential
 from dlq_master.policy.place.packing.partitions import Partition, count, partitions
 from dlq_master.policy.place.packing.spare import arranged
-from dlq_master.policy.place.whole.arranging import SPACE
 
 # After so many jobs states that have become the same are merged anew.
 _MERGE_EVERY = 8

@@ -18,7 +18,8 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupTree
-from dlq_nodeagent.model.launch import AttemptKey, LaunchRefused
+from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.process import layout, planfile
 
 _PROC = Path("/proc")
