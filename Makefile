@@ -115,7 +115,7 @@ test-long: setup  ## the same with every seed, setting and random example (tests
 	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
 
 # What depends most on the interpreter: values that go from process to process.
-BETWEEN_PROCESSES := $(addprefix tests/,unit/master/planner unit/master/control/test_twin_process.py sim/test_twin.py \
+BETWEEN_PROCESSES := $(addprefix tests/,unit/master/planner unit/master/control/forecast/test_twin_process.py sim/test_twin.py \
   sim/test_snapshots.py fault/test_planner.py fault/test_twin_deaths.py fault/test_promise_kills.py fault/test_deadline_kills.py)
 
 .PHONY: test-processes

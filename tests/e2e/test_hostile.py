@@ -1,7 +1,7 @@
 """Jobs that mean harm, on a real cluster: they end as they should, and no heartbeat is late for them.
 
 What a job may do to other users' files, to setuid programs and to paths is looked at where these walls
-stand: tests/unit/nodeagent/test_shim_identity.py, tests/integration/test_podman_walls.py and
+stand: tests/unit/nodeagent/shim/test_shim_identity.py, tests/integration/test_podman_walls.py and
 test_agent_submitter.py.
 """
 
