@@ -19,6 +19,7 @@ import structlog
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from dlq_common.daemon.config import Seconds
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.machines.pool_config import FAKE, PoolConfig
@@ -58,7 +59,7 @@ def looks(policy: str) -> list[float]:
                 job._replace(total_executed_s=600.0, total_gpu_s=600.0 * job.request.gpus), 1.0
             )
         site.master.clock.advance(1.0)
-        turn = Turn(state, site.master.store, site.master.clock.now_s())
+        turn = Turn(state, site.master.store, site.master.clock.now_s(), WIRING)
         began_s = time.process_time()
         renting.watch(turn)
         took.append(1000.0 * (time.process_time() - began_s))

@@ -22,6 +22,7 @@ from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
 from dlq_common.text.units import MINUTE
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
 from dlq_master.control.forecast.twin_process import TwinProcess
@@ -141,6 +142,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     forecasts = Forecasts(state, config.twin, twin, clock)
     loop = Loop(
         state=state,
+        wiring=WIRING,
         clock=clock,
         store=writer,
         records=reader,

@@ -16,6 +16,7 @@ from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, Conflict, NotFound, Unauthenticated
 from dlq_master.control import stimuli as say
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
@@ -76,6 +77,7 @@ def a_loop() -> Loop:
     restore(state, store.load())
     return Loop(
         state=state,
+        wiring=WIRING,
         clock=clock,
         store=store,
         records=store,

@@ -20,6 +20,7 @@ from grpc import aio
 from dlq.v1 import job_service_pb2
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Role
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
@@ -137,6 +138,7 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
     await writer.commit(first)
     loop = Loop(
         state=state, clock=clock, store=writer, records=reader, transport=Wires(),
+        wiring=WIRING,
         failpoints=Failpoints(), state_dir=tmp_path,
     )  # fmt: skip
     turning = asyncio.create_task(loop.run())

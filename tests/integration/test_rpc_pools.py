@@ -17,6 +17,7 @@ from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.identity.pki import Role
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import NodesConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
@@ -102,6 +103,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
     store.write(first)
     loop = Loop(
         state=state,
+        wiring=WIRING,
         clock=clock,
         store=store,
         records=store,

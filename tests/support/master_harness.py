@@ -16,6 +16,7 @@ from typing import Any
 from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Letter
@@ -118,6 +119,7 @@ class Master:
         self.store.write(first)
         self.loop = Loop(
             state=self.state,
+            wiring=WIRING,
             clock=self.clock,
             store=self.store,
             records=self.store,

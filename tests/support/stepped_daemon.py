@@ -24,6 +24,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.clock import FakeClock
 from dlq_common.identity.pki import SERVER_NAME, Authority, Role, new_key_and_csr
 from dlq_common.ids import SeededIds
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
@@ -126,6 +127,7 @@ class SteppedDaemon:
         self.sessions = Sessions(CheckpointPlaces("/checkpoints", b"seed"))
         self.loop = Loop(
             state=self.state,
+            wiring=WIRING,
             clock=self.clock,
             store=self.store,
             records=self.store,

@@ -3,12 +3,18 @@
 The ideal: a stimulus and everything that follows from it is one atomic, durable step, and nobody
 learns of it before it is on disk. A turn does exactly that for all stimuli that have arrived:
 
-1. drain the inbox; read `now` once;
+1. read `now` once, and note from which nodes messages have arrived;
 2. step the machines on the draft, stimulus by stimulus; a refused one has changed nothing;
-3. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
-4. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
-   the next batch: that is the group commit;
-5. publish, answer the callers, send the commands; ask for a plan that may take long (control/placement/away.py).
+3. let what follows from that follow: jobs become eligible, nodes are avoided, moved jobs arrive;
+4. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
+5. take the answers, as of the end of the turn;
+6. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
+   the next batch: that is the group commit. Then publish it;
+7. answer the callers;
+8. send the commands, and close the sessions that are over;
+9. ask for plans and machines that may take long, and keep house.
+
+`control/composition/wiring.py` lists the functions that take part in 3, 4 and 9, and after each step of 2.
 
 A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back: the stimulus
 is put aside (control/loop/incidents.py), and the master begins anew from what is on disk, in the same process.
@@ -28,9 +34,7 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unavailable
-from dlq_master.control.attempts.dispatch import commands_for
-from dlq_master.control.jobs import eligible
-from dlq_master.control.loop import compaction, handlers
+from dlq_master.control.loop import compaction
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Inbox, Letter
 from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
@@ -38,9 +42,7 @@ from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.ports import Transport
 from dlq_master.control.loop.state import State, forget
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
-from dlq_master.control.loop.turn import Archive, Turn
-from dlq_master.control.machines import moves
-from dlq_master.control.placement import avoiding, scheduling
+from dlq_master.control.loop.turn import Answer, Archive, Turn, Wiring
 from dlq_master.control.placement.away import Planner
 from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.read_model.recent import AT_ONCE
@@ -82,6 +84,7 @@ class Loop:
         self,
         *,
         state: State,
+        wiring: Wiring,
         clock: Clock,
         store: Store,
         records: Records,
@@ -97,6 +100,7 @@ class Loop:
         """`progressed` is called after every turn, which comes at least every two seconds; `foreseen` is told
         of every batch that is on disk."""
         self._state = state
+        self._wiring = wiring
         self._clock = clock
         self._store = store
         self._records = records
@@ -168,37 +172,22 @@ class Loop:
 
     async def turn(self, letters: list[Letter]) -> None:
         """One turn, as the module's contract says."""
-        began_s = self._clock.boottime_s()
-        now_s = self._turned_s = self._clock.now_s()
-        self._listened_s = 0.0
-        self._stamp(letters, now_s)
-        turn = Turn(self._state, self._records, now_s)
-        replies = [self._handle(turn, letter) for letter in letters]
-        eligible.settle(turn)
-        avoiding.steer(turn)
-        moves.arrive(turn)
-        if turn.plan_due or self._plan_time(now_s):
-            self._wake_at_s = scheduling.plan(turn)
-        settled = [reply() for reply in replies]
+        began_s, now_s = self._clock.boottime_s(), self._clock.now_s()
+        self._stamp(letters, now_s)  # 1
+        turn = Turn(self._state, self._records, now_s, self._wiring)
+        replies = [self._handle(turn, letter) for letter in letters]  # 2
+        for follow in self._wiring.before_plan:  # 3
+            follow(turn)
+        if turn.plan_due or self._plan_time(now_s):  # 4
+            self._wake_at_s = self._wiring.plan(turn)
+        outcomes = [reply() for reply in replies]  # 5
         batch = turn.take_batch()
-        if batch:
-            notes = audit_note.owed([letter.note for letter in letters], settled)
-            batch.audit_owed += [(note.note_id, note.text) for note in notes]
-            await self._commit(batch, now_s)
-            for note in notes:
-                note.committed = True
-        self._let_go(batch, now_s)
-        for letter, outcome in zip(letters, settled, strict=True):
+        await self._commit(batch, letters, outcomes, now_s)  # 6
+        for letter, outcome in zip(letters, outcomes, strict=True):  # 7
             _answer(letter, outcome)
-        self._send(batch, letters, now_s)
-        for node_id, number in turn.looks.items():
-            ask = LookAtGpus(node_id=node_id, number=number)
-            self._transport.send(node_id, self._state.sessions[node_id], [ask])
-        for node_id, session_id in turn.hung_up:
-            self._transport.close(node_id, session_id)
-        state = self._state
-        state.away.ask(state.cluster, state.policy, now_s, state.pause)
-        state.pools.hand_over()
+        self._send(turn, batch, letters)  # 8
+        for ask in self._wiring.after_turn:  # 9
+            ask(self._state, now_s)
         self._housekeep(letters)
         self._meter.turned(self._clock.boottime_s() - began_s)
 
@@ -211,7 +200,7 @@ class Loop:
             return lambda: refused
         try:
             self._failpoints.met(*sent_by(letter.stimulus))
-            answer = handlers.handle(turn, letter.stimulus)
+            answer = self._take(turn, letter.stimulus)
         except DlqError as error:
             refusal = error
             if isinstance(letter.stimulus, Tick):  # nobody asked, so nobody would learn of it
@@ -220,6 +209,13 @@ class Loop:
         except Exception as fault:
             raise self._failed(letter, fault, turn.now_s) from fault
         return lambda: self._evaluate(letter, answer, turn.now_s)
+
+    def _take(self, turn: Turn, stimulus: Stimulus) -> Answer:
+        if not isinstance(stimulus, Tick):
+            return self._wiring.handlers[type(stimulus)](turn, stimulus)
+        for watch in self._wiring.ticks.get(stimulus.name, ()):
+            watch(turn)
+        return lambda: None
 
     def _evaluate(self, letter: Letter, answer: Callable[[], Any], now_s: float) -> Any:
         try:
@@ -236,7 +232,18 @@ class Loop:
             letter.answer.set_exception(refused_for(incident))
         return HandlerFailed(incident)
 
-    async def _commit(self, batch: Batch, now_s: float) -> None:
+    async def _commit(
+        self, batch: Batch, letters: list[Letter], outcomes: list[Any], now_s: float
+    ) -> None:
+        if batch:
+            notes = audit_note.owed([letter.note for letter in letters], outcomes)
+            batch.audit_owed += [(note.note_id, note.text) for note in notes]
+            await self._write(batch)
+            for note in notes:
+                note.committed = True
+        self._let_go(batch, now_s)
+
+    async def _write(self, batch: Batch) -> None:
         self._failpoints.passed("before_commit", batch.events)
         await self._written(batch)
         self._failpoints.passed("after_commit", batch.events)
@@ -275,7 +282,17 @@ class Loop:
             forget(self._state, job_id)
             self.published.forget(job_id)
 
-    def _send(self, batch: Batch, letters: list[Letter], now_s: float) -> None:
+    def _send(self, turn: Turn, batch: Batch, letters: list[Letter]) -> None:
+        """Send commands, ask nodes what is on their GPUs, and close sessions."""
+        self._send_commands(batch, letters, turn.now_s)
+        sessions = self._state.sessions
+        for node_id, number in turn.looks.items():
+            look = LookAtGpus(node_id=node_id, number=number)
+            self._transport.send(node_id, sessions[node_id], [look])
+        for node_id, session_id in turn.hung_up:
+            self._transport.close(node_id, session_id)
+
+    def _send_commands(self, batch: Batch, letters: list[Letter], now_s: float) -> None:
         """New commands, and for a node that has just come (back) all that it has not yet taken."""
         came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
         rows = [row for row in batch.intentions if row.node_id not in came]
@@ -284,7 +301,9 @@ class Loop:
         if not rows:
             return
         self._failpoints.passed("before_send", batch.events)
-        for node_id, commands in commands_for(self._state, self._records, rows, now_s).items():
+        for node_id, commands in self._wiring.commands(
+            self._state, self._records, rows, now_s
+        ).items():
             self._transport.send(node_id, self._state.sessions[node_id], commands)
         self._failpoints.passed("after_send", batch.events)
 
@@ -337,6 +356,7 @@ class Loop:
 
         All are stamped before the first tick of the turn judges who is silent.
         """
+        self._turned_s, self._listened_s = now_s, 0.0
         state = self._state
         for letter in letters:
             told = letter.stimulus

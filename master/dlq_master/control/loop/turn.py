@@ -5,22 +5,21 @@ that fails ends the process; so a draft never has to be taken back (docs/adr: on
 A handler therefore refuses (raises a DlqError) before it changes anything.
 """
 
+from __future__ import annotations
+
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol, TypeGuard, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
-from dlq_master.control.attempts import lapses
-from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.state import State
-from dlq_master.control.placement import usage
-from dlq_master.control.read_model import journal
-from dlq_master.control.stimuli import Caller, SubmitJob
+from dlq_master.control.stimuli import Caller, Command, SubmitJob
 from dlq_master.model.attempts import attempt_steps
-from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster import drive
+from dlq_master.model.cluster.cluster import Touched
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps
@@ -29,8 +28,6 @@ from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as node_machine
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.plan import Change, Lapse, Resize
-from dlq_master.model.why import ReasonCode
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
@@ -60,17 +57,41 @@ class Request(Protocol):
     def request_id(self) -> str: ...
 
 
+class Steps(NamedTuple):
+    """What happened when state machines stepped, who did it, and why (empty: the steps themselves say it)."""
+
+    happened: list[drive.Happened]
+    actor: str
+    cause: str
+
+
+class Wiring(NamedTuple):
+    """Which functions take part in turns, each in the order in which it is called (control/composition)."""
+
+    handlers: Mapping[type, Callable[[Turn, Any], Answer]]
+    ticks: Mapping[str, Sequence[Callable[[Turn], None]]]
+    stepped: Sequence[Callable[[Turn, Steps], None]]
+    before_plan: Sequence[Callable[[Turn], None]]
+    plan: Callable[[Turn], float | None]  # tells when to plan again at the latest
+    before_commit: Sequence[Callable[[Turn, Touched], None]]
+    commands: Callable[
+        [State, Archive, Sequence[Intention], float], Mapping[NodeId, Sequence[Command]]
+    ]
+    after_turn: Sequence[Callable[[State, float], None]]
+
+
 class Turn:
     """The draft of one turn at one instant."""
 
-    def __init__(self, state: State, archive: Archive, now_s: float) -> None:
+    def __init__(self, state: State, archive: Archive, now_s: float, wiring: Wiring) -> None:
+        self._wiring = wiring
         self.state = state
         self.archive = archive
         self.now_s = now_s
         self.batch = Batch()
         self.plan_due = False
-        self._told = 0  # of the lapses, and of those that were saving before
-        self._waves = 1
+        self.saving = 0  # jobs that save by now, and in how many waves (control/attempts/stops.py)
+        self.waves = 1
         self.entered: Counter[str] = (
             Counter()
         )  # jobs that came in this turn (control/jobs/crowd.py)
@@ -163,114 +184,11 @@ class Turn:
         self.plan_due = True
 
     def follow(self, happened: list[drive.Happened], *, actor: str, cause: str = "") -> None:
-        """Note what happened, and tell the nodes of stops."""
+        """Let everybody who is registered for it learn what has happened."""
         self.plan_due = True
-        self.state.gates.moved(one.job_id for one in happened)
-        self.state.retries.moved(self.state, happened)
-        self.state.risks.moved(happened)
-        self.state.bookings.moved(happened)
-        self._note_waits(happened)
-        self._count_lapses(happened)
-        for one in happened:
-            if isinstance(one.event, attempt_steps.Renewed):
-                continue  # no edge of the machine; the row has the new term
-            kind, facts = journal.line(one)
-            self.note(
-                kind,
-                job_id=one.job_id,
-                attempt=one.attempt,
-                node_id=one.node_id,
-                actor=actor,
-                cause=cause or journal.cause(one),
-                **facts,
-            )
-            if (told := journal.resized(one)) is not None:
-                why, sizes = told
-                self.note(
-                    "job_resized",
-                    job_id=one.job_id,
-                    attempt=one.attempt,
-                    node_id=one.node_id,
-                    actor=actor,
-                    cause=why,
-                    **sizes,
-                )
-            if isinstance(one.event, attempt_steps.StopRequested):
-                self._tell_to_stop(one)
-            elif isinstance(one.event, attempt_steps.ResizeBegun | attempt_steps.LeaveAsked):
-                self._tell_to_resize(one)
-
-    def _note_waits(self, happened: list[drive.Happened]) -> None:
-        jobs = self.state.cluster.jobs
-        for one in happened:
-            if one.job_id is not None and not isinstance(one.event, attempt_steps.Renewed):
-                self.state.waits.moved(jobs[one.job_id], self.now_s)
-
-    def _tell_to_stop(self, one: drive.Happened) -> None:
-        assert one.job_id is not None
-        assert one.attempt is not None
-        attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
-        due_s = self.now_s + self._delay_s(one)
-        if attempt.notice_due_s is None or due_s < attempt.notice_due_s:
-            attempt = attempt._replace(notice_due_s=due_s)
-            self.put_attempt(attempt)
-        for rank, status in enumerate(attempt.ranks):
-            if not status.gone:
-                self.intend(
-                    "stop",
-                    status.node_id,
-                    attempt.key,
-                    attempt.epoch,
-                    rank,
-                    cause=(attempt.stop_cause or StopCause.PREEMPT).value,
-                    grace_s=attempt.grace_s or 0.0,
-                )
-
-    def _tell_to_resize(self, one: drive.Happened) -> None:
-        """Who joins is launched, who leaves is stopped as for a boundary; the others hear nothing."""
-        assert one.job_id is not None
-        assert one.attempt is not None
-        attempt = self.state.cluster.attempts[AttemptKey(one.job_id, one.attempt)]
-        resize = attempt.resize
-        assert resize is not None
-        begins = isinstance(one.event, attempt_steps.ResizeBegun)
-        if begins and attempt.leaves.slots:
-            later = resize._replace(due_s=self.now_s + self._delay_s(one))
-            self.put_attempt(attempt._replace(resize=later))
-        self.state.resizing.add(attempt.key)
-        for rank, status in enumerate(attempt.ranks):
-            to, grace_s = (status.node_id, attempt.key, attempt.epoch, rank), resize.grace_s
-            if status.joining and begins:
-                self.intend("launch", *to)
-            elif status.leaving and not status.gone:
-                self.intend("stop", *to, cause=RESIZE, grace_s=grace_s)
-
-    def _delay_s(self, one: drive.Happened) -> float:
-        """Who stops at a boundary waits for the last moment to save; any other stop is told at once."""
-        if not _at_boundary(one.change) or one.job_id is None:
-            return 0.0
-        concurrent = self.state.config.jobs.concurrent_saves
-        wave = self._told // max(1, concurrent)
-        self._told += 1
-        return lapses.delay_s(
-            one.change.at_s - self.now_s,
-            self.state.cluster.jobs[one.job_id].saves,
-            wave=wave,
-            waves=self._waves,
-        )
-
-    def _count_lapses(self, happened: list[drive.Happened]) -> None:
-        """How many are to save, beside those that are at it already."""
-        lapsing = sum(
-            _at_boundary(one.change) and isinstance(one.event, attempt_steps.StopRequested)
-            for one in happened
-        )
-        if not lapsing:
-            return
-        living = self.state.cluster.attempts.values()
-        self._told = sum(attempt.state is AttemptState.PAUSING for attempt in living) - lapsing
-        concurrent = self.state.config.jobs.concurrent_saves
-        self._waves = lapses.waves_of(lapsing, self._told, concurrent)
+        steps = Steps(happened, actor, cause)
+        for learn in self._wiring.stepped:
+            learn(self, steps)
 
     def intend(
         self,
@@ -317,28 +235,15 @@ class Turn:
     def take_batch(self) -> Batch:
         """Everything this turn has changed, ready to be written."""
         touched = self.state.cluster.take_touched()
-        self.state.waits.touched(touched.jobs)
-        self.batch.waited += self.state.waits.rows(self.now_s)
-        self.batch.foreseen += self.state.starts.rows(touched.jobs)
-        self.batch.dropped_foreseen += self.state.starts.dropped()
-        self.batch.meta.update(usage.to_write(self.state.cluster))
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes
         for node in touched.nodes:
             _take_back(self.batch.forgotten_nodes, node.node_id)
-        self.state.bookkeeping.write(self.batch, self.state.cluster, self.now_s)
-        self._note_costs()
+        for write in self._wiring.before_commit:
+            write(self, touched)
         self.state.cluster.claims.outgrown.clear()
         return self.batch
-
-    def _note_costs(self) -> None:
-        pools, batch = self.state.pools, self.batch
-        if not (self.state.config.pools or pools.machines):
-            return
-        pools.note_unforetold(batch.jobs)
-        nodes = self.state.cluster.nodes
-        batch.stays += self.state.stays.take(batch.attempts, nodes, pools, self.now_s)
 
     # --- answering once -----------------------------------------------------------------------
 
@@ -453,13 +358,6 @@ class Turn:
             )
         )
         self.state.next_event += 1
-
-
-def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
-    """Whether it stops somebody at the end of its term, for which it is told early; a reclaim does not wait."""
-    if isinstance(change, Resize):
-        return change.reason.code is ReasonCode.RESIZED
-    return isinstance(change, Lapse)
 
 
 def _take_back(dropped: list[Name], name: Name) -> None:

@@ -6,6 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from dlq_common.text.instants import format_instant
+from dlq_master.control.loop.turn import Steps, Turn
+from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
@@ -16,6 +18,32 @@ from dlq_master.model.resources import Allocation
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.promise_words import no_promise
 from dlq_master.model.words.sentence import PLAIN, preempted
+
+
+def note_steps(turn: Turn, steps: Steps) -> None:
+    """Write a line of the journal for each step of a state machine."""
+    for one in steps.happened:
+        if isinstance(one.event, Renewed):
+            continue  # no edge of the machine; the row has the new term
+        kind, facts = line(one)
+        _note(turn, one, steps.actor, kind, steps.cause or cause(one), facts)
+        if (told := resized(one)) is not None:
+            why, sizes = told
+            _note(turn, one, steps.actor, "job_resized", why, sizes)
+
+
+def _note(
+    turn: Turn, one: Happened, actor: str, kind: str, why: str, facts: dict[str, Fact]
+) -> None:
+    turn.note(
+        kind,
+        job_id=one.job_id,
+        attempt=one.attempt,
+        node_id=one.node_id,
+        actor=actor,
+        cause=why,
+        **facts,
+    )
 
 
 def line(one: Happened) -> tuple[str, dict[str, Fact]]:

@@ -8,6 +8,7 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import NotFound, PermissionDenied, TryAgain
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import run_times
 from dlq_master.control.machines.pool_config import RentingConfig
@@ -491,7 +492,7 @@ def test_nobody_is_reckoned_to_run_beyond_its_time_limit() -> None:
     late = AskedLateness(12.0 / HOUR_S, after_s=600.0)
     job_id = site.master.submit(4, lateness=late, time_limit_s=60.0).job_id
     site.tick()
-    turn = Turn(site.master.state, site.master.store, site.master.clock.now_s())
+    turn = Turn(site.master.state, site.master.store, site.master.clock.now_s(), WIRING)
     times, job = run_times.run_times(turn), site.master.job(job_id)
     (table,) = times.left_s([job])
     assert table[0, 3] == 60.0
@@ -638,7 +639,7 @@ def test_run_times_are_learned_from_jobs_that_have_ended() -> None:
     site.master.submit(4, run_estimate_s=10 * HOUR_S)
     job_id = site.master.submit(4, family="train", lateness=AskedLateness(100.0 / HOUR_S, after_s=600.0)).job_id  # fmt: skip
     site.tick(31.0)
-    turn = Turn(site.master.state, site.master.store, site.master.clock.now_s())
+    turn = Turn(site.master.state, site.master.store, site.master.clock.now_s(), WIRING)
     (table,) = run_times.run_times(turn).left_s([site.master.job(job_id)])
     assert table[0, 3] == pytest.approx(360.0, rel=0.1)
     assert len(site.machines()) == 1

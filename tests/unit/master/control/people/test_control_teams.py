@@ -16,6 +16,7 @@ from dlq_common.errors import (
     QuotaExceeded,
     Unsatisfiable,
 )
+from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import QueueConfig
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
@@ -259,7 +260,7 @@ def test_what_is_promised_by_the_quota_of_a_team_stays_with_it(masters: Masters)
     cluster = master.state.cluster
     promised = cluster.jobs[job.job_id]._replace(promised=0)
     with pytest.raises(IllegalTransition, match="promised a deadline"):
-        moved(Turn(master.state, master.store, master.clock.now_s()), promised, "nlp")
+        moved(Turn(master.state, master.store, master.clock.now_s(), WIRING), promised, "nlp")
 
 
 def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -> None:

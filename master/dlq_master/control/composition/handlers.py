@@ -1,14 +1,15 @@
-"""Which function takes which stimulus: the one list of what can happen to the master."""
+"""Which function takes which stimulus: the one list of what can happen to the master.
+
+A handler lets the stimulus take effect on the draft. It raises a DlqError when it changes nothing.
+"""
 
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control.attempts import barrier, live_resizes
-from dlq_master.control.deadlines import misses, risks
-from dlq_master.control.jobs import jobs, limits, submitting, telling, updating
+from dlq_master.control.jobs import jobs, submitting, telling, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
-from dlq_master.control.machines import pools, renting
+from dlq_master.control.machines import pools
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
 from dlq_master.control.placement import policies, scheduling
@@ -50,17 +51,15 @@ from dlq_master.control.stimuli import (
     SetTeam,
     SetUser,
     SignalJob,
-    Stimulus,
     StopMachines,
     SubmitJob,
     SwitchLoans,
     TakeEvidence,
     TakeLook,
-    Tick,
     UpdateJob,
     UseToken,
 )
-from dlq_master.control.trials import traffic, trials
+from dlq_master.control.trials import traffic
 
 # These answer with what stands at the end of the turn, after the plan.
 _LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
@@ -114,35 +113,15 @@ _PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
 }
 
 
-def handle(turn: Turn, stimulus: Stimulus) -> Answer:
-    """Let the stimulus take effect on the draft. Raises a DlqError when it changes nothing."""
-    if isinstance(stimulus, Tick):
-        _tick(turn, stimulus.name)
-        return lambda: None
-    late = _LATE.get(type(stimulus))
-    if late is not None:
-        return late(turn, stimulus)
-    result = _PLAIN[type(stimulus)](turn, stimulus)
-    return lambda: result
+def _plain(handler: Callable[[Turn, Any], Any]) -> Callable[[Turn, Any], Answer]:
+    def handle(turn: Turn, stimulus: Any) -> Answer:
+        result = handler(turn, stimulus)
+        return lambda: result
+
+    return handle
 
 
-def _tick(turn: Turn, name: str) -> None:
-    if name == "leases":
-        nodes.watch_silence(turn)
-        barrier.watch(turn)
-        live_resizes.watch(turn)
-        limits.watch(turn)
-        trials.watch(turn)
-        loans.watch(turn)
-        renting.watch(turn)
-        pools.watch(turn)
-        risks.watch(turn)
-        misses.watch(turn)
-        traffic.close_overdue(turn)
-        reservations.watch(turn)
-        scheduling.notice_pause(turn)
-        scheduling.watch_waits(turn)
-    elif name == "compact":
-        people.drop_expired(turn)
-        kept_s = turn.state.config.jobs.request_id_kept
-        turn.batch.forget_requests_before_s = turn.now_s - kept_s
+HANDLERS: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
+    **_LATE,
+    **{kind: _plain(handler) for kind, handler in _PLAIN.items()},
+}

@@ -1,0 +1,118 @@
+"""What takes part in every turn, in the order in which it is called."""
+
+from typing import Final
+
+from dlq_master.control.attempts import barrier, dispatch, live_resizes, stops
+from dlq_master.control.composition.handlers import HANDLERS
+from dlq_master.control.deadlines import misses, risks
+from dlq_master.control.jobs import eligible, limits
+from dlq_master.control.loans import loans
+from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import Steps, Turn, Wiring
+from dlq_master.control.machines import moves, pools, renting
+from dlq_master.control.nodes import nodes
+from dlq_master.control.people import people
+from dlq_master.control.placement import avoiding, scheduling, usage
+from dlq_master.control.read_model import journal
+from dlq_master.control.reservations import reservations
+from dlq_master.control.trials import traffic, trials
+from dlq_master.model.attempts.attempt_steps import Renewed
+from dlq_master.model.cluster.cluster import Touched
+
+# --- after steps of state machines ------------------------------------------------------------
+
+
+def _gates(turn: Turn, steps: Steps) -> None:
+    turn.state.gates.moved(one.job_id for one in steps.happened)
+
+
+def _retries(turn: Turn, steps: Steps) -> None:
+    turn.state.retries.moved(turn.state, steps.happened)
+
+
+def _risks(turn: Turn, steps: Steps) -> None:
+    turn.state.risks.moved(steps.happened)
+
+
+def _bookings(turn: Turn, steps: Steps) -> None:
+    turn.state.bookings.moved(steps.happened)
+
+
+def _waits(turn: Turn, steps: Steps) -> None:
+    jobs = turn.state.cluster.jobs
+    for one in steps.happened:
+        if one.job_id is not None and not isinstance(one.event, Renewed):
+            turn.state.waits.moved(jobs[one.job_id], turn.now_s)
+
+
+# --- before the commit ------------------------------------------------------------------------
+
+
+def _write_waits(turn: Turn, touched: Touched) -> None:
+    turn.state.waits.touched(touched.jobs)
+    turn.batch.waited += turn.state.waits.rows(turn.now_s)
+
+
+def _write_forecasts(turn: Turn, touched: Touched) -> None:
+    turn.batch.foreseen += turn.state.starts.rows(touched.jobs)
+    turn.batch.dropped_foreseen += turn.state.starts.dropped()
+
+
+def _write_usage(turn: Turn, _touched: Touched) -> None:
+    turn.batch.meta.update(usage.to_write(turn.state.cluster))
+    turn.state.bookkeeping.write(turn.batch, turn.state.cluster, turn.now_s)
+
+
+def _write_costs(turn: Turn, _touched: Touched) -> None:
+    state, batch = turn.state, turn.batch
+    if state.config.pools or state.pools.machines:
+        state.pools.note_unforetold(batch.jobs)
+        nodes = state.cluster.nodes
+        batch.stays += state.stays.take(batch.attempts, nodes, state.pools, turn.now_s)
+
+
+# --- ticks and the end of a turn --------------------------------------------------------------
+
+
+def _forget_requests(turn: Turn) -> None:
+    kept_s = turn.state.config.jobs.request_id_kept
+    turn.batch.forget_requests_before_s = turn.now_s - kept_s
+
+
+def _ask_planner(state: State, now_s: float) -> None:
+    """Ask the planning process for what may take long (control/placement/away.py)."""
+    state.away.ask(state.cluster, state.policy, now_s, state.pause)
+
+
+def _ask_providers(state: State, _now_s: float) -> None:
+    state.pools.hand_over()
+
+
+WIRING: Final = Wiring(
+    handlers=HANDLERS,
+    ticks={
+        "leases": (
+            nodes.watch_silence,
+            barrier.watch,
+            live_resizes.watch,
+            limits.watch,
+            trials.watch,
+            loans.watch,
+            renting.watch,
+            pools.watch,
+            risks.watch,
+            misses.watch,
+            traffic.close_overdue,
+            reservations.watch,
+            scheduling.notice_pause,
+            scheduling.watch_waits,
+        ),
+        "compact": (people.drop_expired, _forget_requests),
+    },
+    stepped=(_gates, _retries, _risks, _bookings, _waits, journal.note_steps, stops.tell),
+    before_plan=(eligible.settle, avoiding.steer, moves.arrive),
+    plan=scheduling.plan,
+    before_commit=(_write_waits, _write_forecasts, _write_usage, _write_costs),
+    commands=dispatch.commands_for,
+    after_turn=(_ask_planner, _ask_providers),
+)
