@@ -1,5 +1,5 @@
-"""Build hook: compiles the launch shim and the profiler (C) into the packages, for the wheel and for an
-editable install.
+"""Build hook: compiles the launch shim and the profiler (C) into the packages, for the wheel and
+for an editable install.
 
 `python hatch_build.py` compiles it in place, which is what `make` does when a C file changed.
 """
@@ -42,12 +42,14 @@ PROFILER_FLAGS = [
 ]
 # They start in any program, whatever its C library: they need none.
 PROFILER_ALONE = ["-nostdlib", "-fno-stack-protector", "-U_FORTIFY_SOURCE"]
-# A symbol that is nowhere would keep every program from starting into which it is preloaded. The plugin
-# has the loader's own for the variables of threads.
+# A symbol that is nowhere would keep every program from starting into which it is preloaded. The
+# plugin has the loader's own for the variables of threads.
 PRELOAD_ALONE = ["-Wl,-z,defs"]
-# On aarch64 atomics are calls into libgcc, unless told otherwise; other processors do not know the flag.
+# On aarch64 atomics are calls into libgcc, unless told otherwise; other processors do not know the
+# flag.
 INLINE_ATOMICS = "-mno-outline-atomics"
-# How a binary names the version of glibc that a symbol came with, and the oldest that PEP 600 tags name.
+# How a binary names the version of glibc that a symbol came with, and the oldest that PEP 600 tags
+# name.
 GLIBC_VERSION = re.compile(rb"GLIBC_(\d+)\.(\d+)")
 OLDEST_GLIBC = (2, 5)
 
@@ -60,8 +62,8 @@ def find_compiler() -> list[str] | None:
 
 
 def compile_shim(root: Path) -> Path | None:
-    """Compile every C file of the shim into one executable and return its path; and with it dlq-init
-    and dlq-tasks.
+    """Compile every C file of the shim into one executable and return its path; and with it
+    dlq-init and dlq-tasks.
 
     Returns None when there is nothing to compile or nothing to compile it with; the agent then
     refuses to start and says how to get a compiler. A compiler that fails raises: a half-built
@@ -80,7 +82,8 @@ def compile_shim(root: Path) -> Path | None:
         _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
     except subprocess.CalledProcessError:
         print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
-    # The main process of a rank with several tasks; static for the same reason, where that is possible.
+    # The main process of a rank with several tasks; static for the same reason, where that is
+    # possible.
     tasks = sorted(str(path) for path in (shim_dir / "tasks").glob("*.c"))
     for static in (["-static"], []) if tasks else ():
         try:
@@ -121,7 +124,8 @@ def _accepts(compiler: list[str], flag: str) -> bool:
 
 def compile_profiler(root: Path) -> list[Path]:
     """Compile the profiler's libraries and return their paths; none where that is not possible:
-    no sources, no compiler, or a processor that they do not know. Jobs then run without a profile."""
+    no sources, no compiler, or a processor that they do not know. Jobs then run without a profile.
+    """
     compiler = find_compiler()
     known = platform.machine() in ("x86_64", "aarch64")
     if compiler is None or not known or not (root / PROFILER_SOURCES).is_dir():
@@ -146,9 +150,9 @@ def _compile(command: list[str], sources: list[str], target: Path) -> None:
 def wheel_tag(built: list[Path]) -> str:
     """Any Python 3 on this platform: the shim is an executable, not an extension module.
 
-    An index takes no `linux_x86_64`. On glibc the tag is `manylinux_X_Y` (PEP 600), where X.Y is the newest
-    version of glibc whose symbols the built files name; elsewhere, and where they name none, it is the
-    platform's own.
+    An index takes no `linux_x86_64`. On glibc the tag is `manylinux_X_Y` (PEP 600), where X.Y is
+    the newest version of glibc whose symbols the built files name; elsewhere, and where they name
+    none, it is the platform's own.
     """
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
     named = {match for path in built for match in GLIBC_VERSION.findall(path.read_bytes())}

@@ -2,11 +2,12 @@
 
     python -m benchmarks.admission [--days 3] [--gpus 960] [--resume 0] [--seeds 2] [--json]
 
-Poisson arrivals offer LOAD times what the cluster can do, in the mix of `slo_jobs` without its tilt. Each
-asks for its last deadline when it comes; at every slot's end the guaranteed jobs get a new plan if one
-serves everybody and ends no later, else they keep theirs, and run one slot by it. Times are CPU time of an
-admission, new plans included. Goals: no guaranteed job misses; an admission 5 ms in the median and 30 ms
-at the 99th percentile; at most 2 % of the refusals by the plan, where fractions would have fitted.
+Poisson arrivals offer LOAD times what the cluster can do, in the mix of `slo_jobs` without its
+tilt. Each asks for its last deadline when it comes; at every slot's end the guaranteed jobs get a
+new plan if one serves everybody and ends no later, else they keep theirs, and run one slot by it.
+Times are CPU time of an admission, new plans included. Goals: no guaranteed job misses; an
+admission 5 ms in the median and 30 ms at the 99th percentile; at most 2 % of the refusals by the
+plan, where fractions would have fitted.
 """
 
 from __future__ import annotations
@@ -129,7 +130,8 @@ def tell(report: Report, name: str, told: Told) -> None:
     refused = sum(told.by[why] for why in (Ground.FLUID, Ground.PLAN))
     admitted = sum(told.by[why] for why in (Ground.HOLES, Ground.MOVED, Ground.REPLAN))
     report.say(
-        f"{name}: {admitted} admitted ({told.by[Ground.HOLES]} into holes, {told.by[Ground.MOVED]} as others "
+        f"{name}: {admitted} admitted ({told.by[Ground.HOLES]} into holes, "
+        f"{told.by[Ground.MOVED]} as others "
         f"made room, {told.by[Ground.REPLAN]} by a new plan), {refused} refused for "
         f"capacity, {told.by[Ground.REACH]} out of reach alone; {told.completed} completed; "
         f"{100 * told.busy / told.offered:.1f} % of the GPUs held in the second half"

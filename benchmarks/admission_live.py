@@ -1,11 +1,13 @@
-"""How long a user waits for a promise: 1,000 guaranteed jobs, 960 virtual GPUs, a real master and its planner.
+"""How long a user waits for a promise: 1,000 guaranteed jobs, 960 virtual GPUs, a real master and
+its planner.
 
     python -m benchmarks.admission_live [--policy dlq] [--jobs N] [--asks N] [--json]
 
-120 virtual nodes of 8 GPUs (`virtual_nodes`) on the line. First jobs with far deadlines come until so many are
-guaranteed; then strict deadlines are asked for one after another, jobs and deadlines drawn as in `slo_jobs`. Told:
-from sending SubmitJob to the event that says `promise_made` or `promise_refused`, as a client sees it that follows
-the events, and to the answer of the submit itself; what of it was planning the log tells. Goal of issue 8: 50 ms for the 99th percentile.
+120 virtual nodes of 8 GPUs (`virtual_nodes`) on the line. First jobs with far deadlines come until
+so many are guaranteed; then strict deadlines are asked for one after another, jobs and deadlines
+drawn as in `slo_jobs`. Told: from sending SubmitJob to the event that says `promise_made` or
+`promise_refused`, as a client sees it that follows the events, and to the answer of the submit
+itself; what of it was planning the log tells. Goal of issue 8: 50 ms for the 99th percentile.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""What an agent takes of its host: processor and memory with 8 and with 64 tasks, and a flood of output.
+"""What an agent takes of its host: processor and memory with 8 and with 64 tasks, and a flood of
+output.
 
     python -m benchmarks.agent_load [--tasks 8,64] [--seconds S] [--windows N] [--json]
 
-A real master and agent with virtual GPUs; every task is a job of one GPU that beats once a second, as
-dlq_train does. Heartbeats go every 5 s, the default. After a warm-up, over some windows: CPU seconds per
-second of the agent, and of one shim (from schedstat, in nanoseconds); then what they hold in memory:
-RSS, and PSS, which shares out what several processes have in common.
+A real master and agent with virtual GPUs; every task is a job of one GPU that beats once a second,
+as dlq_train does. Heartbeats go every 5 s, the default. After a warm-up, over some windows: CPU
+seconds per second of the agent, and of one shim (from schedstat, in nanoseconds); then what they
+hold in memory: RSS, and PSS, which shares out what several processes have in common.
 
-Then eight of the tasks write as much as they can and four of them are followed by `dlq logs -f`, with a
-heartbeat every second; the longest time between two answered heartbeats is told, as the agent's contact
-file has it (that is what shims believe). Goal, of issue 3: 5 s. The other goals are ours: with 64 tasks
-an agent takes 5 % of a core and 150 MiB, and a shim 0.1 % and 1 MiB.
+Then eight of the tasks write as much as they can and four of them are followed by `dlq logs -f`,
+with a heartbeat every second; the longest time between two answered heartbeats is told, as the
+agent's contact file has it (that is what shims believe). Goal, of issue 3: 5 s. The other goals are
+ours: with 64 tasks an agent takes 5 % of a core and 150 MiB, and a shim 0.1 % and 1 MiB.
 """
 
 from __future__ import annotations

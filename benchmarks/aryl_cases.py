@@ -1,9 +1,11 @@
-"""The workload of `benchmarks.aryl_tables`: Aryl's clusters (7.1) at a tenth of their size, jobs drawn.
+"""The workload of `benchmarks.aryl_tables`: Aryl's clusters (7.1) at a tenth of their size, jobs
+drawn.
 
-Of its trace the paper tells the number of jobs and GPUs, and completion and queueing times under FIFO. Run times
-here are drawn so that FIFO's means come out alike (16,600 s and 3,100 s; with these seeds 15,900 s and 3,200 s):
-that was fitted before anything else was replayed on it. Which jobs are elastic or take any
-GPU is `dlq_simulator.generate.aryl`'s to say, and the load of the inference cluster too.
+Of its trace the paper tells the number of jobs and GPUs, and completion and queueing times under
+FIFO. Run times here are drawn so that FIFO's means come out alike (16,600 s and 3,100 s; with these
+seeds 15,900 s and 3,200 s): that was fitted before anything else was replayed on it. Which jobs are
+elastic or take any GPU is `dlq_simulator.generate.aryl`'s to say, and the load of the inference
+cluster too.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def workload(
     days: int = DAYS,
     checkpointless: float = 0.0,
 ) -> Trace:
-    """The same jobs with what they can do; as it stands nobody loses its work (Aryl counts 63 s a preemption)."""
+    """The same jobs with what they can do; as it stands nobody loses its work (Aryl counts 63 s a
+    preemption).
+    """
     shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=checkpointless)
     return shares.workload(Random(f"shares/{seed}"), jobs(seed, count, days))
 

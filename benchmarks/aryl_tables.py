@@ -1,12 +1,14 @@
-"""Aryl's Tables 5 and 12 on a drawn workload of a tenth of the size: the order of the methods, and ratios.
+"""Aryl's Tables 5 and 12 on a drawn workload of a tenth of the size: the order of the methods, and
+ratios.
 
     python -m benchmarks.aryl_tables [--seeds 3] [--jobs 5039] [--json]
 
-The workload (`aryl_cases`) was fixed before the figures. Every method has the same placement, run times are
-known, and an interruption costs a minute. Queueing and completion times are means over the seeds; the ratio
-that stands beside the paper's is FIFO's over the method's.
-The crowded rows were added when the others had shown that hardly anybody is on a lent server when it is asked
-back, where the paper's are used above 93 %: there all jobs take any GPU, and there are 1.35 times as many.
+The workload (`aryl_cases`) was fixed before the figures. Every method has the same placement, run
+times are known, and an interruption costs a minute. Queueing and completion times are means over
+the seeds; the ratio that stands beside the paper's is FIFO's over the method's. The crowded rows
+were added when the others had shown that hardly anybody is on a lent server when it is asked back,
+where the paper's are used above 93 %: there all jobs take any GPU, and there are 1.35 times as
+many.
 """
 
 from __future__ import annotations
@@ -153,7 +155,8 @@ def tell(
     """Means over the seeds, beside the paper's."""
     queue, jct = mean(found, "avg_queue_s"), mean(found, "avg_jct_s")
     rows = [
-        f"queue {queue:,.0f} / {mean(found, 'median_queue_s'):,.0f} / {mean(found, 'p95_queue_s'):,.0f}",
+        f"queue {queue:,.0f} / {mean(found, 'median_queue_s'):,.0f} / "
+        f"{mean(found, 'p95_queue_s'):,.0f}",
         f"JCT {jct:,.0f} / {mean(found, 'median_jct_s'):,.0f} / {mean(found, 'p95_jct_s'):,.0f}",
     ]
     if method.lends:

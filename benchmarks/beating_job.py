@@ -1,4 +1,5 @@
-"""A job that only beats, once a second as dlq_train writes beats; with a second word it floods its output.
+"""A job that only beats, once a second as dlq_train writes beats; with a second word it floods its
+output.
 
     python beating_job.py SECONDS [FLOOD_MARK]
 

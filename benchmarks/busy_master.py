@@ -1,13 +1,16 @@
-"""What a master takes of a core with 1,000 agents, 10,000 jobs in the queue, and 20 starts and ends a second.
+"""What a master takes of a core with 1,000 agents, 10,000 jobs in the queue, and 20 starts and ends
+a second.
 
-    python -m benchmarks.busy_master [--policy dlq] [--agents N] [--queued N] [--rate R] [--windows N] [--json]
+    python -m benchmarks.busy_master [--policy dlq] [--agents N] [--queued N] [--rate R] [--windows
+    N] [--json]
 
-A real master; agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the benchmark, each with
-its own certificate and a heartbeat every 5 s, in which every rank tells its step. Jobs of 1 to 8 GPUs, half of
-them with an estimate of their run time, come as fast as they end, one call after another; how long they run is
-drawn so that the cluster ends so many a second. Told over windows: CPU seconds a second of the master's process
-alone (all its threads), beside it those of its planner and of its twin, the starts and ends that the agents saw,
-and how long heartbeats and submits were on their way. Goal of issue 8: 60 % of a core.
+A real master; agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the benchmark,
+each with its own certificate and a heartbeat every 5 s, in which every rank tells its step. Jobs of
+1 to 8 GPUs, half of them with an estimate of their run time, come as fast as they end, one call
+after another; how long they run is drawn so that the cluster ends so many a second. Told over
+windows: CPU seconds a second of the master's process alone (all its threads), beside it those of
+its planner and of its twin, the starts and ends that the agents saw, and how long heartbeats and
+submits were on their way. Goal of issue 8: 60 % of a core.
 """
 
 from __future__ import annotations
@@ -181,7 +184,8 @@ async def _windows(report: Report, living: Living, fleet: Fleet, crowd: Crowd) -
     name = f"{chosen.policy}, {chosen.agents} agents, {chosen.queued} queued"
     report.figure(
         f"{name}: CPU of the master", sum(cores) / len(cores), "%", at_most=GOAL_PERCENT,
-        note=f"of a core; {min(cores):.1f} to {max(cores):.1f} in {len(cores)} windows of {chosen.seconds:g} s",
+        note=f"of a core; {min(cores):.1f} to {max(cores):.1f} in {len(cores)} windows of "
+             f"{chosen.seconds:g} s",
     )  # fmt: skip
     report.figure(f"{name}: CPU of its planner and its twin", sum(others) / len(others), "%")
     for what in ("starts", "completions", "pauses"):

@@ -1,4 +1,6 @@
-"""What a figure was measured under, told beside it: the machine, its load, its disk and the versions."""
+"""What a figure was measured under, told beside it: the machine, its load, its disk and the
+versions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A podman store of a benchmark's own, with small images, and what podman alone takes to run one."""
+"""A podman store of a benchmark's own, with small images, and what podman alone takes to run
+one.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def store(directory: Path, oci_runtime: str) -> Iterator[PodmanClient]:
 
 
 def bare(client: PodmanClient, count: int) -> list[list[float]]:
-    """`podman run --detach` alone: seconds until it returns, and until `podman wait` and `rm` do."""
+    """`podman run --detach` alone: seconds until it returns, and until `podman wait` and `rm`
+    do.
+    """
     started, ended = [], []
     for number in range(count):
         name = f"dlq-bench-{number}"

@@ -3,10 +3,11 @@
     python -m benchmarks.deadlines [--quick] [--only matrix|noise] [--policy NAME ...] [--seeds N]
                                    [--jobs N] [--processes N] [--json]
 
-Every cell is the mean over the seeds; preemptions cost what they cost by default. wDMR is the weighted
-miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The tables are for
-docs/reproduction.md. Goals: in every cell the wDMR of `chronus` is below those of `BELOW`, and below that of
-`edf-preemptive` wherever more is offered than the cluster can do; no promise is missed.
+Every cell is the mean over the seeds; preemptions cost what they cost by default. wDMR is the
+weighted miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The
+tables are for docs/reproduction.md. Goals: in every cell the wDMR of `chronus` is below those of
+`BELOW`, and below that of `edf-preemptive` wherever more is offered than the cluster can do; no
+promise is missed.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ def goals(report: Report, matrix: Mapping[Cell, Row]) -> None:
             where = "" if policy in BELOW else ", load > 1"
             closest = min(other - own for own, other in pairs)
             report.figure(
-                f"wDMR of chronus below {policy}{where}, or 0", sum(own < other or not own for own, other in pairs),
+                f"wDMR of chronus below {policy}{where}, or 0", sum(own < other or not own for own, other in pairs),  # noqa: E501
                 "cells", at_least=len(pairs), note=f"closest: {100 * closest:+.2f} points",
             )  # fmt: skip
     missed = [row["chronus"].missed or 0 for row in matrix.values() if "chronus" in row]

@@ -1,7 +1,7 @@
 """The cases of `benchmarks.elastic_fill`: drawn from these seeds, which were fixed before the code.
 
-Three kinds: many elastic jobs at one instant (the knapsack), three jobs on a few GPUs (small enough for
-the exact optimum over time), and jobs that arrive over time.
+Three kinds: many elastic jobs at one instant (the knapsack), three jobs on a few GPUs (small enough
+for the exact optimum over time), and jobs that arrive over time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ def knapsacks(jobs: int) -> Iterator[Knapsack]:
 
 
 def threes() -> Iterator[tuple[int, tuple[Elastic, ...]]]:
-    """GPUs, and three jobs of one-GPU workers that all have their base and do not all reach their most."""
+    """GPUs, and three jobs of one-GPU workers that all have their base and do not all reach their
+    most.
+    """
     for seed in THREE_SEEDS:
         dice = random.Random(f"three/{seed}")
         while True:

@@ -1,13 +1,14 @@
-"""How elastic jobs share what is left: the knapsack's gap and time, and what each rule makes of completion times.
+"""How elastic jobs share what is left: the knapsack's gap and time, and what each rule makes of
+completion times.
 
     python -m benchmarks.elastic_fill [--json]
 
-The cases (`elastic_cases`) were fixed before the code; scaling is linear and a resize free, as in the paper.
-The knapsack's bound is its relaxation: no sizes are worth more. Of three jobs the optimum is exact, over
-all sizes that change when a job ends. With arrivals whole replays decide, bases shortest first.
-Times are CPU time of this thread, the best of three.
-Goals: the knapsack of 5,000 jobs and 4,160 GPUs within 0.01 % of its bound in 50 ms; the default rule
-(`rollout`) at most 0.95 of the knapsack's mean completion time at load 0.9, 1.01 of the optimum of three jobs.
+The cases (`elastic_cases`) were fixed before the code; scaling is linear and a resize free, as in
+the paper. The knapsack's bound is its relaxation: no sizes are worth more. Of three jobs the
+optimum is exact, over all sizes that change when a job ends. With arrivals whole replays decide,
+bases shortest first. Times are CPU time of this thread, the best of three. Goals: the knapsack of
+5,000 jobs and 4,160 GPUs within 0.01 % of its bound in 50 ms; the default rule (`rollout`) at most
+0.95 of the knapsack's mean completion time at load 0.9, 1.01 of the optimum of three jobs.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def packing(report: Report) -> None:
         report.figure(f"{name}: gap to the bound, worst", max(gaps), "%", at_most=0.01)
         report.figure(
             f"{name}: CPU, longest", max(times), "ms", at_most=goal_ms,
-            note=f"exact {max(row[0] for row in others):.0f} ms, rollout {max(row[1] for row in others):.0f} ms",
+            note=f"exact {max(row[0] for row in others):.0f} ms, rollout "
+                 f"{max(row[1] for row in others):.0f} ms",
         )  # fmt: skip
 
 
@@ -157,7 +159,8 @@ def arrivals(report: Report) -> None:
             report.figure(
                 f"arrivals at load {load}, mean completion time of the knapsack's: {name}",
                 100.0 * fmean(means[name]) / fmean(means["knapsack"]), "%", at_most=goal,
-                note=f"{len(ratios)} seeds, {min(ratios):.3f} to {max(ratios):.3f}, median {median(ratios):.3f}",
+                note=f"{len(ratios)} seeds, {min(ratios):.3f} to {max(ratios):.3f}, median "
+                     f"{median(ratios):.3f}",
             )  # fmt: skip
 
 

@@ -1,12 +1,14 @@
 """How far the start that the twin foresees is from the start that comes, and what a look costs.
 
-    python -m benchmarks.eta [--json]                      a generated Philly-like trace, and 10,000 queued
-    python -m benchmarks.eta --trace philly_jobs.csv.gz [--skip N] [--jobs N] [--cluster 60x8]
+    python -m benchmarks.eta [--json]                      a generated Philly-like trace, and 10,000
+    queued python -m benchmarks.eta --trace philly_jobs.csv.gz [--skip N] [--jobs N] [--cluster
+    60x8]
 
-Every so often the state of a replay is frozen and foreseen, as a master does it, in the same CPU time. Counted are jobs that
-have been submitted in the last quarter of an hour and wait: what their users see first. The twin knows the
-jobs that have ended by then (of a trace, also the 2,000 before), and no run time of one that has not.
-A look at many queued jobs has the CPU time of `[twin] cpu_seconds`; how far ahead that goes is a figure.
+Every so often the state of a replay is frozen and foreseen, as a master does it, in the same CPU
+time. Counted are jobs that have been submitted in the last quarter of an hour and wait: what their
+users see first. The twin knows the jobs that have ended by then (of a trace, also the 2,000
+before), and no run time of one that has not. A look at many queued jobs has the CPU time of `[twin]
+cpu_seconds`; how far ahead that goes is a figure.
 """
 
 from __future__ import annotations

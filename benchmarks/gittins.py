@@ -2,9 +2,9 @@
 
     python -m benchmarks.gittins [--samples 100000] [--json]
 
-Services are lognormal and all distinct. CPU time of this process, the best of five; a lookup is the mean
-of 200,000 at random services, the loop around it included. Goals: indexed in 200 ms, the index over all
-quanta looked up in 1 us.
+Services are lognormal and all distinct. CPU time of this process, the best of five; a lookup is the
+mean of 200,000 at random services, the loop around it included. Goals: indexed in 200 ms, the index
+over all quanta looked up in 1 us.
 """
 
 from __future__ import annotations

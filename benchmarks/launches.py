@@ -4,9 +4,9 @@
 
 Measured in one process over a state directory of its own, one rank after another: from
 `Runtime.start` to the record that the program runs, and to the record that it has ended and nothing
-of it is left. Floors: a posix_spawn of /bin/true, waited for; and for containers a bare `podman run`
-of the same image. Containers need root, podman and a static busybox; without them they are left out,
-and the text says so.
+of it is left. Floors: a posix_spawn of /bin/true, waited for; and for containers a bare `podman
+run` of the same image. Containers need root, podman and a static busybox; without them they are
+left out, and the text says so.
 """
 
 from __future__ import annotations

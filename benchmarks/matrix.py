@@ -1,16 +1,20 @@
-"""`dlq` against every preset, on every workload, with the same knowledge of run times and the same costs for all.
+"""`dlq` against every preset, on every workload, with the same knowledge of run times and the same
+costs for all.
 
-    python -m benchmarks.matrix [--policy NAME] [--cells NAME ...] [--policies NAME ...] [--also 'NAME KEY=VALUE' ...]
-                                [--know known profiled unknown] [--set KEY=VALUE ...] [--jobs N] [--seeds N]
-                                [--workers 2] [--markdown] [--json]
+    python -m benchmarks.matrix [--policy NAME] [--cells NAME ...] [--policies NAME ...] [--also
+    'NAME KEY=VALUE' ...]
+                                [--know known profiled unknown] [--set KEY=VALUE ...] [--jobs N]
+                                [--seeds N] [--workers 2] [--markdown] [--json]
 
-A cell is a workload (`matrix_cases`) and what is known of run times. Presets that can be told run times are told what the
-cell says; those that know nothing of them are in every column as they are. Where nodes are rented by need, the policies that rent
-(all are told all run times) are compared among themselves, in the first column. Preemptions and spreading cost what they cost by default, and everybody places as it does by default
-(`--set place=consolidate`: all alike). Figures are means over the seeds, a file being one.
-Goals (`matrix_verdicts`): average JCT at most 1.03 times that of the best preset, wDMR at most 0.005 more, cost at most 1.03 times;
-on mixed workloads no preset beats the challenger on both wDMR and best-effort JCT. `--also` shows variants that do not count.
-A cell may be a trace of one's own: `--cells philly.csv@60x8 philly.csv@60x8+mixed`.
+A cell is a workload (`matrix_cases`) and what is known of run times. Presets that can be told run
+times are told what the cell says; those that know nothing of them are in every column as they are.
+Where nodes are rented by need, the policies that rent (all are told all run times) are compared
+among themselves, in the first column. Preemptions and spreading cost what they cost by default, and
+everybody places as it does by default (`--set place=consolidate`: all alike). Figures are means
+over the seeds, a file being one. Goals (`matrix_verdicts`): average JCT at most 1.03 times that of
+the best preset, wDMR at most 0.005 more, cost at most 1.03 times; on mixed workloads no preset
+beats the challenger on both wDMR and best-effort JCT. `--also` shows variants that do not count. A
+cell may be a trace of one's own: `--cells philly.csv@60x8 philly.csv@60x8+mixed`.
 """
 
 from __future__ import annotations
@@ -78,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures(report, key, found[key], options.policy)
             if cell.jobs_per_cpu_s is not None and options.policy in row:
                 report.figure(
-                    f"{name}, {know}: {options.policy}", row[options.policy].jobs_per_cpu_s, "jobs/CPU s",
+                    f"{name}, {know}: {options.policy}", row[options.policy].jobs_per_cpu_s, "jobs/CPU s",  # noqa: E501
                     at_least=cell.jobs_per_cpu_s,
                 )  # fmt: skip
     if options.markdown:
@@ -167,7 +171,9 @@ def _known(settings: Sequence[str]) -> tuple[str, ...]:
 def _columns(
     tasks: Sequence[Task], results: Iterable[Ran | str], knows: Sequence[str], report: Report
 ) -> dict[str, Row]:
-    """Knowledge -> contender -> the mean over the seeds; who could not run is left out, and that is told."""
+    """Knowledge -> contender -> the mean over the seeds; who could not run is left out, and that is
+    told.
+    """
     found: dict[str, dict[str, list[Ran]]] = {know: {} for know in knows}
     for task, ran in zip(tasks, results, strict=True):
         if isinstance(ran, str):

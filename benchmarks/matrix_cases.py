@@ -1,13 +1,13 @@
 """The workloads of `benchmarks.matrix`, each with the cluster that is natural for it.
 
-Seeds, shares and sizes were written down before any result. `own-480` and `tiresias-60` are files, the
-`gpuaas` ones too; the others are drawn, by the generators of `dlq simulate generate` and those of the
-benchmarks beside this one. The mixed ones put Chronus' deadlines over Aryl's jobs and lent servers: deadlines, best effort,
-elastic jobs and loans in one trace. `mixed-typed` was added after the first results: where no job names a GPU
-type, as in the first two, nothing can be promised.
+Seeds, shares and sizes were written down before any result. `own-480` and `tiresias-60` are files,
+the `gpuaas` ones too; the others are drawn, by the generators of `dlq simulate generate` and those
+of the benchmarks beside this one. The mixed ones put Chronus' deadlines over Aryl's jobs and lent
+servers: deadlines, best effort, elastic jobs and loans in one trace. `mixed-typed` was added after
+the first results: where no job names a GPU type, as in the first two, nothing can be promised.
 
-A workload of one's own is `FILE@CLUSTER`, both as `dlq simulate` takes them; `FILE@CLUSTER+mixed` has a fifth of its jobs elastic and
-the deadlines of mix1.
+A workload of one's own is `FILE@CLUSTER`, both as `dlq simulate` takes them; `FILE@CLUSTER+mixed`
+has a fifth of its jobs elastic and the deadlines of mix1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ JOBS = 400  # of a drawn workload
 JOBS_PER_CPU_S = 500.0  # of a long trace; what a replay starts with weighs on a short one
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "traces"
 
-# Aryl's clusters and arrivals, cut so that servers x days go with the jobs: at 500 jobs 22 and 26 servers and 3 days.
+# Aryl's clusters and arrivals, cut so that servers x days go with the jobs: at 500 jobs 22 and 26
+# servers and 3 days.
 _ARYL_DAYS, _ARYL_TRAINING, _ARYL_INFERENCE = 3, 22, 26
 _ARYL_JOBS = 504
 # Lent servers are needed: as in the crowded rows of `aryl_tables`.
@@ -51,7 +52,9 @@ class Case(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What the matrix has of a workload: what is special in it, and how it is made from a seed and a number of jobs."""
+    """What the matrix has of a workload: what is special in it, and how it is made from a seed and
+    a number of jobs.
+    """
 
     about: str
     make: Callable[[int, int], Case]
@@ -129,7 +132,7 @@ def _aryl(shares: Elastic, mix: Mix | None = None) -> Callable[[int, int], Case]
         size = jobs / shares.crowd / _ARYL_JOBS
         training = max(8, round(_ARYL_TRAINING * size))  # the widest job has 64 GPUs
         trace = aryl_cases.workload(
-            seed, shares.elastic, shares.any_gpu, checkpointless=shares.checkpointless, count=jobs, days=_ARYL_DAYS
+            seed, shares.elastic, shares.any_gpu, checkpointless=shares.checkpointless, count=jobs, days=_ARYL_DAYS  # noqa: E501
         )  # fmt: skip
         if mix is not None:
             trace = Chronus(mix=mix).workload(Random(f"matrix/{seed}"), trace)
@@ -143,7 +146,9 @@ def _aryl(shares: Elastic, mix: Mix | None = None) -> Callable[[int, int], Case]
 
 
 def _gpuaas(instance: str, *, kept: bool = False) -> Callable[[int, int], Case]:
-    """Nodes are rented by need; `kept`: ten of the dearest, on which a job is fastest, are there all the time."""
+    """Nodes are rented by need; `kept`: ten of the dearest, on which a job is fastest, are there
+    all the time.
+    """
 
     def make(_seed: int, _jobs: int) -> Case:
         directory = TRACES / "gpuaas"
@@ -172,26 +177,26 @@ _PAPER = Elastic(elastic=5, any_gpu=21, checkpointless=20, crowd=_CROWD)
 
 CELLS: Mapping[str, Cell] = MappingProxyType(
     {
-        "own-480": Cell("480 jobs as in Tiresias 5.1, 15x4", _shipped("own_480_job.csv", "15x4"), drawn=False),
-        "tiresias-60": Cell("its simulator's 60 jobs, 2x4", _shipped("tiresias_60_job.csv", "2x4"), drawn=False),
+        "own-480": Cell("480 jobs as in Tiresias 5.1, 15x4", _shipped("own_480_job.csv", "15x4"), drawn=False),  # noqa: E501
+        "tiresias-60": Cell("its simulator's 60 jobs, 2x4", _shipped("tiresias_60_job.csv", "2x4"), drawn=False),  # noqa: E501
         "tiresias": Cell("Tiresias 5.1 with skews, 15x4", _tiresias),
         "philly": Cell("widths and run times like Philly's, load 1.3, 8x8", _philly),
         "chronus-slo": Cell("Chronus 4.1, all with deadlines, 12x8", _deadlines("slo", 100)),
-        "chronus-mix1": Cell("Chronus 4.1, 70 % strict, 30 % best effort, 12x8", _deadlines("mix1", 100)),
-        "chronus-mix2": Cell("Chronus 4.1, 30 % strict, 60 % soft, 120 % density, 12x8", _deadlines("mix2", 120)),
+        "chronus-mix1": Cell("Chronus 4.1, 70 % strict, 30 % best effort, 12x8", _deadlines("mix1", 100)),  # noqa: E501
+        "chronus-mix2": Cell("Chronus 4.1, 30 % strict, 60 % soft, 120 % density, 12x8", _deadlines("mix2", 120)),  # noqa: E501
         "aryl-elastic": Cell(
             "Aryl 7.1, all elastic, no loans", _aryl(Elastic(elastic=100, any_gpu=21, lends=False))
         ),
         "aryl-loans": Cell("Aryl 7.1, a fifth elastic, crowded, with loans", _aryl(_CROWDED)),
         "aryl-paper": Cell("Aryl 7.1, 5 % elastic, 20 % cannot save, with loans", _aryl(_PAPER)),
-        "gpuaas-exp": Cell("GPU as a Service 4.1, rented by need", _gpuaas("exp-10-100-0"), drawn=False, rented=True),
-        "gpuaas-high": Cell("the same, three times as fast", _gpuaas("high-10-100-0"), drawn=False, rented=True),
-        "gpuaas-veryhigh": Cell("the same, eight times as fast", _gpuaas("veryhigh-10-100-0"), drawn=False, rented=True),
-        "kept-high": Cell("gpuaas-high on ten nodes all the time", _gpuaas("high-10-100-0", kept=True), drawn=False),
-        "kept-veryhigh": Cell("gpuaas-veryhigh on them", _gpuaas("veryhigh-10-100-0", kept=True), drawn=False),
-        "mixed-mix1": Cell("aryl-loans with the deadlines of mix1", _aryl(_CROWDED, MIXES["mix1"]), mixed=True),
-        "mixed-mix2": Cell("aryl-loans with the deadlines of mix2", _aryl(_CROWDED, MIXES["mix2"]), mixed=True),
-        "mixed-typed": Cell("the same, 21 % name no GPU type, deadlines for half", _aryl(_TYPED, _HALF), mixed=True),
-        "mixed-half": Cell("aryl-paper with deadlines for half of the jobs", _aryl(_PAPER, _HALF), mixed=True),
+        "gpuaas-exp": Cell("GPU as a Service 4.1, rented by need", _gpuaas("exp-10-100-0"), drawn=False, rented=True),  # noqa: E501
+        "gpuaas-high": Cell("the same, three times as fast", _gpuaas("high-10-100-0"), drawn=False, rented=True),  # noqa: E501
+        "gpuaas-veryhigh": Cell("the same, eight times as fast", _gpuaas("veryhigh-10-100-0"), drawn=False, rented=True),  # noqa: E501
+        "kept-high": Cell("gpuaas-high on ten nodes all the time", _gpuaas("high-10-100-0", kept=True), drawn=False),  # noqa: E501
+        "kept-veryhigh": Cell("gpuaas-veryhigh on them", _gpuaas("veryhigh-10-100-0", kept=True), drawn=False),  # noqa: E501
+        "mixed-mix1": Cell("aryl-loans with the deadlines of mix1", _aryl(_CROWDED, MIXES["mix1"]), mixed=True),  # noqa: E501
+        "mixed-mix2": Cell("aryl-loans with the deadlines of mix2", _aryl(_CROWDED, MIXES["mix2"]), mixed=True),  # noqa: E501
+        "mixed-typed": Cell("the same, 21 % name no GPU type, deadlines for half", _aryl(_TYPED, _HALF), mixed=True),  # noqa: E501
+        "mixed-half": Cell("aryl-paper with deadlines for half of the jobs", _aryl(_PAPER, _HALF), mixed=True),  # noqa: E501
     }
 )  # fmt: skip

@@ -79,7 +79,8 @@ def markdown(
 ) -> str:
     """A line for each cell: what the challenger has, what the best preset has, and the verdict."""
     lines = [
-        f"| workload, run times | avg JCT of `{challenger}`, s | the best | wDMR, % | the best | BE JCT, s | cost | the best "
+        f"| workload, run times | avg JCT of `{challenger}`, s | the best | wDMR, % | the best | "
+        "BE JCT, s | cost | the best "
         "| promises missed | jobs per CPU s | verdict |",
         "|" + "---|" * 11,
     ]
@@ -97,7 +98,8 @@ def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
         _percent(own.wdmr), _best(by_asked.get(WDMR)),
         _whole(own.be_jct_s) if own.wdmr is not None else "",
         _whole(own.cost), _best(by_asked.get(COST)),
-        "" if own.guaranteed is None or own.wdmr is None else f"{own.missed:g} of {own.guaranteed:g}",
+        "" if own.guaranteed is None or own.wdmr is None else f"{own.missed:g} of "
+                                                              f"{own.guaranteed:g}",
         f"{own.jobs_per_cpu_s:,.0f}",
         verdict_words(list(by_asked.values())),
     ]  # fmt: skip

@@ -1,8 +1,9 @@
 """What is asked of the challenger in one cell of the matrix, and whether it holds.
 
-Against the best preset of each figure: average JCT and cost at most `RATIO` times, wDMR at most `POINTS` more. Where
-deadlines and best effort, elastic jobs and loans are mixed, also that no preset is better on both wDMR and best-effort JCT.
-Presets that refused more jobs than another are out of comparison: who runs fewer jobs is done sooner.
+Against the best preset of each figure: average JCT and cost at most `RATIO` times, wDMR at most
+`POINTS` more. Where deadlines and best effort, elastic jobs and loans are mixed, also that no
+preset is better on both wDMR and best-effort JCT. Presets that refused more jobs than another are
+out of comparison: who runs fewer jobs is done sooner.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ NOTHING = 1e-9  # of doubles
 
 
 class Ran(NamedTuple):
-    """A replay, or the mean of some, in seconds, shares and $; None where the workload has no such thing.
+    """A replay, or the mean of some, in seconds, shares and $; None where the workload has no such
+    thing.
 
     `cost`: of the nodes and of being late, together.
     """
@@ -42,7 +44,9 @@ Row = Mapping[str, Ran]  # preset -> what it showed
 
 
 class Verdict(NamedTuple):
-    """One thing that is asked: what the challenger has, what the best preset has, and which that is."""
+    """One thing that is asked: what the challenger has, what the best preset has, and which that
+    is.
+    """
 
     asked: str
     ok: bool
@@ -61,7 +65,9 @@ _FIGURES = {JCT: "avg_jct_s", WDMR: "wdmr", COST: "cost"}
 
 
 def verdicts(row: Row, challenger: str, *, mixed: bool) -> list[Verdict]:
-    """One for each thing that is asked in this cell; none if the challenger did not run, or alone."""
+    """One for each thing that is asked in this cell; none if the challenger did not run, or
+    alone.
+    """
     others = comparable(row, challenger)
     if challenger not in row or not others:
         return []

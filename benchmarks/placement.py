@@ -2,13 +2,13 @@
 
     python -m benchmarks.placement [--json]
 
-The cases (`placement_cases`) were fixed before the code. A reward is the sum of GPUs x speed; the bound
-is what the program has proven that nothing can exceed. Each time is the best of three, CPU time of this
-thread (the wall clock, which others move, beside it), of everything from the batch to the nodes of each
-job, in a process that has solved a program before. A plan calls the solver only when somebody would be on
-more nodes than it needs; here it is called always.
-Goals: <= 150 ms for 96 nodes and up to 200 small jobs, <= 0.5 s for 1,250 nodes, each proven; never below
-Algorithm 1 with |S| = 100,000.
+The cases (`placement_cases`) were fixed before the code. A reward is the sum of GPUs x speed; the
+bound is what the program has proven that nothing can exceed. Each time is the best of three, CPU
+time of this thread (the wall clock, which others move, beside it), of everything from the batch to
+the nodes of each job, in a process that has solved a program before. A plan calls the solver only
+when somebody would be on more nodes than it needs; here it is called always. Goals: <= 150 ms for
+96 nodes and up to 200 small jobs, <= 0.5 s for 1,250 nodes, each proven; never below Algorithm 1
+with |S| = 100,000.
 """
 
 from __future__ import annotations
@@ -63,14 +63,16 @@ def main() -> None:
         wall = max(one.took.wall_ms for one in found)
         report.figure(
             f"proven best, {nodes} nodes, slowest of {len(found)} cases", max(times), "ms",
-            at_most=goal_ms, note=f"median {median(times):.0f} ms; by the wall clock at most {wall:.0f} ms",
+            at_most=goal_ms, note=f"median {median(times):.0f} ms; by the wall clock at most "
+                                  f"{wall:.0f} ms",
         )  # fmt: skip
         proven = sum(one.exact.proven for one in found)
         report.figure(f"proven, {nodes} nodes", proven, "cases", at_least=len(found))
         ahead = min(one.exact.reward - one.searched.reward for one in found)
         report.figure(
             f"reward ahead of Algorithm 1, {nodes} nodes, least", ahead, "GPUs", at_least=-1e-6,
-            note=f"|S| = 100,000; its loss at most {max(one.loss(one.searched) for one in found):.2f} %, "
+            note="|S| = 100,000; its loss at most "
+                 f"{max(one.loss(one.searched) for one in found):.2f} %, "
             f"quasi-consolidation's {max(one.loss(one.greedy) for one in found):.2f} %",
         )  # fmt: skip
     report.end()

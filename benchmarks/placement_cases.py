@@ -31,8 +31,8 @@ class Case(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """`slack`: free GPUs over those asked for, as far as the nodes have them; what does not fit then
-    is left out. `distinct`: no two jobs have the same t_2 / t_1."""
+    """`slack`: free GPUs over those asked for, as far as the nodes have them; what does not fit
+    then is left out. `distinct`: no two jobs have the same t_2 / t_1."""
 
     nodes: int
     jobs: int

@@ -1,4 +1,5 @@
-"""What the profiler's preloaded library costs: CPU time per call that it records and that it does not.
+"""What the profiler's preloaded library costs: CPU time per call that it records and that it does
+not.
 
     python -m benchmarks.profiler_calls [--rounds N] [--calls N] [--json]
 
@@ -101,7 +102,9 @@ def _lines(argv: list[str], environment: dict[str, str]) -> list[tuple[float, fl
 
 
 def _resident_mib(where: Path) -> float:
-    """Of a process whose threads have overrun their rings: the record file and the library's tables."""
+    """Of a process whose threads have overrun their rings: the record file and the library's
+    tables.
+    """
     directory = where / "full"
     directory.mkdir()
     write_control(directory)

@@ -1,20 +1,22 @@
 """The cases of `benchmarks.reclaim`: drawn from these seeds, which were fixed before the code.
 
-A case is a set of lent 8-GPU servers after a long day: jobs took the tightest of a few servers that could
-hold them, many have left, and others took their room, so that wide jobs lie in pieces. So many of the
-servers are asked back.
+A case is a set of lent 8-GPU servers after a long day: jobs took the tightest of a few servers that
+could hold them, many have left, and others took their room, so that wide jobs lie in pieces. So
+many of the servers are asked back.
 
-`FULL_RECIPES` came later: the first figures had shown that at 70 and 85 % a third to a fifth of the servers
-is idle, and half of the reclaims cost nothing. The paper's lent servers are used above 93 % (Figure 7).
+`FULL_RECIPES` came later: the first figures had shown that at 70 and 85 % a third to a fifth of the
+servers is idle, and half of the reclaims cost nothing. The paper's lent servers are used above 93 %
+(Figure 7).
 
-`SCATTERED_RECIPES` came last, with seeds of their own: a job's workers have 2, 4 or 8 GPUs, and each is on any
-server with room for it. How workers lie is what the quality of Algorithm 1 hangs on, and this is like the
-study from which the goal of the benchmark is (a third of a reclaim's jobs too many at 60 servers of 520).
+`SCATTERED_RECIPES` came last, with seeds of their own: a job's workers have 2, 4 or 8 GPUs, and
+each is on any server with room for it. How workers lie is what the quality of Algorithm 1 hangs on,
+and this is like the study from which the goal of the benchmark is (a third of a reclaim's jobs too
+many at 60 servers of 520).
 
 `USUAL_RECIPES` are the 20 of 520 of issue 9, with the seeds of the first.
 
-Of `ELASTIC_RECIPES` a quarter of the jobs of two GPUs and more can do with half of what they have, whichever GPUs that are; their base is
-counted where most of them lie.
+Of `ELASTIC_RECIPES` a quarter of the jobs of two GPUs and more can do with half of what they have,
+whichever GPUs that are; their base is counted where most of them lie.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ WORKERS = (2, 4, 8)  # GPUs of a worker, where they are scattered
 
 
 class Case(NamedTuple):
-    """`jobs`: of each, how many GPUs it holds on which servers; of those of several a share is `elastic`."""
+    """`jobs`: of each, how many GPUs it holds on which servers; of those of several a share is
+    `elastic`.
+    """
 
     name: str
     servers: int
@@ -47,7 +51,9 @@ class Case(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """So many servers, the share of their GPUs in use, how many of them are asked back; workers `scattered`?"""
+    """So many servers, the share of their GPUs in use, how many of them are asked back; workers
+    `scattered`?
+    """
 
     servers: int
     busy: float

@@ -1,15 +1,19 @@
-"""A reclaim of 20 of 520 lent servers on a real master: how long its plan takes, and until they are proven empty.
+"""A reclaim of 20 of 520 lent servers on a real master: how long its plan takes, and until they are
+proven empty.
 
-    python -m benchmarks.reclaim_live [--policy dlq] [--servers N] [--wanted N] [--busy SHARE] [--elastic SHARE] [--rounds N] [--json]
+    python -m benchmarks.reclaim_live [--policy dlq] [--servers N] [--wanted N] [--busy SHARE]
+    [--elastic SHARE] [--rounds N] [--json]
 
-520 virtual servers of 8 GPUs (`virtual_nodes`) on the line, all lent; jobs as wide as in `reclaim_cases`, of those of
-two GPUs and more a quarter elastic (half of what they ask for will do), ask for more GPUs than there are, so that nothing is idle.
-In every round 20 servers are planned to go, do so by the token of that plan, and are lent again when they have gone. A rank
-that is told to leave saves for a second; its devices show 8 GiB until it has left.
+520 virtual servers of 8 GPUs (`virtual_nodes`) on the line, all lent; jobs as wide as in
+`reclaim_cases`, of those of two GPUs and more a quarter elastic (half of what they ask for will
+do), ask for more GPUs than there are, so that nothing is idle. In every round 20 servers are
+planned to go, do so by the token of that plan, and are lent again when they have gone. A rank that
+is told to leave saves for a second; its devices show 8 GiB until it has left.
 
-Told: from sending PlanReclaim to its answer, and what share of the plans is proven; from sending ReclaimServers to the last
-server that is proven empty, less the second of the save; what of that is the release check, from the last rank that left (the
-master asks the devices once a second). Goals of issue 9: 2 s, and 2 s plus the release check.
+Told: from sending PlanReclaim to its answer, and what share of the plans is proven; from sending
+ReclaimServers to the last server that is proven empty, less the second of the save; what of that is
+the release check, from the last rank that left (the master asks the devices once a second). Goals
+of issue 9: 2 s, and 2 s plus the release check.
 """
 
 from __future__ import annotations
@@ -217,7 +221,8 @@ def _tell(report: Report, rounds: Rounds, used_s: float, beside_s: float) -> Non
     report.figure(f"{name}: plan, p50", percentile(rounds.plan_s, 0.5), "s", note=note)
     report.figure(f"{name}: plan, p95", percentile(rounds.plan_s, 0.95), "s", at_most=GOAL_S)
     report.figure(
-        f"{name}: the first plan", rounds.plan_s[0], "s", note="that loads the solver, if one is needed"
+        f"{name}: the first plan", rounds.plan_s[0], "s", note="that loads the solver, if one is "
+                                                               "needed"
     )  # fmt: skip
     report.figure(f"{name}: plans that are proven", 100.0 * rounds.proven / count, "%")
     for share in (0.5, 0.95):

@@ -1,9 +1,11 @@
-"""What one decision of renting costs: 100 own nodes, 450 jobs that wait, four pools. `python -m benchmarks.renting`.
+"""What one decision of renting costs: 100 own nodes, 450 jobs that wait, four pools. `python -m
+benchmarks.renting`.
 
-CPU time of the whole look that the master takes once a second: run times, list schedule, method, and what follows from it;
-in every 30th somebody has ended, and all run times are worked out anew. Twice: where nobody gives way, and under `dlq`, where
-each look that would rent first walks over all to see who takes GPUs over at the next boundary, and decides again.
-Goal: 5 ms at the 95th percentile.
+CPU time of the whole look that the master takes once a second: run times, list schedule, method,
+and what follows from it; in every 30th somebody has ended, and all run times are worked out anew.
+Twice: where nobody gives way, and under `dlq`, where each look that would rent first walks over all
+to see who takes GPUs over at the next boundary, and decides again. Goal: 5 ms at the 95th
+percentile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a benchmark found: figures beside their goals, under conditions; as text, or as one JSON object.
+"""What a benchmark found: figures beside their goals, under conditions; as text, or as one JSON
+object.
 
     report = Report.begin("submits", parser)   # adds --json, parses, tells the conditions
     report.figure("submits, 64 in flight", 1234.0, "/s", at_least=900)

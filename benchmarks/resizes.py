@@ -2,14 +2,16 @@
 
     python -m benchmarks.resizes [--count N] [--mib N] [--json]
 
-A real master under the default policy, an agent, and an elastic job (saving_job.py) that gives 6 of 8 GPUs back when
-another job comes, and grows again when that has gone. It notes on CLOCK_BOOTTIME when it sees the notice, has saved,
-begins again, and has loaded. Beyond both: from saved to the next attempt's first line, which has the end of the process,
-two commits of the master and a start in it. What comes then until it loads are the job's own imports. The floor is what
-an interpreter takes to its first line; the goal, 150 ms beyond it, is that of a pause and of a resume together
+A real master under the default policy, an agent, and an elastic job (saving_job.py) that gives 6 of
+8 GPUs back when another job comes, and grows again when that has gone. It notes on CLOCK_BOOTTIME
+when it sees the notice, has saved, begins again, and has loaded. Beyond both: from saved to the
+next attempt's first line, which has the end of the process, two commits of the master and a start
+in it. What comes then until it loads are the job's own imports. The floor is what an interpreter
+takes to its first line; the goal, 150 ms beyond it, is that of a pause and of a resume together
 (benchmarks/pauses.py), and ours.
 
-Terms last two seconds here: how long a job waits for its boundary is no downtime, since it trains meanwhile.
+Terms last two seconds here: how long a job waits for its boundary is no downtime, since it trains
+meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def resized(living: Living, count: int, mib: int) -> Notes:
     """What the job has noted over so many resizes."""
     said = living.root / "notes"
     job = living.run(
-        "dlq", "submit", "--parsable", "--elastic-sizes", "2,8", "--env", f"PYTHONPATH={LIBRARY}", "--workdir", "/tmp",
+        "dlq", "submit", "--parsable", "--elastic-sizes", "2,8", "--env", f"PYTHONPATH={LIBRARY}", "--workdir", "/tmp",  # noqa: E501
         "--", sys.executable, str(PROGRAM), str(said), str(mib),
     )  # fmt: skip
     _until(lambda: "load_end" in notes(said).get(1, {}), "it runs")

@@ -2,11 +2,12 @@
 
     python -m benchmarks.resizes_live [--count N] [--mib N] [--json]
 
-A real master under the default policy, two agents with a GPU each, and PyTorch (.venv-torch: make e2e) on one node or
-two: it gives one back when another job comes, and grows again when that has gone. From the step after which all ranks
-stop to the first step of the others; the job's own save and load are taken off. What is left has the ends of processes,
-the rendezvous, and starts: by a restart torchrun and the workers each import torch, live only the workers do. So the
-time of that import stands beside it. There is no goal: it is torchrun's time, and says when live is worth it.
+A real master under the default policy, two agents with a GPU each, and PyTorch (.venv-torch: make
+e2e) on one node or two: it gives one back when another job comes, and grows again when that has
+gone. From the step after which all ranks stop to the first step of the others; the job's own save
+and load are taken off. What is left has the ends of processes, the rendezvous, and starts: by a
+restart torchrun and the workers each import torch, live only the workers do. So the time of that
+import stands beside it. There is no goal: it is torchrun's time, and says when live is worth it.
 """
 
 from __future__ import annotations
@@ -46,9 +47,9 @@ def measured(living: Living, mode: str, count: int, mib: int) -> list[Down]:
     notes, kept = living.root / f"notes-{mode}", living.root / f"kept-{mode}"
     kept.mkdir()
     words = (
-        "dlq", "submit", "--parsable", "--gpus-per-node", "1", "--elastic", "1:2", "--elastic-mode", mode,
-        "--checkpoint-preset", "torchrun", "--checkpoint-dir", str(kept), "--checkpoint-marker", "ckpt-*.pt",
-        "--workdir", "/tmp", "--", str(TORCH / "torchrun"), str(JOB), str(notes), str(kept), str(mib),
+        "dlq", "submit", "--parsable", "--gpus-per-node", "1", "--elastic", "1:2", "--elastic-mode", mode,  # noqa: E501
+        "--checkpoint-preset", "torchrun", "--checkpoint-dir", str(kept), "--checkpoint-marker", "ckpt-*.pt",  # noqa: E501
+        "--workdir", "/tmp", "--", str(TORCH / "torchrun"), str(JOB), str(notes), str(kept), str(mib),  # noqa: E501
     )  # fmt: skip
     job, other = living.run(*words).strip(), ""
     _until(lambda: _worlds(notes)[-1:] == [2], "it has grown for the first time")

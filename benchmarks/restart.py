@@ -2,10 +2,11 @@
 
     python -m benchmarks.restart [--jobs N] [--ended N] [--json]
 
-The jobs lie in the database as the master itself would have written them: queued ones, each with its
-spec, its answered request and two lines in the journal, and as many again that have ended, with an
-attempt each and six lines. Of these the newest 10,000 are loaded. Serving means that a client's call
-over mutual TLS is answered. Goal: 5 s for 100,000 of both, 2 KiB of memory for each queued job.
+The jobs lie in the database as the master itself would have written them: queued ones, each with
+its spec, its answered request and two lines in the journal, and as many again that have ended, with
+an attempt each and six lines. Of these the newest 10,000 are loaded. Serving means that a client's
+call over mutual TLS is answered. Goal: 5 s for 100,000 of both, 2 KiB of memory for each queued
+job.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ def _restart(report: Report, cluster: Living, count: int, ended: int) -> None:
     )  # fmt: skip
     each_kib = (_resident_mib(master.pid) - empty_mib) * 1024 / count
     report.figure(
-        "memory for each queued job, with the ended ones it loads, resident, beyond an empty master",
+        "memory for each queued job, with the ended ones it loads, resident, beyond an empty "
+        "master",
         each_kib, "KiB",
         at_most=2 if whole else None,
     )  # fmt: skip
@@ -137,7 +139,9 @@ def an_end(job: Job, end_s: float) -> tuple[Job, Attempt]:
 
 
 def _fill(path: Path, ended: int, queued: int) -> float:
-    """The jobs that have ended have the lower numbers; ten of them ended in each second of the last."""
+    """The jobs that have ended have the lower numbers; ten of them ended in each second of the
+    last.
+    """
     start_s = time.perf_counter()
     db = open_database(path)
     reader = Reader(path)

@@ -2,8 +2,8 @@
 
     python saving_job.py NOTES MIB
 
-Runs inside dlq with `dlq_train`. Notes are JSON lines {"attempt", "what", "at_s"} at the end of NOTES;
-its checkpoint is one file of MIB mebibytes.
+Runs inside dlq with `dlq_train`. Notes are JSON lines {"attempt", "what", "at_s"} at the end of
+NOTES; its checkpoint is one file of MIB mebibytes.
 """
 
 import time

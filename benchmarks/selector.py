@@ -1,14 +1,15 @@
-"""The lease selector: reward against a proven bound, time, stops, and the printed program beside it.
+"""The lease selector: reward against a proven bound, time, stops, and the printed program beside
+it.
 
     python -m benchmarks.selector [--seeds 20] [--printed 10] [--json]
 
-Every figure is of the integral plan, on sets and seeds of `slo_jobs`. The bound is the relaxation of the
-prefix-capacity model: no plan of any program exceeds it. Times are CPU time of this process after one
-warm-up, which is wall time on an idle machine; the wall time of the same runs stands beside it. --printed
-N gives the time-indexed program N seconds of wall time at each load; without it that part is left out.
-Goals: 960 GPUs x 400 jobs within 0.5 % of the bound for every seed and 0.2 % in the median, 250 and
-100 ms; 4,096 x 800 and 10,000 x 2,000 within 0.5 %, 500 and 1,500 ms; sticky orders stop at most half
-as many jobs as plain least laxity.
+Every figure is of the integral plan, on sets and seeds of `slo_jobs`. The bound is the relaxation
+of the prefix-capacity model: no plan of any program exceeds it. Times are CPU time of this process
+after one warm-up, which is wall time on an idle machine; the wall time of the same runs stands
+beside it. --printed N gives the time-indexed program N seconds of wall time at each load; without
+it that part is left out. Goals: 960 GPUs x 400 jobs within 0.5 % of the bound for every seed and
+0.2 % in the median, 250 and 100 ms; 4,096 x 800 and 10,000 x 2,000 within 0.5 %, 500 and 1,500 ms;
+sticky orders stop at most half as many jobs as plain least laxity.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ def tell(
 
 
 def stability(report: Report, seeds: Sequence[int]) -> None:
-    """Stops of the sticky order over those of plain least laxity, where both serve all that was chosen."""
+    """Stops of the sticky order over those of plain least laxity, where both serve all that was
+    chosen.
+    """
     for load in (load for load in slo_jobs.LOADS if load >= 1):
         shares = []
         for seed in seeds:
@@ -155,12 +158,14 @@ def beside_the_printed(report: Report, limit_s: float) -> None:
             took_s, cpu_s = time.perf_counter() - begun_s, time.process_time() - cpu_s
             name = f"960 x 400, load {load}"
             report.figure(
-                f"{name}: reward over the printed program's", mine.made.objective / max(1.0, other.objective),
-                "x", at_least=1, note=f"its reward {other.objective:,.0f}, its bound {other.bound:,.0f}",
+                f"{name}: reward over the printed program's", mine.made.objective / max(1.0, other.objective),  # noqa: E501
+                "x", at_least=1, note=f"its reward {other.objective:,.0f}, its bound "
+                                      f"{other.bound:,.0f}",
             )  # fmt: skip
             report.figure(
                 f"{name}: CPU over the printed program's", mine.cpu_ms / 1e3 / cpu_s, "x",
-                at_most=1 / 40, note=f"{mine.cpu_ms:,.0f} ms; its {cpu_s:.1f} s, wall {took_s:.1f} s",
+                at_most=1 / 40, note=f"{mine.cpu_ms:,.0f} ms; its {cpu_s:.1f} s, wall "
+                                     f"{took_s:.1f} s",
             )  # fmt: skip
 
 

@@ -3,9 +3,9 @@
     python -m benchmarks.simulate                   20,000 generated Philly-like jobs on 120x8
     python -m benchmarks.simulate philly_jobs.csv.gz [--policy NAME...] [--times 3] [--json]
 
-With a trace: every policy, on 60x8 and on 120x8, the best of three. Goals: fifo 5,000 jobs a second,
-tiresias-las 2,000, the others 500; less than 1 GiB. Published peers on Philly loads, also by CPU time:
-440 (Tiresias simulator, FIFO), 455 (Lucid), 713 (Muri, SRTF).
+With a trace: every policy, on 60x8 and on 120x8, the best of three. Goals: fifo 5,000 jobs a
+second, tiresias-las 2,000, the others 500; less than 1 GiB. Published peers on Philly loads, also
+by CPU time: 440 (Tiresias simulator, FIFO), 455 (Lucid), 713 (Muri, SRTF).
 """
 
 from __future__ import annotations

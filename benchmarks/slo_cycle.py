@@ -1,11 +1,13 @@
-"""How long a master takes from the tick to the plan of the next slot, with 960 GPUs and 400 jobs with deadlines.
+"""How long a master takes from the tick to the plan of the next slot, with 960 GPUs and 400 jobs
+with deadlines.
 
     python -m benchmarks.slo_cycle [--jobs N] [--nodes N] [--slots N] [--policy NAME] [--json]
 
-A real master and its planning process under `chronus`; the jobs and the nodes lie in its database as if they had
-come before, and nobody answers for the nodes, so that nothing runs: every slot all jobs are planned for anew. Slots
-of 20 s, decided 5 s before they begin. Meanwhile a client asks for jobs, one call after another, and its calls are timed
-in and outside of decisions. Goals of issue 8: 1 s from the tick to the plan; 50 ms for the 99th percentile of calls.
+A real master and its planning process under `chronus`; the jobs and the nodes lie in its database
+as if they had come before, and nobody answers for the nodes, so that nothing runs: every slot all
+jobs are planned for anew. Slots of 20 s, decided 5 s before they begin. Meanwhile a client asks for
+jobs, one call after another, and its calls are timed in and outside of decisions. Goals of issue 8:
+1 s from the tick to the plan; 50 ms for the 99th percentile of calls.
 """
 
 from __future__ import annotations

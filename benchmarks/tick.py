@@ -146,8 +146,9 @@ def _replaced(
     rank_base: int,
     clock_s: float,
 ) -> tuple[list[tuple[float, ...]], int]:
-    """Attempts end one after another while somebody waits for just their GPUs: the costs, and how many
-    jobs started. One starts for each that ends, unless the policy lets the head of the line block it.
+    """Attempts end one after another while somebody waits for just their GPUs: the costs, and how
+    many jobs started. One starts for each that ends, unless the policy lets the head of the line
+    block it.
 
     Every other one is timed by part: what a reading of the clock pushes out of the processor's
     caches costs more than the reading itself, and the whole shall not pay for it.
@@ -173,8 +174,8 @@ def _replaced(
 def _complete(
     cluster: Cluster, policy: Policy, key: AttemptKey, now_s: float, *, by_part: bool
 ) -> tuple[list[float], int]:
-    """Readings of the clock (before and after, and with `by_part` after each of the STEPS), and how many
-    jobs started."""
+    """Readings of the clock (before and after, and with `by_part` after each of the STEPS), and how
+    many jobs started."""
     clock = time.thread_time
     readings = [clock()]
     drive.step_attempt(cluster, key, attempt_steps.Succeeded(), now_s)
@@ -296,7 +297,9 @@ def filled(policy: Policy, queued: int) -> Cluster:
 
 
 def _policy(name: str) -> Policy:
-    """With five levels if it has any; where nobody names a deadline or several sizes, `dlq` is to cost no more."""
+    """With five levels if it has any; where nobody names a deadline or several sizes, `dlq` is to
+    cost no more.
+    """
     return build(name, {"thresholds": LEVELS} if name == LEVELLED else {})
 
 

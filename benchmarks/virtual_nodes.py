@@ -1,8 +1,8 @@
 """A thousand agents in one process: real sessions over mutual TLS, no hosts behind them.
 
-A rank that is launched says that it prepares and that it runs, works for as long as its environment names
-(`RUN_S`, seconds of work left over all attempts), and ends. One that is told to stop saves for a moment and
-leaves; what it had done by then counts.
+A rank that is launched says that it prepares and that it runs, works for as long as its environment
+names (`RUN_S`, seconds of work left over all attempts), and ends. One that is told to stop saves
+for a moment and leaves; what it had done by then counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Rank(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What all nodes have seen so far: `starts` and `ends` of jobs (their first ranks), answers to heartbeats."""
+    """What all nodes have seen so far: `starts` and `ends` of jobs (their first ranks), answers to
+    heartbeats.
+    """
 
     counts: Counter[str] = field(default_factory=Counter)
     beats_s: list[float] = field(default_factory=list)

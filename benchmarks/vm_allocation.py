@@ -1,12 +1,14 @@
-"""Rented nodes: the default against our own path relinking and EDF, over load, and the time of a decision.
+"""Rented nodes: the default against our own path relinking and EDF, over load, and the time of a
+decision.
 
     python -m benchmarks.vm_allocation [--iterations 1000] [--nodes 10 20] [--no-scale] [--json]
 
-Whole replays of the cases and seeds of `vm_cases`, decided at submits, completions and every hour; cost is
-that of nodes and of being late, and a figure the mean over seeds and numbers of nodes of one method's cost over
-the other's. Path relinking is the paper's (elite pool of 10, f-bar), EDF its baseline. A decision is for 100 nodes and
-450 jobs, in CPU time of this process. Goals: the default costs at most 1.01, 0.85 and 0.60 of path
-relinking at loads 1.0, 1.5 and 2.0, and 0.40 of EDF at 2.0; a decision takes at most 5 ms.
+Whole replays of the cases and seeds of `vm_cases`, decided at submits, completions and every hour;
+cost is that of nodes and of being late, and a figure the mean over seeds and numbers of nodes of
+one method's cost over the other's. Path relinking is the paper's (elite pool of 10, f-bar), EDF its
+baseline. A decision is for 100 nodes and 450 jobs, in CPU time of this process. Goals: the default
+costs at most 1.01, 0.85 and 0.60 of path relinking at loads 1.0, 1.5 and 2.0, and 0.40 of EDF at
+2.0; a decision takes at most 5 ms.
 """
 
 from __future__ import annotations
@@ -94,7 +96,8 @@ def compare(report: Report, load: float, sizes: Iterable[int], iterations: int) 
     for name, ratios in over.items():
         report.figure(
             f"load {load}: cost of the default over that of {name}, mean of {len(ratios)}",
-            mean(ratios), "x", at_most=goals.get(name), note=f"{min(ratios):.3f} to {max(ratios):.3f}",
+            mean(ratios), "x", at_most=goals.get(name), note=f"{min(ratios):.3f} to "
+                                                             f"{max(ratios):.3f}",
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """How property tests run: the same examples every time, and never judged by the clock.
 
-LONG=1 (`make test-long`) tries more of them; `HYPOTHESIS_PROFILE=long` looks for new ones, and for longer.
+LONG=1 (`make test-long`) tries more of them; `HYPOTHESIS_PROFILE=long` looks for new ones, and for
+longer.
 """
 
 import gc
@@ -16,7 +17,8 @@ from hypothesis import HealthCheck, settings
 from support.daemon_logs import ends_of_logs
 from support.extent import times
 
-# What is imported and collected stays: looking through it again and again would take a tenth of the run.
+# What is imported and collected stays: looking through it again and again would take a tenth of the
+# run.
 gc.disable()
 # A shell in the background lets those whom it starts ignore Ctrl-C, and they whom they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A target whose tests all skip has shown nothing; the reasons of the skips say what to install."""
+    """A target whose tests all skip has shown nothing; the reasons of the skips say what to
+    install.
+    """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if not session.config.getoption("--fail-if-all-skip") or reporter is None:
         return
@@ -61,7 +65,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture(autouse=True)
 def closed_sites() -> Iterator[None]:
-    """Masters of rented machines are looked through once more, and closed, whichever test has made them."""
+    """Masters of rented machines are looked through once more, and closed, whichever test has made
+    them.
+    """
     yield
     if (rented := sys.modules.get("support.rented")) is not None:
         while rented.MADE:

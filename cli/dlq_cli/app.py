@@ -119,7 +119,8 @@ class App:
             identity = self._login_by_socket(expired=identity is not None)
             if not identity.is_valid(self.clock.now_s()):
                 raise Unauthenticated(
-                    "the clock of this host is ahead of the master's: to it, the new certificate ended at "
+                    "the clock of this host is ahead of the master's: to it, the new certificate "
+                    "ended at "
                     f"{format_instant(identity.expires_s)}",
                     hint="set the clock (timedatectl)",
                 )

@@ -1,4 +1,6 @@
-"""Commands that are imported when they are called, so that `dlq --help` and completion are quick."""
+"""Commands that are imported when they are called, so that `dlq --help` and completion are
+quick.
+"""
 
 from __future__ import annotations
 

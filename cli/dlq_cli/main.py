@@ -185,7 +185,9 @@ def main() -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End without waiting for threads: one may hold the lock of stdout, over which the interpreter's own end aborts."""
+    """End without waiting for threads: one may hold the lock of stdout, over which the
+    interpreter's own end aborts.
+    """
     flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
     flushing.start()
     flushing.join(_FLUSH_S)

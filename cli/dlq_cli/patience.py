@@ -14,7 +14,9 @@ T = TypeVar("T")
 
 
 def duration_s(flag: str, text: str | None) -> int | None:
-    """The seconds of a flag's duration, None when it was not given; InvalidRequest names the flag."""
+    """The seconds of a flag's duration, None when it was not given; InvalidRequest names the
+    flag.
+    """
     if text is None:
         return None
     try:
@@ -26,7 +28,9 @@ def duration_s(flag: str, text: str | None) -> int | None:
 def look_until(
     done: Callable[[T], bool], look: Callable[[T], T], first: T, patience_s: float | None
 ) -> T:
-    """What is told once that is `done`, or the patience, in seconds, is over; without any, `first`."""
+    """What is told once that is `done`, or the patience, in seconds, is over; without any,
+    `first`.
+    """
     seen, end_s = first, time.monotonic() + (patience_s or 0.0)
     while not done(seen) and time.monotonic() < end_s:
         time.sleep(_LOOK_EVERY_S)

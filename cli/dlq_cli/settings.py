@@ -156,7 +156,9 @@ def change_file(path: Path, name: str, value: str | None) -> None:
 
 
 def reset_file(path: Path) -> Path | None:
-    """Put a file of settings aside, whatever it holds; where it is now, None when there was none."""
+    """Put a file of settings aside, whatever it holds; where it is now, None when there was
+    none.
+    """
     aside = path.with_name(f"{path.name}.old")
     try:
         path.replace(aside)

@@ -1,4 +1,6 @@
-"""Signing in at the broker on the master's host: by `dlq login`, or by any command that needs it."""
+"""Signing in at the broker on the master's host: by `dlq login`, or by any command that needs
+it.
+"""
 
 from __future__ import annotations
 

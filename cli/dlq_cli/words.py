@@ -13,7 +13,7 @@ ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 # Slurm's two-letter codes of the states that jobs are shown in, for `%t` and `-t PD,R`.
 SLURM_CODES: Mapping[str, str] = {
     "pending": "PD", "queued": "PD", "held": "PD", "assigned": "CF", "preparing": "CF",
-    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "NF", "completed": "CD",
+    "starting": "CF", "running": "R", "profiling": "R", "pausing": "CG", "unknown": "NF", "completed": "CD",  # noqa: E501
     "failed": "F", "cancelled": "CA", "timed_out": "TO",
 }  # fmt: skip
 

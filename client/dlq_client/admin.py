@@ -54,7 +54,9 @@ class Admin:
         reason: str = "",
         accept_loss: bool = False,
     ) -> wire.SetNodeFlagsResponse:
-        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose what jobs have done."""
+        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose what
+        jobs have done.
+        """
         request = wire.SetNodeFlagsRequest(
             request_id=self._request_id(),
             node_id=node_id,
@@ -78,7 +80,9 @@ class Admin:
         return self._connection.call(self.stub.SetNodeLabels, request).node
 
     def clear_gpu_conditions(self, node_id: str, gpu_indexes: Iterable[int] = ()) -> node_pb2.Node:
-        """Use GPUs again that were withheld for what was wrong with them; none named: all of them."""
+        """Use GPUs again that were withheld for what was wrong with them; none named: all of
+        them.
+        """
         request = wire.ClearGpuConditionsRequest(
             request_id=self._request_id(), node_id=node_id, gpu_indexes=sorted(gpu_indexes)
         )
@@ -99,7 +103,9 @@ class Admin:
         return self._connection.call(self.stub.ListUsers, wire.ListUsersRequest()).users
 
     def set_user(self, user: wire.User, *, same_person: bool = False) -> wire.User:
-        """Add or change a user. `same_person`: also with another uid; else who gets one is somebody else."""
+        """Add or change a user. `same_person`: also with another uid; else who gets one is somebody
+        else.
+        """
         request = wire.SetUserRequest(
             request_id=self._request_id(), user=user, same_person=same_person
         )
@@ -108,8 +114,8 @@ class Admin:
     def delete_user(
         self, name: str, *, cancel_jobs: bool = False, give_to: str = ""
     ) -> wire.DeleteUserResponse:
-        """Remove a user: no new certificate, and the present one is refused. IllegalTransition while jobs live
-        that are neither given away nor to be cancelled."""
+        """Remove a user: no new certificate, and the present one is refused. IllegalTransition
+        while jobs live that are neither given away nor to be cancelled."""
         request = wire.DeleteUserRequest(
             request_id=self._request_id(), name=name, cancel_jobs=cancel_jobs, give_to=give_to
         )

@@ -27,7 +27,9 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What was named, after a change: one job, or tasks of an array, some of which may have refused."""
+    """What was named, after a change: one job, or tasks of an array, some of which may have
+    refused.
+    """
 
     jobs: Sequence[job_pb2.Job]
     refusals: Sequence[wire.Refusal]
@@ -68,7 +70,9 @@ class Jobs:
         return self._connection.call(self.stub.SubmitJob, request)
 
     def get(self, job_id: str, *, with_profile: bool = False) -> wire.GetJobResponse:
-        """One job with its spec and all attempts, and with its traffic profile if that is wanted."""
+        """One job with its spec and all attempts, and with its traffic profile if that is
+        wanted.
+        """
         request = wire.GetJobRequest(job_id=job_id, with_profile=with_profile)
         return self._connection.call(self.stub.GetJob, request)
 
@@ -122,7 +126,9 @@ class Jobs:
         return self.release_each(job_id).jobs[0]
 
     def pause(self, job_id: str, *, accept_loss: bool = False) -> job_pb2.Job:
-        """Checkpoint a job, free its GPUs and keep it; WorkWouldBeLost when nothing would save its work."""
+        """Checkpoint a job, free its GPUs and keep it; WorkWouldBeLost when nothing would save its
+        work.
+        """
         return self.pause_each(job_id, accept_loss=accept_loss).jobs[0]
 
     def resume(self, job_id: str) -> job_pb2.Job:
@@ -183,7 +189,9 @@ class Jobs:
         return self._connection.call(self.stub.CheckpointJob, request)
 
     def update_each(self, target: str, wishes: wire.UpdateJobRequest) -> Updated:
-        """Ask for something else; `wishes` holds the new values and perhaps the expected version."""
+        """Ask for something else; `wishes` holds the new values and perhaps the expected
+        version.
+        """
         request = wire.UpdateJobRequest()
         request.CopyFrom(wishes)
         request.request_id, request.job_id = self.new_request_id(), target
@@ -198,14 +206,18 @@ class Jobs:
     def events(
         self, *job_ids: str, chosen: event_pb2.EventFilter | None = None
     ) -> Iterator[event_pb2.Event]:
-        """The journal of some jobs, or of all the caller may see, oldest first; `chosen`: only such events."""
+        """The journal of some jobs, or of all the caller may see, oldest first; `chosen`: only such
+        events.
+        """
         for page in self.event_pages(*job_ids, chosen=chosen):
             yield from page.events
 
     def event_pages(
         self, *job_ids: str, chosen: event_pb2.EventFilter | None = None
     ) -> Iterator[wire.ListEventsResponse]:
-        """The same in pages: each says how far back the journal is whole, and where a watch goes on."""
+        """The same in pages: each says how far back the journal is whole, and where a watch goes
+        on.
+        """
         # One alone is named as masters of every version understand it.
         one = job_ids[0] if len(job_ids) == 1 else ""
         several = () if one else job_ids

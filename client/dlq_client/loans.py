@@ -66,7 +66,9 @@ class Loans:
         force: bool = False,
         token: str = "",
     ) -> wire.ReclaimServersResponse:
-        """Take these back, or so many, or those of a plan. They are gone when their state is "away"."""
+        """Take these back, or so many, or those of a plan. They are gone when their state is
+        "away".
+        """
         request = wire.ReclaimServersRequest(
             request_id=self._connection.ids.request_id(),
             node_ids=node_ids,

@@ -49,7 +49,9 @@ def login(socket_path: Path, wished_name: str) -> Identity:
 
 
 def renew(connection: Connection) -> Identity:
-    """A new key and certificate for the same name and role; the old ones stay good until they end."""
+    """A new key and certificate for the same name and role; the old ones stay good until they
+    end.
+    """
     old = connection.identity
     fresh = new_key_and_csr(old.user)
     stub = IdentityServiceStub(connection.channel)

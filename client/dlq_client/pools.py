@@ -21,7 +21,9 @@ class Pools:
         return self._connection.call(self.stub.ListPools, wire.ListPoolsRequest(name=name))
 
     def stop(self, machine_ids: Sequence[str] = (), pool: str = "") -> Sequence[wire.Machine]:
-        """Give machines back, or all of a pool. They are gone when their state is "away" or "failed"."""
+        """Give machines back, or all of a pool. They are gone when their state is "away" or
+        "failed".
+        """
         request = wire.StopMachinesRequest(
             request_id=self._connection.ids.request_id(), machine_ids=machine_ids, pool=pool
         )

@@ -28,8 +28,8 @@ class Usages:
         user: str = "",
         team: str = "",
     ) -> wire.GetUsageResponse:
-        """GPU-seconds from the day of one instant to that of another, or until now (None); grouped by any of day, user,
-        team, class and pool."""
+        """GPU-seconds from the day of one instant to that of another, or until now (None); grouped
+        by any of day, user, team, class and pool."""
         request = wire.GetUsageRequest(**_span(from_s, until_s), by=by, user=user, team=team)
         return self._connection.call(self.stub.GetUsage, request)
 
@@ -42,8 +42,8 @@ class Usages:
         user: str = "",
         team: str = "",
     ) -> wire.GetCostsResponse:
-        """What rented machines and being late have cost, from the day of one instant to that of another, or until now
-        (None); grouped by any of job, user, team, day and pool."""
+        """What rented machines and being late have cost, from the day of one instant to that of
+        another, or until now (None); grouped by any of job, user, team, day and pool."""
         request = wire.GetCostsRequest(**_span(from_s, until_s), by=by, user=user, team=team)
         return self._connection.call(self.stub.GetCosts, request)
 

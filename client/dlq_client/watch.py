@@ -46,8 +46,8 @@ def watch_events(
     outage_s: float = OUTAGE_S,
     on_lost: OnLost | None = None,
 ) -> Iterator[wire.WatchEventsResponse]:
-    """Events after `cursor`, until the clock's boottime is `until_s` (None: endlessly). Where only some are `chosen`, a
-    message without one says that a job which was named has ended by another.
+    """Events after `cursor`, until the clock's boottime is `until_s` (None: endlessly). Where only
+    some are `chosen`, a message without one says that a job which was named has ended by another.
 
     A lost stream is resumed from the last cursor seen. Raises a DlqError when the master refuses
     (CursorExpired: read the state anew) or stays away for longer than `outage_s`.

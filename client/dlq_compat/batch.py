@@ -1,8 +1,8 @@
 """The main process of a rank with `compat = "slurm"`: what slurmstepd is there.
 
-It runs the job's own program. Signals go to the steps that `srun` has started, and to the program itself
-when there are none: a batch script does not survive the signal that is meant for its steps. `scontrol
-requeue` makes it end the rank with exit code 99, "run me again".
+It runs the job's own program. Signals go to the steps that `srun` has started, and to the program
+itself when there are none: a batch script does not survive the signal that is meant for its steps.
+`scontrol requeue` makes it end the rank with exit code 99, "run me again".
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ def expand(text: str) -> List[str]:
 
 
 def compress(hosts: Iterable[str]) -> str:
-    """A list of hosts in Slurm's short form; hosts with the same prefix become one group, in the order
-    in which the prefixes come.
+    """A list of hosts in Slurm's short form; hosts with the same prefix become one group, in the
+    order in which the prefixes come.
     """
     groups: Dict[Tuple[str, int], List[int]] = {}
     for host in hosts:

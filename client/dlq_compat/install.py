@@ -5,8 +5,8 @@
     DIRECTORY/lib/dlq_compat/
     DIRECTORY/lib/dlq-cli       where the `dlq` of this installation is
 
-Jobs of other users cannot pass through the directories of every installation, and a container sees none
-of them.
+Jobs of other users cannot pass through the directories of every installation, and a container sees
+none of them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ sys.exit(main())
 def install(directory: Path) -> Path:
     """Write everything below `directory` and return its `bin`, which belongs first into PATH.
 
-    May be repeated, also while jobs use it: each file is replaced in one step. Everybody may read it.
-    OSError when it cannot be written.
+    May be repeated, also while jobs use it: each file is replaced in one step. Everybody may read
+    it. OSError when it cannot be written.
     """
     for made in (directory, directory / "bin", directory / "lib", directory / "lib" / "dlq_compat"):
         made.mkdir(exist_ok=True)

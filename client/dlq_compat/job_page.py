@@ -1,4 +1,6 @@
-"""The page of `scontrol show job`: one layout, whether the master was asked or the job asks about itself."""
+"""The page of `scontrol show job`: one layout, whether the master was asked or the job asks about
+itself.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ _SIGN = re.compile(r"%(\d*)([%AaJjNnstux])")
 
 
 def filled(pattern: str, environ: Mapping[str, str]) -> str:
-    """The pattern with what a task knows of itself; a number pads, as in `%4t`. `%%` is a percent."""
+    """The pattern with what a task knows of itself; a number pads, as in `%4t`. `%%` is a
+    percent.
+    """
     job = environ.get("SLURM_JOB_ID", "0")
     step = environ.get("SLURM_STEP_ID", "0")
     words = {

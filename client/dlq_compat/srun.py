@@ -1,8 +1,9 @@
 """`srun` inside a job: the command, once for each of this node's tasks.
 
-dlq runs a batch script on every node of the job and not on the first alone, so that each node's `srun`
-starts its own part of a step: together they are the whole of it, and nobody must reach another node.
-A step that is smaller than the job takes the first nodes; on the others `srun` does nothing and says so.
+dlq runs a batch script on every node of the job and not on the first alone, so that each node's
+`srun` starts its own part of a step: together they are the whole of it, and nobody must reach
+another node. A step that is smaller than the job takes the first nodes; on the others `srun` does
+nothing and says so.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def main(arguments: List[str]) -> int:
         print("srun: error: %s" % error, file=sys.stderr)
         return 1
     if not step.tasks:
-        print("srun: not on this node: the step has %d of %s nodes" % (step.nodes, _nodes(os.environ)),
+        print("srun: not on this node: the step has %d of %s nodes" % (step.nodes, _nodes(os.environ)),  # noqa: E501
               file=sys.stderr)  # fmt: skip
         return 0
     control.tell(os.environ, control.STEP, str(os.getpid()))
@@ -148,7 +149,9 @@ def _task(
 
 
 class Running:
-    """The tasks of a step on this node. One that fails takes the others along, unless told not to."""
+    """The tasks of a step on this node. One that fails takes the others along, unless told not
+    to.
+    """
 
     def __init__(self, options: Options, step: Step) -> None:
         """Start them all. OSError when the command or a file for its output cannot be opened."""
@@ -202,7 +205,9 @@ class Running:
             )
 
     def _open(self, pattern: str, task: Mapping[str, str], closing: contextlib.ExitStack) -> _File:
-        """Appended to, unless `--open-mode=truncate`: another attempt must not wipe out the first."""
+        """Appended to, unless `--open-mode=truncate`: another attempt must not wipe out the
+        first.
+        """
         if not pattern or pattern.lower() == "none":
             return None if not pattern else subprocess.DEVNULL
         path = filled(os.path.join(self._options.chdir, pattern), task)

@@ -39,7 +39,7 @@ _SHORT = {
 _SWITCHES = frozenset(
     {
         "--label", "--unbuffered", "--verbose", "--quiet", "--overcommit", "--exact", "--overlap",
-        "--oversubscribe", "--exclusive", "--pty", "--no-kill", "--multi-prog", "--kill-on-bad-exit",
+        "--oversubscribe", "--exclusive", "--pty", "--no-kill", "--multi-prog", "--kill-on-bad-exit",  # noqa: E501
         "--preserve-env", "--contiguous", "--spread-job", "--async",
     }
 )  # fmt: skip
@@ -48,7 +48,7 @@ _HARMLESS = frozenset(
         "--unbuffered", "--verbose", "--quiet", "--overcommit", "--exact", "--overlap",
         "--oversubscribe", "--exclusive", "--job-name", "--time", "--cpus-per-task", "--cpu-bind",
         "--cpu_bind", "--mem-bind", "--gpu-bind", "--distribution", "--hint", "--mem",
-        "--mem-per-cpu", "--mem-per-gpu", "--gres", "--gpus", "--gpus-per-node", "--threads-per-core",
+        "--mem-per-cpu", "--mem-per-gpu", "--gres", "--gpus", "--gpus-per-node", "--threads-per-core",  # noqa: E501
         "--wait", "--no-kill", "--partition", "--account", "--constraint", "--qos",
         "--accel-bind", "--comment", "--preserve-env", "--contiguous", "--spread-job", "--jobid",
         "--cpus-per-gpu", "--network", "--wckey", "--slurmd-debug", "--tres-bind", "--gres-flags",

@@ -1,5 +1,7 @@
 """What the stand-ins answer to `--version`."""
 
 VERSION = "slurm 23.11.0 (a stand-in of dlq's)"
-"""Programs look for the number behind `slurm `: that of the options and words which are followed here."""
+"""Programs look for the number behind `slurm `: that of the options and words which are followed
+here.
+"""
 VERSION_WORDS = ("-V", "--version")

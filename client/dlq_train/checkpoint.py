@@ -44,9 +44,9 @@ def commit(
 ) -> Checkpoint:
     """Let `write` fill a new checkpoint of `step`, make it durable, then drop the oldest.
 
-    A step that is already committed, and undamaged, is returned as it is. When `write` or the disk fails, the
-    error passes through, the half-written directory is gone and older checkpoints are untouched.
-    `origin` goes into the marker: job, attempt and fence of the writer.
+    A step that is already committed, and undamaged, is returned as it is. When `write` or the disk
+    fails, the error passes through, the half-written directory is gone and older checkpoints are
+    untouched. `origin` goes into the marker: job, attempt and fence of the writer.
     """
     final = directory / f"step-{step:06d}"
     if _usable(Checkpoint(step, final)):

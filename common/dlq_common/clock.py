@@ -29,11 +29,12 @@ class SteadyClock:
     """The real clock. A wall clock that is set afterwards is noticed only by the next process."""
 
     def __init__(self, floor_s: float = 0.0, ceiling_s: float = math.inf) -> None:
-        """Start the axis at the wall's time, but never below `floor_s`, and above it not beyond `ceiling_s`.
+        """Start the axis at the wall's time, but never below `floor_s`, and above it not beyond
+        `ceiling_s`.
 
         The floor is the last instant an earlier process stored: a host that comes back with a wall
-        clock in the past must not write history before its own history. The ceiling is what the time
-        since this host's boot allows.
+        clock in the past must not write history before its own history. The ceiling is what the
+        time since this host's boot allows.
         """
         self._boottime_at_start_s = self.boottime_s()
         self._start_s = max(min(time.time(), ceiling_s), floor_s)
@@ -69,7 +70,8 @@ class FakeClock:
 def clock_doubt(tls_error: str) -> str:
     """What to do about a failed handshake, where a certificate's dates are what failed; else empty.
 
-    Both ends hold certificates of a month that are renewed in time: one that is out of date is mostly a clock.
+    Both ends hold certificates of a month that are renewed in time: one that is out of date is
+    mostly a clock.
     """
     if not any(
         words in tls_error
@@ -77,4 +79,7 @@ def clock_doubt(tls_error: str) -> str:
     ):
         return ""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return f"the clock of this host says {now}: compare it with the master's (timedatectl); one of the two is wrong"
+    return (
+        f"the clock of this host says {now}: compare it with the master's (timedatectl); one "
+        "of the two is wrong"
+    )

@@ -1,4 +1,6 @@
-"""How the frameworks say that a GPU's memory was not enough: it kills nobody, so their words are all."""
+"""How the frameworks say that a GPU's memory was not enough: it kills nobody, so their words are
+all.
+"""
 
 import re
 
@@ -17,5 +19,7 @@ _LONGEST = 1000
 
 
 def says_gpu_oom(line: str) -> bool:
-    """Whether a line of a program's output means that it asked a GPU for more memory than it has."""
+    """Whether a line of a program's output means that it asked a GPU for more memory than it
+    has.
+    """
     return _SAID.search(line[:_LONGEST]) is not None

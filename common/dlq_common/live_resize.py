@@ -1,10 +1,13 @@
-"""What master and agents agree on for jobs that torchrun resizes while they run (docs/elastic.md)."""
+"""What master and agents agree on for jobs that torchrun resizes while they run
+(docs/elastic.md).
+"""
 
 LIVE = "live"  # the word of a spec
 FEATURE = "live-resize"  # what an agent says that knows how
 
-# torchrun counts it as a restart when workers end because others leave, and when they fail by themselves.
-# Twice what the master has resized an attempt by then (model/attempts/live.py), so that failures are left some.
+# torchrun counts it as a restart when workers end because others leave, and when they fail by
+# themselves. Twice what the master has resized an attempt by then (model/attempts/live.py), so that
+# failures are left some.
 RESTARTS_PER_ATTEMPT = 16
 
 # For so long after it joined, in seconds, a rank whose workers keep failing goes again.
@@ -14,7 +17,7 @@ JOIN_FAILED = "join_failed"  # why its agent has ended it then
 _TORCHRUN = ("torchrun", "torch.distributed.run")
 # Flags of torchrun that go before the variables in which the cluster tells it who may be there.
 _WOULD_WIN = (
-    "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",
+    "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",  # noqa: E501
     "--master-port", "--local-addr",
 )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""How a program says that another one it worked with has gone: the effect of a failure, not its cause."""
+"""How a program says that another one it worked with has gone: the effect of a failure, not its
+cause.
+"""
 
 import re
 
@@ -10,7 +12,7 @@ _SAID = re.compile(
     | \b (remote | peer) \s (process | rank | host) \b .{0,40} \b (exit | died | gone | closed | lost)
     | \b (ncclRemoteError | ECONNRESET | ConnectionResetError | BrokenPipeError) \b
     | \b watchdog \b .{0,200} \b timeout \b  # NCCL's: somebody did not come to a collective
-    """,
+    """,  # noqa: E501
     re.VERBOSE | re.IGNORECASE,
 )
 _LONGEST = 1000

@@ -1,7 +1,9 @@
-"""Why a rank could not be started, in fixed words, and whether that speaks against its node: one table.
+"""Why a rank could not be started, in fixed words, and whether that speaks against its node: one
+table.
 
-Only what a node does itself speaks against it. What a user can bring about does not: files, images, ports, limits,
-a host that is full of what jobs left there. Both sides use this: an agent says the word, the master looks it up.
+Only what a node does itself speaks against it. What a user can bring about does not: files, images,
+ports, limits, a host that is full of what jobs left there. Both sides use this: an agent says the
+word, the master looks it up.
 """
 
 from __future__ import annotations
@@ -74,8 +76,8 @@ CAUSES: Mapping[StartCause, Known] = {
 
 
 def speaks_against_node(word: str) -> bool:
-    """Whether a start that failed so does. Agents of before say no word: there every one does, as then. A word of a
-    later version does not."""
+    """Whether a start that failed so does. Agents of before say no word: there every one does, as
+    then. A word of a later version does not."""
     if not word:
         return True
     return word in CAUSES and CAUSES[StartCause(word)].of_node

@@ -1,4 +1,6 @@
-"""A demo as a program: in a directory of its own, of which nothing is left unless something went wrong."""
+"""A demo as a program: in a directory of its own, of which nothing is left unless something went
+wrong.
+"""
 
 import os
 import shutil

@@ -69,8 +69,9 @@ class Cluster:
         lenders: frozenset[str] = frozenset(),
         settings: str = "",
     ) -> None:
-        """Its files go below `root`, which exists; a stopped cluster leaves them there. `settings` take the
-        place of those above, which need the threshold. `lenders`: nodes that are servers of an inference side."""
+        """Its files go below `root`, which exists; a stopped cluster leaves them there. `settings`
+        take the place of those above, which need the threshold. `lenders`: nodes that are servers
+        of an inference side."""
         self.root = root
         self.nodes = nodes
         self.client_environment = {
@@ -113,7 +114,9 @@ class Cluster:
         return subprocess.run(words, env=self._environment(), capture_output=True, text=True)
 
     def run(self, *command: str) -> str:
-        """The output of one command of ours; CalledProcessError, with its errors shown, if it fails."""
+        """The output of one command of ours; CalledProcessError, with its errors shown, if it
+        fails.
+        """
         done = self.ask(*command)
         if done.returncode:
             sys.stderr.write(done.stderr)

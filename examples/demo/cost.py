@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""make demo-cost: machines are rented where being late costs more, from a provider that fails, and given back empty.
+"""make demo-cost: machines are rented where being late costs more, from a provider that fails, and
+given back empty.
 
-The provider is an operator's own program (`cost_provider.py`): here its machines are agents of this machine. Exits 0 only if
-every claim held. KEEP=1 leaves the logs.
+The provider is an operator's own program (`cost_provider.py`): here its machines are agents of this
+machine. Exits 0 only if every claim held. KEEP=1 leaves the logs.
 """
 
 import json
@@ -148,7 +149,10 @@ def accounted(site: Costs, cost: float) -> str:
     if jobs["cheap"]["pool"] != "own" or jobs["cheap"]["cost"]:
         raise ProofFailed(f"the job that is left to the own node is charged {jobs['cheap']}")
     late = f"{dear['late_cost']:.2f} for being late, {dear['own_late_cost']:.0f} on the own node"
-    return f"{cost:.3f} is what was paid for jobs, boot and idle; {paid['foretold']:.3f} was foretold; {late}"
+    return (
+        f"{cost:.3f} is what was paid for jobs, boot and idle; {paid['foretold']:.3f} was "
+        f"foretold; {late}"
+    )
 
 
 def perform(site: Costs) -> list[str]:
@@ -168,8 +172,10 @@ def perform(site: Costs) -> list[str]:
         raise ProofFailed(f"it has cost {cost:.3f}")
     tries = len([line for line in site.bill() if line.startswith("start")])
     return [
-        "a job that is hardly late waits for the own node; the one to which a machine is worth it got one",
-        f"asked {tries} times, with a provider that failed half way and a master killed with -9, it is one machine: {name}",
+        "a job that is hardly late waits for the own node; the one to which a machine is worth it "
+        "got one",
+        f"asked {tries} times, with a provider that failed half way and a master killed with -9, "
+        f"it is one machine: {name}",
         f"it was given back when nobody needed it: {cost:.3f} in all, and nothing of it is left",
         account,
         "nobody on the own node was disturbed",

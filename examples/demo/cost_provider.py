@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""What an operator writes for provider = "exec": machines here are agents of this machine, each in a directory of its own.
+"""What an operator writes for provider = "exec": machines here are agents of this machine, each in
+a directory of its own.
 
-`cost_provider.py ROOT start|stop|list`, called by a one-line script of the pool. Whatever it has begun is written down
-first, so that a call that is killed half way is found again. Each call is a line of ROOT/bill.
+`cost_provider.py ROOT start|stop|list`, called by a one-line script of the pool. Whatever it has
+begun is written down first, so that a call that is killed half way is found again. Each call is a
+line of ROOT/bill.
 """
 
 import fcntl
@@ -71,7 +73,8 @@ def run_agent(home: Path, asked: Asked, instance_id: str) -> None:
     (home / "token").chmod(0o600)
     agent = f"'{BIN}/dlq-nodeagent'"
     boot = (
-        f"{agent} join - --master {asked['join_address']} --wait 1m --config {config} < {home}/token "
+        f"{agent} join - --master {asked['join_address']} --wait 1m --config {config} < "
+        f"{home}/token "
         f"&& rm {home}/token && exec {agent} run --config {config}"
     )
     with (home / "log").open("ab") as log:

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""make demo-loan: a day of inference load in two minutes: servers are lent, trained on, and taken back under pressure.
+"""make demo-loan: a day of inference load in two minutes: servers are lent, trained on, and taken
+back under pressure.
 
-The day goes on when what it should bring has happened, so nothing hangs on how fast the machine is. Exits 0 only if
-every claim held. KEEP=1 leaves the logs.
+The day goes on when what it should bring has happened, so nothing hangs on how fast the machine is.
+Exits 0 only if every claim held. KEEP=1 leaves the logs.
 """
 
 import re
@@ -178,7 +179,10 @@ def one_back(site: Loans) -> str:
     site.train(SLOW)
     site.until(lambda: site.training(*PAIR, SLOW), "another job to train on what it left")
     site.promise(PROMISED, "--deadline", f"{60 * STRETCH}s")
-    return f"one server was wanted of three with jobs: one job was stopped ({WIDE.name}), proven to be the fewest"
+    return (
+        f"one server was wanted of three with jobs: one job was stopped ({WIDE.name}), proven "
+        "to be the fewest"
+    )
 
 
 def all_back(site: Loans) -> str:
@@ -192,11 +196,16 @@ def all_back(site: Loans) -> str:
     began_s = time.monotonic()
     site.lent(0)
     took_s = time.monotonic() - began_s
-    return f"both were back {took_s:.0f} s after the load rose, {WITHIN_S} of which one job was given to save"
+    return (
+        f"both were back {took_s:.0f} s after the load rose, {WITHIN_S} of which one job was "
+        "given to save"
+    )
 
 
 def next_night(site: Loans) -> str:
-    """All go on, and end; then a job that can do with less does so when one server is wanted back."""
+    """All go on, and end; then a job that can do with less does so when one server is wanted
+    back.
+    """
     site.enough(DAY, PROMISED)
     site.hour("22:00", 0.10, "the next night")
     site.lent(3)
@@ -230,14 +239,19 @@ def gave_up_one(site: Loans, before: Job) -> str:
     told = [event["data"].get("action") for event in site.story(ELASTIC, "job_reclaimed")]
     if (had, gpus_of(now), told) != (24, 16, ["shrink"]):
         raise ProofFailed(f"{ELASTIC.name} had {had} GPUs and has {gpus_of(now)}: {told}")
-    return f"one server was wanted back with all in use: {ELASTIC.name} gave it up, and went on with 16 of {had} GPUs"
+    return (
+        f"one server was wanted back with all in use: {ELASTIC.name} gave it up, and went on "
+        f"with 16 of {had} GPUs"
+    )
 
 
 # --- what it has shown ----------------------------------------------------------------------------
 
 
 def went_on(site: Loans, work: Training) -> str:
-    """It was stopped by a reclaim, once, and each start began after the step that the one before had saved."""
+    """It was stopped by a reclaim, once, and each start began after the step that the one before
+    had saved.
+    """
     outputs = [
         site.cluster.dlq("logs", f"{site.of(work)['job_id']}.{n}", "-n", "1000") for n in (1, 2)
     ]
@@ -259,7 +273,10 @@ def started_over(site: Loans, work: Training) -> str:
     job, told = site.of(work), site.story(work, "job_reclaimed")
     if job["lost_gpu_seconds"] <= 0.0 or len(told) != 1 or "ended" not in told[0]["cause"]:
         raise ProofFailed(f"{work.name} has lost {job['lost_gpu_seconds']}: {told}")
-    return f"{work.name} had not saved after {WITHIN_S} s and began anew: {job['lost_gpu_seconds']:.0f} GPU-seconds lost"
+    return (
+        f"{work.name} had not saved after {WITHIN_S} s and began anew: "
+        f"{job['lost_gpu_seconds']:.0f} GPU-seconds lost"
+    )
 
 
 def stayed_at_home(site: Loans, work: Training) -> str:
@@ -297,7 +314,10 @@ def accounted(site: Loans) -> str:
     if slow["preempted_gpu_hours"] <= 0.0:
         raise ProofFailed(f"what {SLOW.name} lost is not accounted for: {slow}")
     held = sum(one["gpu_hours"] for one in usages)
-    return f"jobs are charged all {held:.2f} GPU-hours they held, {slow['preempted_gpu_hours']:.2f} of them as lost to reclaims"
+    return (
+        f"jobs are charged all {held:.2f} GPU-hours they held, "
+        f"{slow['preempted_gpu_hours']:.2f} of them as lost to reclaims"
+    )
 
 
 def perform(site: Loans) -> list[str]:
@@ -314,7 +334,8 @@ def show(root: Path) -> None:
     with ExitStack() as opened:
         screen = opened.enter_context(Screen())
         screen.act(
-            f"A master, a node of our own and {len(SERVERS)} servers of the inference side, of eight virtual GPUs each"
+            f"A master, a node of our own and {len(SERVERS)} servers of the inference side, of "
+            "eight virtual GPUs each"
         )
         load = root / "load"
         load.write_text("0.95\n")

@@ -11,8 +11,9 @@ STAYS = ', min_run = "3600"'  # who runs gives way to nobody but a deadline, or 
 
 
 def slowness() -> int:
-    """By how much a demo stretches its times on this machine now, from 1 to SLOWEST: on a busy one every
-    command takes longer, and a deadline in seconds would be over before anybody could keep it."""
+    """By how much a demo stretches its times on this machine now, from 1 to SLOWEST: on a busy one
+    every command takes longer, and a deadline in seconds would be over before anybody could keep
+    it."""
     began_s = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "dlq_cli.main", "submit", "--help"],
@@ -23,8 +24,8 @@ def slowness() -> int:
 
 
 def quick(more: str = "", *, lease: str = "", settings: str = "", stretch: int = 1) -> str:
-    """What is appended to the configuration: `lease` and `settings` beside those here, and `more` tables.
-    The terms are `stretch` times as long."""
+    """What is appended to the configuration: `lease` and `settings` beside those here, and `more`
+    tables. The terms are `stretch` times as long."""
     return f"""
 [lease]
 heartbeat = "1s"

@@ -36,7 +36,9 @@ def use_up_a_share(stage: Stage, cast: Cast) -> None:
 
 
 def preempt_the_long_job(stage: Stage, cast: Cast) -> None:
-    """New jobs fill the other node; the last one gets the GPUs of the long job, once it has saved."""
+    """New jobs fill the other node; the last one gets the GPUs of the long job, once it has
+    saved.
+    """
     stage.screen.act(f"New jobs come; the last one finds no room, and {cast.long.name} has to go")
     for each in (*cast.beside, cast.rival):
         stage.submit(each)
@@ -47,8 +49,8 @@ def preempt_the_long_job(stage: Stage, cast: Cast) -> None:
 
 
 def resume_elsewhere(stage: Stage, cast: Cast) -> list[Work]:
-    """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint. None of
-    them can have ended: they are held back."""
+    """The user pauses the jobs of the other node: there the long job goes on, from its checkpoint.
+    None of them can have ended: they are held back."""
     stage.screen.act("The jobs of the other node are paused: the long one goes on there")
     paused = list(cast.beside)
     stage.command("pause", *paused)
@@ -71,7 +73,9 @@ def kill_the_master(stage: Stage) -> str:
 
 
 def _undisturbed(stage: Stage, before: Mapping[tuple[str, str, str], int]) -> str:
-    """The jobs whose processes have gone have ended, of which the master may hear a little later."""
+    """The jobs whose processes have gone have ended, of which the master may hear a little
+    later.
+    """
     after = stage.processes()
     gone = {key[0] for key in before if key not in after}
     stage.until(lambda: gone <= stage.ended_ids(), "word of the jobs that came to their end")

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""make demo-slo: deadlines on a full cluster of virtual GPUs: promised and kept, refused with an offer, given up.
+"""make demo-slo: deadlines on a full cluster of virtual GPUs: promised and kept, refused with an
+offer, given up.
 
-Exits 0 only if every claim held, on a busy machine too: all times are stretched there. KEEP=1 leaves the logs.
+Exits 0 only if every claim held, on a busy machine too: all times are stretched there. KEEP=1
+leaves the logs.
 """
 
 import sys
@@ -33,13 +35,16 @@ unreachable = "{6 * STRETCH}s"
 hold = "{10 * STRETCH}s"
 hold_margin = "1s"
 '''
-# What was offered may be too early once it is asked for, if the machine takes its time: then there is a new offer.
+# What was offered may be too early once it is asked for, if the machine takes its time: then there
+# is a new offer.
 MOST_OFFERS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One job as it is submitted: it runs for `run_s`, and says 12 s if it has a deadline (times STRETCH)."""
+    """One job as it is submitted: it runs for `run_s`, and says 12 s if it has a deadline (times
+    STRETCH).
+    """
 
     name: str
     gpus: int
@@ -51,7 +56,7 @@ class Ask:
         asks = ("--wait-admission", "--work", work, *self.flags) if self.flags else ()
         steps = str(round(self.run_s * STRETCH / STEP_S))
         return [
-            "--gpus", str(self.gpus), *asks, "--", sys.executable, str(STEPS), "--steps", steps, "--seconds", str(STEP_S),
+            "--gpus", str(self.gpus), *asks, "--", sys.executable, str(STEPS), "--steps", steps, "--seconds", str(STEP_S),  # noqa: E501
         ]  # fmt: skip
 
 
@@ -102,7 +107,9 @@ def promise(site: Promises) -> list[Job]:
 
 
 def refuse(site: Promises, first: Job) -> Job:
-    """One that cannot be in time beside the first is told so, and what could be; that is then accepted."""
+    """One that cannot be in time beside the first is told so, and what could be; that is then
+    accepted.
+    """
     site.screen.act("One more asks for what has been promised to others")
     due = datetime.fromisoformat(first["promise"]["deadlines"][0]["due_time"])
     too_soon = (due - timedelta(seconds=1)).astimezone(UTC).isoformat()
@@ -122,7 +129,9 @@ def refuse(site: Promises, first: Job) -> Job:
 
 
 def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -> str:
-    """Once the first promise is kept: the agent of a node with a promised job is killed, and all that runs there."""
+    """Once the first promise is kept: the agent of a node with a promised job is killed, and all
+    that runs there.
+    """
     ids = {job["job_id"] for job in others}
 
     hosts: list[str] = []
@@ -159,7 +168,10 @@ def kept(site: Promises, job_id: str) -> str:
             f"{job['name']} was promised its deadline and ended {-spare_s:.1f} s late"
         )
     again = f", started {job['attempt_count']} times" if job["attempt_count"] > 1 else ""
-    return f"{job['name']} ended {spare_s:.0f} s before deadline {index + 1} that it was promised{again}"
+    return (
+        f"{job['name']} ended {spare_s:.0f} s before deadline {index + 1} that it was "
+        f"promised{again}"
+    )
 
 
 def given_up(site: Promises, job_id: str, node: str) -> str:
@@ -172,7 +184,8 @@ def given_up(site: Promises, job_id: str, node: str) -> str:
     if early_s <= 0.0:
         raise ProofFailed(f"{job['name']} was told {-early_s:.1f} s after its deadline")
     return (
-        f"{job['name']} wants 24 GPUs, and {node} is gone: told {early_s:.0f} s before its deadline, then "
+        f"{job['name']} wants 24 GPUs, and {node} is gone: told {early_s:.0f} s before its "
+        "deadline, then "
         "ended, as --on-miss cancel asks"
     )
 

@@ -80,7 +80,9 @@ class Cast:
 
     @classmethod
     def fitted(cls, pace: float, release: Path) -> Self:
-        """The jobs above, with as many steps as this machine makes in the same time, once `release` exists."""
+        """The jobs above, with as many steps as this machine makes in the same time, once `release`
+        exists.
+        """
         ddp, long, *beside, rival = (
             work.fitted(pace).held_back(release) for work in (DDP, LONG, *BESIDE, RIVAL)
         )

@@ -1,4 +1,6 @@
-"""What the examples of frameworks share: the digits, a small network, and the hash of its weights."""
+"""What the examples of frameworks share: the digits, a small network, and the hash of its
+weights.
+"""
 
 import argparse
 import gzip
@@ -29,7 +31,8 @@ def load() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Unhurried(nn.Module):
-    """Passes its input on, slower and slower as long as a file is there: for those who want to look.
+    """Passes its input on, slower and slower as long as a file is there: for those who want to
+    look.
 
     A step takes a twentieth of the time since the first one, at least 20 ms: however long it takes
     until somebody stops the training, it has not ended by then, and it stops soon.

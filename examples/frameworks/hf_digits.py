@@ -4,8 +4,8 @@
     python hf_digits.py --out DIR
     torchrun --nproc-per-node 2 hf_digits.py --out DIR
 
-On SIGTERM the Trainer saves `checkpoint-N` at the end of a step and stops. Started again, it goes on from
-the newest one.
+On SIGTERM the Trainer saves `checkpoint-N` at the end of a step and stops. Started again, it goes
+on from the newest one.
 """
 
 import argparse
@@ -66,8 +66,8 @@ class Teller(TrainerCallback):
 class StopsTogether(TrainerCallback):
     """Several processes get SIGTERM at different moments; all save and stop after the same step.
 
-    The Trainer's own `enable_jit_checkpoint` decides in each process alone, and one that goes on for a
-    step waits for ever for those that do not.
+    The Trainer's own `enable_jit_checkpoint` decides in each process alone, and one that goes on
+    for a step waits for ever for those that do not.
     """
 
     def __init__(self) -> None:

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Training with Lightning's Trainer; knows nothing of any scheduler but what Lightning itself knows.
+"""Training with Lightning's Trainer; knows nothing of any scheduler but what Lightning itself
+knows.
 
     srun python lightning_digits.py --out DIR
     torchrun --nproc-per-node 2 lightning_digits.py --out DIR
 
-Where Lightning finds Slurm's variables it saves on SIGUSR1, asks to be queued again, and goes on from the
-newest hpc_ckpt in DIR by itself. Under torchrun it saves `step-N.ckpt` on SIGTERM, leaves, and goes on from
-the newest of them.
+Where Lightning finds Slurm's variables it saves on SIGUSR1, asks to be queued again, and goes on
+from the newest hpc_ckpt in DIR by itself. Under torchrun it saves `step-N.ckpt` on SIGTERM, leaves,
+and goes on from the newest of them.
 """
 
 import argparse
@@ -80,10 +81,11 @@ class Classifier(pl.LightningModule):
 
 
 class BetweenSteps(pl.Callback):
-    """Lightning saves inside its signal handler, wherever that finds it: it shall be between two steps.
+    """Lightning saves inside its signal handler, wherever that finds it: it shall be between two
+    steps.
 
-    Without this a checkpoint may hold weights of which a half has made the step. Several processes get
-    the signal at different moments: all save after the same step.
+    Without this a checkpoint may hold weights of which a half has made the step. Several processes
+    get the signal at different moments: all save after the same step.
     """
 
     def __init__(self, directory: Path, asked_by: signal.Signals) -> None:

@@ -3,8 +3,9 @@
 
     python submitit_digits.py --out DIR --log LOGS
 
-prints the job's number, waits for its end, and prints the hash of the weights. On SIGUSR2 submitit stores
-what `checkpoint()` returns and queues the job again; the training goes on from its newest file.
+prints the job's number, waits for its end, and prints the hash of the weights. On SIGUSR2 submitit
+stores what `checkpoint()` returns and queues the job again; the training goes on from its newest
+file.
 """
 
 from dataclasses import dataclass

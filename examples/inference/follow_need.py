@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""An inference scheduler's side of loans: lend the servers that it does not need, take them back when it does.
+"""An inference scheduler's side of loans: lend the servers that it does not need, take them back
+when it does.
 
-    dlq login                                       # on the master's host, as a user of the role inference
-    python follow_need.py /run/serving/need --headroom 1 --within 60s --force
+    dlq login                                       # on the master's host, as a user of the role
+    inference python follow_need.py /run/serving/need --headroom 1 --within 60s --force
 
-The file holds one number: how many servers serving needs now. Whoever knows that writes it (an autoscaler); what stands
-in it otherwise is told, and changes nothing. This program remembers nothing that counts: where each server stands it
-asks at every look, so it may be ended and started at any time, and the master too.
+The file holds one number: how many servers serving needs now. Whoever knows that writes it (an
+autoscaler); what stands in it otherwise is told, and changes nothing. This program remembers
+nothing that counts: where each server stands it asks at every look, so it may be ended and started
+at any time, and the master too.
 """
 
 import os
@@ -30,8 +32,9 @@ TRIES = 3  # looks of which each was overtaken by somebody else
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`headroom`: servers that are kept beside those in need. `settle_s`: so long they must have been idle before they are
-    lent. `within_s`: by then they are wanted back; `force`: whoever saves for longer is ended."""
+    """`headroom`: servers that are kept beside those in need. `settle_s`: so long they must have
+    been idle before they are lent. `within_s`: by then they are wanted back; `force`: whoever saves
+    for longer is ended."""
 
     headroom: int = 0
     settle_s: float = 0.0
@@ -53,7 +56,9 @@ class Scheduler:
         self._idle: list[tuple[float, int]] = []  # servers of late: when, and how many
 
     def look(self, loans: Loans, need: int) -> None:
-        """One look at the servers, and what follows. Raises a DlqError where the master does not answer, or refuses."""
+        """One look at the servers, and what follows. Raises a DlqError where the master does not
+        answer, or refuses.
+        """
         for _ in range(TRIES):
             servers = loans.servers()
             lent = sum(one.state in ("lending", "lent") for one in servers)

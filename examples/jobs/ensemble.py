@@ -17,7 +17,9 @@ _ONE_HOT = np.eye(digits.CLASSES)
 
 
 class Ensemble:
-    """`members` one-against-all classifiers, trained side by side; they vote by mean probability."""
+    """`members` one-against-all classifiers, trained side by side; they vote by mean
+    probability.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.rng = np.random.default_rng(options.seed)

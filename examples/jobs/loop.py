@@ -23,13 +23,16 @@ def arguments(description: str | None, *, steps: int, batch: int) -> argparse.Ar
         "--slow-until",
         type=Path,
         metavar="FILE",
-        help=f"take {SLOWLY_S:.0f} s for all steps until FILE exists, so that a show has the time it needs",
+        help=f"take {SLOWLY_S:.0f} s for all steps until FILE exists, so that a show has the time "
+        "it needs",
     )
     return parser
 
 
 def hold_back(options: argparse.Namespace) -> None:
-    """Before a step: wait for its share of SLOWLY_S, while the file of `--slow-until` is missing."""
+    """Before a step: wait for its share of SLOWLY_S, while the file of `--slow-until` is
+    missing.
+    """
     if options.slow_until is not None and not options.slow_until.exists():
         time.sleep(SLOWLY_S / options.steps)
 

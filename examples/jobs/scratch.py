@@ -1,8 +1,8 @@
 """Arrays that are used again at every step.
 
-A large temporary of numpy is fresh memory each time, which the kernel maps, clears and takes back: on
-these small models that would cost as much time as the training itself. Results written into the same
-arrays (`out=`) are the same to the bit.
+A large temporary of numpy is fresh memory each time, which the kernel maps, clears and takes back:
+on these small models that would cost as much time as the training itself. Results written into the
+same arrays (`out=`) are the same to the bit.
 """
 
 from typing import Any

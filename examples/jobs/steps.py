@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A training that takes its time and nothing else: STEPS steps of SECONDS each, saved when asked.
 
-With --until it goes on after them until that file is there, and with --saves-in a save takes that long.
+With --until it goes on after them until that file is there, and with --saves-in a save takes that
+long.
 """
 
 import argparse

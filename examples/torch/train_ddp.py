@@ -4,8 +4,8 @@
     torchrun --nproc-per-node 2 train_ddp.py --checkpoint-dir ckpt
 
 On SIGTERM it finishes the step, saves, and exits 0. Started again, it goes on from the newest file.
-With --if-stopped 1 it exits 1 instead, since 0 tells torchrun that all is done: so torchrun starts it
-again when others join or leave (--nnodes 1:4, --max-restarts above 0).
+With --if-stopped 1 it exits 1 instead, since 0 tells torchrun that all is done: so torchrun starts
+it again when others join or leave (--nnodes 1:4, --max-restarts above 0).
 --workers lets a DataLoader fetch the images; --unhurried-while is for those who want to look.
 """
 
@@ -80,7 +80,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=0, help="DataLoader workers per process")
     parser.add_argument(
         "--unhurried-while", type=Path, metavar="FILE",
-        help="while it is there a step takes a twentieth of the time since the first, at least 20 ms",
+        help="while it is there a step takes a twentieth of the time since the first, at least 20 "
+             "ms",
     )  # fmt: skip
     return parser.parse_args()
 
@@ -125,7 +126,9 @@ def train(
 
 
 def batches(args: argparse.Namespace, first: int) -> Iterator[list[torch.Tensor]]:
-    """The images of each step and what they show, for this rank, by as many workers as there shall be."""
+    """The images of each step and what they show, for this rank, by as many workers as there shall
+    be.
+    """
     drawn = [drawn_for(args, step).tolist() for step in range(first, args.steps)]
     dataset = TensorDataset(*load_digits())
     return iter(DataLoader(dataset, batch_sampler=drawn, num_workers=args.workers))

@@ -186,7 +186,8 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     """Copy the whole master (database, CA, configuration) into a new directory below --to.
 
     The master may serve meanwhile. A copy is as secret as the CA's key, unless [backup] ca_key says
-    otherwise. Afterwards the program of [backup] hook is given the copy, to take it to another host.
+    otherwise. Afterwards the program of [backup] hook is given the copy, to take it to another
+    host.
 
     \b
     Example:
@@ -241,8 +242,9 @@ def restore_copy(
 ) -> None:
     """Put a copy that `dlq-master backup` made into the state directory. The master must not run.
 
-    DIR is a copy, or the directory with all copies: then the newest is taken. The copy is checked before
-    anything is changed; what was there is set aside, not deleted. The audit goes on where it was.
+    DIR is a copy, or the directory with all copies: then the newest is taken. The copy is checked
+    before anything is changed; what was there is set aside, not deleted. The audit goes on where it
+    was.
 
     \b
     Example:
@@ -283,8 +285,8 @@ def restore_copy(
 def reset_clock_(config_path: Path, yes: bool) -> None:
     """Say that this host's clock is right, where a stopped master's database contradicts it.
 
-    A master that ran while the clock was ahead stored instants of the future, and none starts below them. They
-    are taken back to the present, in one transaction; make a backup first.
+    A master that ran while the clock was ahead stored instants of the future, and none starts below
+    them. They are taken back to the present, in one transaction; make a backup first.
 
     \b
     Example:
@@ -323,8 +325,9 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
 def verify_audit(config_path: Path) -> None:
     """Say whether a line of the audit was changed, taken out or lost; exits with 1 then.
 
-    The database knows the number and the hash of the last line, so that a file that is shorter, or gone, is
-    an error. What a crash left of a last line is none: the next start of the master heals it.
+    The database knows the number and the hash of the last line, so that a file that is shorter, or
+    gone, is an error. What a crash left of a last line is none: the next start of the master heals
+    it.
 
     \b
     Example:
@@ -468,7 +471,8 @@ def _check_addresses(config: MasterConfig) -> None:
         raise ConfigError(f"listen.metrics: {error}", key="listen.metrics") from None
     if not near:
         raise ConfigError(
-            f"listen.metrics: {listen.metrics} is no address of loopback, and nobody is asked there who they are",
+            f"listen.metrics: {listen.metrics} is no address of loopback, and nobody is asked "
+            "there who they are",
             key="listen.metrics",
         )
 

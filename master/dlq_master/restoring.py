@@ -1,9 +1,12 @@
-"""`dlq-master restore`: a copy (safekeeping.py) in the place of the master's state, checked before anything moves.
+"""`dlq-master restore`: a copy (safekeeping.py) in the place of the master's state, checked before
+anything moves.
 
-Nothing is deleted: what was in the state directory lies in `replaced-TIME` below it afterwards. A restore that is
-cut short leaves no database, and a master refuses to start without one: run it again.
+Nothing is deleted: what was in the state directory lies in `replaced-TIME` below it afterwards. A
+restore that is cut short leaves no database, and a master refuses to start without one: run it
+again.
 
-The audit that is here is longer than the copy's, and stays if it is the same chain; else the copy's takes its place.
+The audit that is here is longer than the copy's, and stays if it is the same chain; else the copy's
+takes its place.
 """
 
 from __future__ import annotations
@@ -42,7 +45,9 @@ class RestoreRefused(DlqError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """What is to be restored where. `passphrase`: of the CA's key in the copy; `ca_key`: one kept apart."""
+    """What is to be restored where. `passphrase`: of the CA's key in the copy; `ca_key`: one kept
+    apart.
+    """
 
     copy: Path  # of one master, or the directory with all copies: then the newest
     state_dir: Path
@@ -54,8 +59,8 @@ class Restore:
 
 
 def restore(wanted: Restore, now_s: float) -> list[str]:
-    """Put the copy in place; what was done, a line each. Raises RestoreRefused or DatabaseInUse before it changes
-    anything, OSError when the disk refuses."""
+    """Put the copy in place; what was done, a line each. Raises RestoreRefused or DatabaseInUse
+    before it changes anything, OSError when the disk refuses."""
     source = newest_copy(wanted.copy)
     state_dir = wanted.state_dir
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -109,7 +114,9 @@ def _check_database(path: Path) -> Head:
 
 
 def _authority(wanted: Restore, source: Path) -> tuple[bytes | None, bytes]:
-    """Key and certificate to put in place; no key when the ones that are there are the cluster's."""
+    """Key and certificate to put in place; no key when the ones that are there are the
+    cluster's.
+    """
     certificate = (source / "ca.crt").read_bytes()
     key = _key(wanted, source)
     if key is None:
@@ -126,7 +133,8 @@ def _authority(wanted: Restore, source: Path) -> tuple[bytes | None, bytes]:
         raise RestoreRefused(f"the CA of the copy: {error}") from None
     if authority.cluster != wanted.cluster:
         raise RestoreRefused(
-            f"the copy is of the cluster {authority.cluster!r}, the configuration of {wanted.cluster!r}"
+            f"the copy is of the cluster {authority.cluster!r}, the configuration of "
+            f"{wanted.cluster!r}"
         )
     return key, certificate
 
@@ -150,7 +158,9 @@ def _key(wanted: Restore, source: Path) -> bytes | None:
 
 
 def _is_audit_kept(here: Path, copied: Path, known: Head) -> bool:
-    """Whether the audit that is here is the copy's, and perhaps more. RestoreRefused for a copy that is broken."""
+    """Whether the audit that is here is the copy's, and perhaps more. RestoreRefused for a copy
+    that is broken.
+    """
     verdict = verify_all(copied, known) if copied.exists() or known.lines else None
     present = any(file.exists() for file in segments(here))
     if present and not check_end(here, known) and not verify_all(here, known).broken:
@@ -212,7 +222,9 @@ def _record(audit: Path, wanted: Restore, source: Path, now_s: float) -> None:
 
 
 def _give(state_dir: Path) -> None:
-    """All files belong to whoever owns the directory: the account that serves. What its links lead to does not."""
+    """All files belong to whoever owns the directory: the account that serves. What its links lead
+    to does not.
+    """
     owner = state_dir.stat()
     if os.geteuid() != 0:
         return

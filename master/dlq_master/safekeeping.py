@@ -1,8 +1,10 @@
-"""Copies of the whole master, one directory each: what `dlq-master backup` makes and a timer repeats.
+"""Copies of the whole master, one directory each: what `dlq-master backup` makes and a timer
+repeats.
 
-A copy holds all that a new host needs: the database, the audit's files, the configuration, and the CA (its key in
-clear, encrypted, or not at all: [backup] ca_key). It may be made while the master serves and while it does not:
-SQLite copies the last commit. After each copy a program of the site may take it elsewhere.
+A copy holds all that a new host needs: the database, the audit's files, the configuration, and the
+CA (its key in clear, encrypted, or not at all: [backup] ca_key). It may be made while the master
+serves and while it does not: SQLite copies the last commit. After each copy a program of the site
+may take it elsewhere.
 """
 
 import os
@@ -43,7 +45,9 @@ class Copies:
 
 
 def check(settings: BackupConfig) -> None:
-    """ConfigError for settings that contradict each other, or would let the CA's key out in clear."""
+    """ConfigError for settings that contradict each other, or would let the CA's key out in
+    clear.
+    """
     if settings.ca_key not in ("clear", "encrypted", "apart"):
         raise ConfigError("backup.ca_key is clear, encrypted or apart", key="backup.ca_key")
     if (settings.ca_key == "encrypted") != bool(settings.passphrase_file):
@@ -54,7 +58,8 @@ def check(settings: BackupConfig) -> None:
     if settings.hook and settings.ca_key == "clear":
         raise ConfigError(
             'backup.hook takes copies elsewhere, and backup.ca_key is "clear"',
-            hint='set backup.ca_key to "encrypted" or "apart": the CA\'s key must not leave in clear',
+            hint='set backup.ca_key to "encrypted" or "apart": the CA\'s key must not leave in '
+            "clear",
             key="backup.ca_key",
         )
     if settings.hook and not Path(settings.hook[0]).is_absolute():
@@ -77,7 +82,9 @@ def copy_master(copies: Copies, now_s: float) -> Path:
 
 
 def run_hook(copies: Copies, made: Path) -> None:
-    """Give a copy to the site's program. Raises BackupFailed when it fails or takes too long; the copy stays."""
+    """Give a copy to the site's program. Raises BackupFailed when it fails or takes too long; the
+    copy stays.
+    """
     settings = copies.settings
     if not settings.hook:
         return
@@ -150,7 +157,9 @@ def _copy_master(copies: Copies, now_s: float) -> Path:
 
 
 def _copy_audit(copies: Copies, target: Path) -> None:
-    """All files of the audit. Those that are closed never change: they are links to the last copy's, if it can be."""
+    """All files of the audit. Those that are closed never change: they are links to the last
+    copy's, if it can be.
+    """
     newest = copies.state_dir / AUDIT
     before = newest_copy(copies.target)
     while True:
@@ -187,7 +196,9 @@ def _copy_authority(copies: Copies, target: Path) -> None:
 
 
 def _copy_file(source: Path, target: Path) -> None:
-    """On disk when it returns; the directory around it is closed to others from the first byte on."""
+    """On disk when it returns; the directory around it is closed to others from the first byte
+    on.
+    """
     shutil.copyfile(source, target)
     target.chmod(0o600)
     sync(target)
@@ -209,8 +220,8 @@ def _note_failure(state_dir: Path, what: str) -> None:
 
 
 def _note(path: Path, text: str) -> None:
-    """A file that the master reads for its metrics, whoever makes the backup. Where root makes it, the directory
-    is another account's: a link there is replaced, and is not written through.
+    """A file that the master reads for its metrics, whoever makes the backup. Where root makes it,
+    the directory is another account's: a link there is replaced, and is not written through.
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -68,8 +68,9 @@ TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
 def serve_until_stopped(config: MasterConfig) -> None:
-    """Serve, and begin anew from what is on disk after a fault of a handler: what it failed on is put aside. A
-    master that fails on ever other things, MOST_FAULTS within a minute, ends with a DlqError."""
+    """Serve, and begin anew from what is on disk after a fault of a handler: what it failed on is
+    put aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
+    DlqError."""
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
     while True:
         try:
@@ -194,7 +195,9 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
 
 
 def _calm_collector() -> None:
-    """What was loaded stays: looking through all jobs takes a part of a second, in which no agent is heard."""
+    """What was loaded stays: looking through all jobs takes a part of a second, in which no agent
+    is heard.
+    """
     gc.unfreeze()  # of a master before this one in the same process
     gc.collect()
     gc.freeze()
@@ -238,7 +241,9 @@ async def _foresee(forecasts: Forecasts, reader: Reader, state: State) -> None:
 
 
 def read_authority(state_dir: Path, cluster: str) -> Authority:
-    """The cluster's CA. ConfigError when it is missing, readable by others, or another cluster's."""
+    """The cluster's CA. ConfigError when it is missing, readable by others, or another
+    cluster's.
+    """
     try:
         key, certificate = read_private(state_dir / "ca.key"), (state_dir / "ca.crt").read_bytes()
         authority = Authority.load(key, certificate)
@@ -256,7 +261,9 @@ def read_authority(state_dir: Path, cluster: str) -> Authority:
 
 
 def pool_seed(state_dir: Path) -> bytes:
-    """Of the secrets of rented machines: it stays the same as long as the CA's key does, and tells nothing of it."""
+    """Of the secrets of rented machines: it stays the same as long as the CA's key does, and tells
+    nothing of it.
+    """
     return hashlib.sha256(b"dlq pools\0" + read_private(state_dir / "ca.key")).digest()
 
 

@@ -1,7 +1,9 @@
-"""Where the time axis of a starting master begins, and when the host's wall clock is not to be believed.
+"""Where the time axis of a starting master begins, and when the host's wall clock is not to be
+believed.
 
-The axis goes on from what was stored (ADR 2). Three sources are compared: the wall clock, the newest instant in
-the database, and, in the same boot of the host, the time that has passed since the master before this one started.
+The axis goes on from what was stored (ADR 2). Three sources are compared: the wall clock, the
+newest instant in the database, and, in the same boot of the host, the time that has passed since
+the master before this one started.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ from dlq_common.text.units import approximate_span
 ANCHOR = "clock"  # key of meta: this boot, its boottime and the axis when the last master started
 # The wall clock and the axis may differ by so much: shown times are wrong by it, and nothing worse.
 MOST_APART_S = 3600.0
-BOOT_ID = "DLQ_BOOT_ID"  # in the environment; the unit sets it, since a service with ProcSubset=pid has no /proc/sys
+# In the environment; the unit sets it, since a service with ProcSubset=pid has no /proc/sys
+BOOT_ID = "DLQ_BOOT_ID"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -38,11 +41,12 @@ def this_boot(environ: Mapping[str, str], path: Path = _BOOT_ID) -> str:
 def start_clock(
     meta: Mapping[str, str], last_time_s: float, state_dir: Path, boot_id: str
 ) -> SteadyClock:
-    """The clock of this master. `boot_id`: as `this_boot` tells it; without one every start is taken for the first
-    in its boot.
+    """The clock of this master. `boot_id`: as `this_boot` tells it; without one every start is
+    taken for the first in its boot.
 
-    Raises ConfigError where the wall clock and the database contradict each other, in either direction: time
-    limits, retention and deadlines would follow whichever is wrong. `dlq-master reset-clock` settles it.
+    Raises ConfigError where the wall clock and the database contradict each other, in either
+    direction: time limits, retention and deadlines would follow whichever is wrong. `dlq-master
+    reset-clock` settles it.
     """
     host = SteadyClock()
     wall_s, passed_s = host.now_s(), _passed_to(meta, host, boot_id)
@@ -69,8 +73,9 @@ def _check(wall_s: float, last_time_s: float, passed_s: float | None, state_dir:
         return  # nothing was ever stored
     if last_time_s > wall_s + MOST_APART_S:
         raise _doubt("behind", wall_s, last_time_s, state_dir)
-    # In the boot of the last entry the time since then is known. Otherwise, after so long no certificate is
-    # good any more and nothing runs: whoever starts the master then is there to say that the clock is right.
+    # In the boot of the last entry the time since then is known. Otherwise, after so long no
+    # certificate is good any more and nothing runs: whoever starts the master then is there to say
+    # that the clock is right.
     if passed_s is None and wall_s > last_time_s + LIFETIME_S:
         raise _doubt("ahead of", wall_s, last_time_s, state_dir)
 
@@ -78,9 +83,11 @@ def _check(wall_s: float, last_time_s: float, passed_s: float | None, state_dir:
 def _doubt(where: str, wall_s: float, last_time_s: float, state_dir: Path) -> ConfigError:
     apart = approximate_span(abs(wall_s - last_time_s))
     return ConfigError(
-        f"the clock of this host says {format_instant(wall_s)}, {apart} {where} the newest entry in "
+        f"the clock of this host says {format_instant(wall_s)}, {apart} {where} the newest entry "
+        "in "
         f"{state_dir / 'dlq.db'} ({format_instant(last_time_s)}): one of the two is wrong",
-        hint="if it is the host's clock, set it (timedatectl); if the clock is right, `dlq-master reset-clock` "
+        hint="if it is the host's clock, set it (timedatectl); if the clock is right, `dlq-master "
+        "reset-clock` "
         "corrects the database",
     )
 

@@ -53,7 +53,8 @@ def main() -> None:
 @click.option(
     "--pool",
     metavar="POOL",
-    help="Whose host it is: training, inference (jobs only while it is lent), or a pool it is rented from.",
+    help="Whose host it is: training, inference (jobs only while it is lent), or a pool it is "
+    "rented from.",
 )
 @click.option("--instance", metavar="ID", help="Of a rented machine: what its provider calls it.")
 @click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
@@ -185,7 +186,9 @@ def maintenance_command(
 @_CONFIG
 @_STATE_DIR
 def leave_command(span: str, config_path: Path | None, state_dir: Path | None) -> None:
-    """This rented machine is taken back by its provider: let its jobs save in that time and go on elsewhere."""
+    """This rented machine is taken back by its provider: let its jobs save in that time and go on
+    elsewhere.
+    """
     try:
         leave_s = float(parse_duration(span))
     except ValueError as error:
@@ -258,7 +261,9 @@ def _check_address(address: str) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End now: the interpreter's own way out would wait for threads that hang in a dead file system."""
+    """End now: the interpreter's own way out would wait for threads that hang in a dead file
+    system.
+    """
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

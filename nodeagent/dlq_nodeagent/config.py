@@ -31,7 +31,8 @@ class NodeConfig:
 
     name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
     state_dir: Path = Path("/var/lib/dlq-agent")
-    # inference: jobs only while it is lent; a pool of the master's by name: it is rented (docs/pools.md)
+    # inference: jobs only while it is lent; a pool of the master's by name: it is rented
+    # (docs/pools.md)
     pool: str = "training"
     instance: str = ""  # of a rented machine: what its provider calls it
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
@@ -59,7 +60,8 @@ class JobsConfig:
     roots: tuple[
         str, ...
     ] = ()  # workdirs and checkpoints must be below one of these; () = anywhere
-    # Of the directories made for checkpoints. "0750" lets the group of the job's user (or that of a set-group-id root) read.
+    # Of the directories made for checkpoints. "0750" lets the group of the job's user (or that of a
+    # set-group-id root) read.
     checkpoint_mode: Literal["0700", "0750", "0755"] = "0700"
     startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not told to leave before
     leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for

@@ -206,7 +206,9 @@ class AgentCore:
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
-        """No command asks for it, so none answers: what cannot be taken is reported as a rank is."""
+        """No command asks for it, so none answers: what cannot be taken is reported as a rank
+        is.
+        """
         if self._leftovers.has(launch.key):
             log.error("wanted_runs_unexplained", key=str(launch.key))
             return

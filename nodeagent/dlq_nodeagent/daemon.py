@@ -307,7 +307,9 @@ async def _turn(
     service: Service,
     holds: Callable[[], bool],
 ) -> None:
-    """Until it is told to stop, or its state is not its own any more: nothing it takes would be kept."""
+    """Until it is told to stop, or its state is not its own any more: nothing it takes would be
+    kept.
+    """
     while not stopped.is_set() and holds():
         core.tick()
         service.alive()

@@ -1,9 +1,10 @@
-"""`dlq-nodeagent maintenance`: asks the master that this node's jobs may hold out without the agent.
+"""`dlq-nodeagent maintenance`: asks the master that this node's jobs may hold out without the
+agent.
 
 It speaks to the master itself, with the node's certificate; the running agent hears of it from the
 master, tells the shims, and only when the master has heard that from the agent is the answer a yes.
-When the agent restarts meanwhile the next one tells the shims; when the master restarts it has it on
-disk; when the line is down nothing is changed and that is said.
+When the agent restarts meanwhile the next one tells the shims; when the master restarts it has it
+on disk; when the line is down nothing is changed and that is said.
 """
 
 import asyncio
@@ -45,8 +46,8 @@ class Announced:
 async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: float) -> Announced:
     """Ask, and wait until every job of this node has been told; 0 s ends what was announced before.
 
-    Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been told
-    within PATIENCE_S, and whatever the master refuses with. May be repeated.
+    Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been
+    told within PATIENCE_S, and whatever the master refuses with. May be repeated.
     """
     request = wire.AnnounceMaintenanceRequest(
         request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)
@@ -59,9 +60,11 @@ async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: fl
                 return _announced(answer)
             if clock.boottime_s() >= until_s:
                 raise NotInForce(
-                    f"the jobs of this node have not been told within {PATIENCE_S:.0f} s: do not stop"
+                    f"the jobs of this node have not been told within {PATIENCE_S:.0f} s: do not "
+                    "stop"
                     " the agent for longer than their hold",
-                    hint="is the agent running (and not older than this command)? ask again, or take"
+                    hint="is the agent running (and not older than this command)? ask again, or "
+                    "take"
                     " it back: dlq-nodeagent maintenance --end",
                 )
             await asyncio.sleep(_ASK_AGAIN_S)

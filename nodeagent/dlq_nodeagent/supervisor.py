@@ -103,7 +103,8 @@ class Supervisor:
     epoch: Callable[[], int]
     boot_id: str
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
-    """What a rank was given and its output must not tell others; None: that is not known any more."""
+    """What a rank was given and its output must not tell others; None: that is not known any more.
+    """
     profiles: Profiles = field(init=False)
     _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
@@ -333,8 +334,8 @@ class Supervisor:
         )
 
     def images_in_use(self) -> frozenset[str]:
-        """Ids of the images of ranks that are not over, as far as this life of the agent has prepared
-        them. May be called from any thread.
+        """Ids of the images of ranks that are not over, as far as this life of the agent has
+        prepared them. May be called from any thread.
         """
         over = (RankState.ENDED, RankState.KEPT)
         plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in over]
@@ -518,8 +519,8 @@ class Supervisor:
         self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
 
     def _hear_workers(self, watched: Watched, handle: Handle) -> None:
-        """Tell the master once that the workers here are done (a restarted agent says it again), and end a rank whose
-        workers cannot join those of the others."""
+        """Tell the master once that the workers here are done (a restarted agent says it again),
+        and end a rank whose workers cannot join those of the others."""
         rank = watched.rank
         if rank.launch.worker_count and not rank.workers_done and self.runtime.workers_done(handle):
             watched.rank = replace(rank, workers_done=True)
@@ -556,7 +557,9 @@ class Supervisor:
             self._hold(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
-        """What a look has found after the end: the last checkpoint, then whether the GPUs are free."""
+        """What a look has found after the end: the last checkpoint, then whether the GPUs are
+        free.
+        """
         if purpose is Purpose.FINAL and look.released is None:
             watched.settled_s = self.clock.boottime_s()
             self._looking.now(watched, Purpose.RELEASE, self.settings.watch_stopping_s)

@@ -12,7 +12,7 @@ HOST_MAP = Path("/etc/dlq/users.map")
 _REMEDY = """\
 write {path}, one line for each user whose jobs may run here:
     UID:GID:GROUP,GROUP        for example 1001:1001:27,2001
-owned by root and writable by nobody else (chown root:root, chmod 0644); or set jobs.run_as = self"""
+owned by root and writable by nobody else (chown root:root, chmod 0644); or set jobs.run_as = self"""  # noqa: E501
 
 
 def check_users_map(state_dir: Path, host_map: Path = HOST_MAP) -> None:

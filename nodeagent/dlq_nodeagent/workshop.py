@@ -39,7 +39,8 @@ from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, Wish
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32
-# What asks podman has threads of its own: podman waits for its store's locks, and so would the others.
+# What asks podman has threads of its own: podman waits for its store's locks, and so would the
+# others.
 _ASKING = 8
 # Rings are read one after the other: that takes CPU from the jobs of this host.
 _READING = 1
@@ -250,8 +251,8 @@ class Workshop:
         return Look(checkpoint=seen)
 
     def _held_by(self, launch: Launch, *, answers: bool) -> str:
-        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: one whose
-        driver does not answer is not free either.
+        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: one
+        whose driver does not answer is not free either.
         """
         try:
             devices = self._launching.devices_of(launch)

@@ -1,8 +1,10 @@
-"""The model under an all-reduce: its size, checked, and between which bounds its largest tensor lies.
+"""The model under an all-reduce: its size, checked, and between which bounds its largest tensor
+lies.
 
 Data-parallel frameworks send tensors in buckets. A bucket is closed when it REACHES its cap, so one
 that is larger than its cap was closed by a tensor of more than the difference: the largest tensor
-lies in (largest bucket - cap, largest bucket]. Its share of the model is an interval, never a number.
+lies in (largest bucket - cap, largest bucket]. Its share of the model is an interval, never a
+number.
 """
 
 from __future__ import annotations

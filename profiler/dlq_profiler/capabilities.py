@@ -1,4 +1,5 @@
-"""Why the profiler would not see a program, or not all of it: said before it starts, and while it runs.
+"""Why the profiler would not see a program, or not all of it: said before it starts, and while it
+runs.
 
 The libraries never harm a program that they cannot watch; these functions only name the reason, so
 that a result can be "unknown, because" instead of wrong. They read files and decide; standard
@@ -185,7 +186,9 @@ class _Segment:
 
 
 def _read_elf(fd: int) -> _Elf | None:
-    """None: not a little-endian file of 64 bits. Raises ValueError or struct.error for a broken one."""
+    """None: not a little-endian file of 64 bits. Raises ValueError or struct.error for a broken
+    one.
+    """
     head = os.pread(fd, 64, 0)
     if head[:4] != b"\x7fELF":
         raise ValueError("no ELF file")

@@ -1,4 +1,6 @@
-"""What the environment of a program must be for it to be recorded; nothing of the user's is replaced."""
+"""What the environment of a program must be for it to be recorded; nothing of the user's is
+replaced.
+"""
 
 from __future__ import annotations
 

@@ -22,8 +22,9 @@ from dlq_profiler.results import (
 LEAST_OF_BUSIEST = 0.01
 # Rendezvous and heartbeats recur, too; a training step moves more than they do.
 LEAST_BYTES = 4096
-# Seen in so many iterations, a pattern must explain so much of what was sent to be believed. Records of
-# a few iterations, cut off in the middle of one, can make a part of the traffic look like all of it.
+# Seen in so many iterations, a pattern must explain so much of what was sent to be believed.
+# Records of a few iterations, cut off in the middle of one, can make a part of the traffic look
+# like all of it.
 LEAST_COVERAGE = ((6, 0.9), (4, 0.98), (0, 0.995))
 FULL_COVERAGE = 0.98
 # Of several reasons the one that says most.
@@ -43,7 +44,9 @@ class _Ranks(NamedTuple):
 
 
 def job_of(processes: Sequence[ProcessProfile], *, world_size: int | None = None) -> JobProfile:
-    """The profile of a job. `world_size`: ranks, where the caller knows better than the processes."""
+    """The profile of a job. `world_size`: ranks, where the caller knows better than the
+    processes.
+    """
     ranks = _ranks(processes, world_size)
     found = JobProfile(
         pattern=Pattern.OTHER,

@@ -1,4 +1,6 @@
-"""What is known of a program or its host, as the reason why its traffic told nothing. No numpy here."""
+"""What is known of a program or its host, as the reason why its traffic told nothing. No numpy
+here.
+"""
 
 from __future__ import annotations
 

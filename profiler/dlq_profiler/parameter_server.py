@@ -25,8 +25,8 @@ _CONNECTED, _ACCEPTED = 1, 2
 def is_one(talkers: Sequence[ProcessProfile]) -> bool:
     """Whether these are workers and servers: by their roles if told, else by who connected to whom.
 
-    Workers only connect, all of them to the same servers; servers only accept. A single pair could as
-    well be a ring of two: there its messages must lie apart in memory, as tensors do and the
+    Workers only connect, all of them to the same servers; servers only accept. A single pair could
+    as well be a ring of two: there its messages must lie apart in memory, as tensors do and the
     segments of one buffer do not.
     """
     if not talkers or any(process.method is not Method.MESSAGES for process in talkers):
@@ -56,7 +56,9 @@ def workers_of(talkers: Sequence[ProcessProfile]) -> list[ProcessProfile]:
 
 
 def merged(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
-    """The job's profile with what its workers tell. Bytes of headers (below 64 bytes each) are left out."""
+    """The job's profile with what its workers tell. Bytes of headers (below 64 bytes each) are left
+    out.
+    """
     workers = workers_of(talkers)
     lists = [tuple(sorted(worker.messages, reverse=True)) for worker in workers]
     servers = _servers(workers)

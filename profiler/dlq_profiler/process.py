@@ -51,7 +51,9 @@ def profiles_of(
 def profile_of(
     recordings: Sequence[Recording], tensors: tuple[Tensors, ...] = ()
 ) -> ProcessProfile:
-    """The profile of one process from its recordings: one for each program that it was, and library."""
+    """The profile of one process from its recordings: one for each program that it was, and
+    library.
+    """
     newest = max(recordings, key=lambda one: one.opened_ns)
     unseen = Unseen(0)
     for recording in recordings:

@@ -1,4 +1,5 @@
-"""What the analysis tells: of one process, and of a whole job. Values only; they go to JSON and back.
+"""What the analysis tells: of one process, and of a whole job. Values only; they go to JSON and
+back.
 
 Nothing here needs numpy, so that whoever merges or shows results need not have it.
 """

@@ -1,13 +1,14 @@
-"""What one host tells of a job, as a program of its own: it reads what the job itself could have written.
+"""What one host tells of a job, as a program of its own: it reads what the job itself could have
+written.
 
     python -I -m dlq_profiler.telling DIRECTORY [UID GID [GROUP ...]]
 
-Prints one JSON object, `{"job": ..., "processes": [...], "refused": N, "turned_away": N}`: the facts of a
-JobProfile over the processes of this host, those of each ProcessProfile, how many files were of no use, and
-how many processes were refused one. Exits
-with 1 when nothing can be told, with 3 where numpy is missing. With ids, it reads with these rights and no
-other: whatever files a job left to read, this program can open none but its user's own, write none, and
-uses no more time and memory than is set here.
+Prints one JSON object, `{"job": ..., "processes": [...], "refused": N, "turned_away": N}`: the
+facts of a JobProfile over the processes of this host, those of each ProcessProfile, how many files
+were of no use, and how many processes were refused one. Exits with 1 when nothing can be told, with
+3 where numpy is missing. With ids, it reads with these rights and no other: whatever files a job
+left to read, this program can open none but its user's own, write none, and uses no more time and
+memory than is set here.
 """
 
 from __future__ import annotations

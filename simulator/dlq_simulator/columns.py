@@ -82,7 +82,9 @@ def yes_no(text: str) -> bool:
 
 
 def word(text: str) -> str:
-    """A name: anything but control characters, which would break the rows that are written of it."""
+    """A name: anything but control characters, which would break the rows that are written of
+    it.
+    """
     if _CONTROL.search(text):
         raise BadValue("expected text without line ends, NUL or other control characters")
     return text

@@ -30,8 +30,8 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec, read_cluster
 
-# Replays make millions of short-lived tuples and hardly a circle: at Python's own pace the collector
-# takes a tenth of the time.
+# Replays make millions of short-lived tuples and hardly a circle: at Python's own pace the
+# collector takes a tenth of the time.
 COLLECT_AFTER = 100_000
 
 _EPILOG = """
@@ -55,7 +55,7 @@ gpuaas-marginal lookahead.
 With several policies --jobs-out FILE.csv writes FILE.POLICY.csv for each of them.
 
 Exit codes: 0 done, 1 a file's content is not usable, 2 the command line is not.
-"""
+"""  # noqa: E501
 
 
 class _Simulate(click.Command):
@@ -242,7 +242,9 @@ def _check_renting(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> Non
     """Who rents beside own nodes reckons with numpy."""
     if settings and spec.renting is not None and find_spec("scipy") is None:
         why = "numpy and scipy, with which it is decided what to rent, are not installed"
-        raise UsageError(f"cannot simulate {settings[0].policy.name!r}", why, "pip install 'dlq[sim]'")  # fmt: skip
+        raise UsageError(
+            f"cannot simulate {settings[0].policy.name!r}", why, "pip install 'dlq[sim]'"
+        )
 
 
 def _check_drawing(plot: Path | None, report: Path | None) -> None:
@@ -268,7 +270,9 @@ def _draw(
     plot: Path | None,
     report: Path | None,
 ) -> None:
-    """Pictures and page, of results that are told already; the drawing library is imported only here."""
+    """Pictures and page, of results that are told already; the drawing library is imported only
+    here.
+    """
     if plot is None and report is None:
         return
     from dlq_simulator.plots.draw import pictures

@@ -69,19 +69,19 @@ class Metrics:
 
     `wdmr` is the weighted deadline *miss* rate, mean of (max - got) / (max - min) over the jobs
     with a deadline; `slo_met_ratio` the share of them that finished by their first deadline.
-    `gpu_utilization` counts useful work only: GPU-seconds of the finished jobs' durations over
-    GPUs x makespan (lent GPUs: x the time they were lent); 1 and more is possible where GPUs are
-    faster than the trace's. `cost` is node-hours x price of all priced nodes from the first submit
-    to the last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
+    `gpu_utilization` counts useful work only: GPU-seconds of the finished jobs' durations over GPUs
+    x makespan (lent GPUs: x the time they were lent); 1 and more is possible where GPUs are faster
+    than the trace's. `cost` is node-hours x price of all priced nodes from the first submit to the
+    last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
     `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
-    Of all reclaims on average, `reclaim_collateral_damage` is the GPUs that were vacated besides, over those
-    asked back, and `reclaim_flexible_share` the share of the servers on which there were flexible workers
-    only (7.2, 7.3).
-    `preemptions` are all interruptions, `resizes` those of them after which a job went on at once with
-    other GPUs. `guaranteed` jobs were promised one of their deadlines, and `promises_missed` of them ended
-    after it; None where the policy promises nothing. `profiler_pending_s`: from the submit of a job that was
-    profiled to its first trial, and `ended_in_trial_ratio` the share of them that were done in it; None where
-    nobody was. `machine_hours`: of rented machines, billed, by pool; None where none are rented by need.
+    Of all reclaims on average, `reclaim_collateral_damage` is the GPUs that were vacated besides,
+    over those asked back, and `reclaim_flexible_share` the share of the servers on which there were
+    flexible workers only (7.2, 7.3). `preemptions` are all interruptions, `resizes` those of them
+    after which a job went on at once with other GPUs. `guaranteed` jobs were promised one of their
+    deadlines, and `promises_missed` of them ended after it; None where the policy promises nothing.
+    `profiler_pending_s`: from the submit of a job that was profiled to its first trial, and
+    `ended_in_trial_ratio` the share of them that were done in it; None where nobody was.
+    `machine_hours`: of rented machines, billed, by pool; None where none are rented by need.
     """
 
     jobs: int

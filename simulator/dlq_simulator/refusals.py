@@ -12,7 +12,9 @@ from dlq_simulator.errors import SimulateError, UsageError
 
 
 class Refusal(click.ClickException):
-    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits 1."""
+    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits
+    1.
+    """
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"dlq: {self.format_message()}", file=file, err=file is None)

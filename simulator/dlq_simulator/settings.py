@@ -47,7 +47,9 @@ class ReplaySettings:
 def read_settings(
     names: Sequence[str], assignments: Sequence[str], seed: int = 0
 ) -> list[ReplaySettings]:
-    """The named policies, each with the settings that it knows; as `read_all`, without those that rent nodes."""
+    """The named policies, each with the settings that it knows; as `read_all`, without those that
+    rent nodes.
+    """
     words = _checked(names, PRESETS, assignments)
     return [_settings(name, words, seed) for name in names]
 
@@ -59,7 +61,8 @@ def read_all(
     *,
     rented_only: bool = False,
 ) -> list[ReplaySettings | PricedSettings]:
-    """The named policies, each with the settings that it knows. `rented_only`: all nodes are rented by need.
+    """The named policies, each with the settings that it knows. `rented_only`: all nodes are rented
+    by need.
 
     A setting that none of them knows is a UsageError, so that one `--set` may serve a comparison
     and a slip is still found.

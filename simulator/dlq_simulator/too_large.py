@@ -1,4 +1,6 @@
-"""Jobs that the cluster could never hold, found before the replay: each names its line and column."""
+"""Jobs that the cluster could never hold, found before the replay: each names its line and
+column.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ _COLUMNS = {ReasonCode.GPU_TYPE: "gpu_type", ReasonCode.CONSTRAINT: "mem_gb"}
 def check_sizes(trace: Trace, spec: ClusterSpec, settings: Iterable[ReplaySettings]) -> None:
     """DataError for the first row that some replay would refuse as it comes, were all nodes there.
 
-    Servers that are lent count, whenever they are: who waits for one in vain is known only in the end.
+    Servers that are lent count, whenever they are: who waits for one in vain is known only in the
+    end.
     """
     alike = _alike(trace)
     memory = GpuMemory(trace, spec)
@@ -43,7 +46,7 @@ def _alike(trace: Trace) -> Sequence[TraceJob]:
     kinds: dict[object, TraceJob] = {}
     for row in sorted(trace.jobs, key=lambda row: row.line or 0):
         kind = (
-            row.num_gpus, row.gpu_type, row.any_gpu, row.mem_gb, row.halves_batch, row.mixed, row.checkpoint,
+            row.num_gpus, row.gpu_type, row.any_gpu, row.mem_gb, row.halves_batch, row.mixed, row.checkpoint,  # noqa: E501
             row.gpus_per_worker, row.min_workers, row.max_workers, row.due_s is None,
         )  # fmt: skip
         kinds.setdefault(kind, row)
@@ -69,7 +72,8 @@ def _too_large(trace: Trace, spec: ClusterSpec, row: TraceJob, reason: Reason) -
     why = f"job {row.job_id!r} asks for {row.num_gpus} GPUs: {reason.detail}"
     if column == "mem_gb":
         why = (
-            f"job {row.job_id!r} asks for {row.num_gpus} GPUs with {row.mem_gb:g} GB each, and no set "
+            f"job {row.job_id!r} asks for {row.num_gpus} GPUs with {row.mem_gb:g} GB each, and no "
+            "set "
             f"of nodes of the cluster {spec.name} has them"
         )
     elif column == "num_gpus" and spec.gpus < row.num_gpus:

@@ -26,7 +26,9 @@ def read_trace(path: str, form: str = "auto", *, skip_bad: bool = False) -> Trac
 
 
 def parse_trace(path: str, text: str, form: str = "auto", *, skip_bad: bool = False) -> Trace:
-    """As `read_trace`, from the file's text; `path` names it in messages and finds its companions."""
+    """As `read_trace`, from the file's text; `path` names it in messages and finds its
+    companions.
+    """
     reading = _Reading(path, skip_bad)
     if form in ("auto", "philly") and is_raw_log(text):
         reading.raw_philly(text)
@@ -141,7 +143,8 @@ class _Reading:
             self._notes.append(f"skipped {count} of {count + len(self._rows)} rows: {reason}")
         if self._bad:
             self._notes.append(
-                f"skipped {len(self._bad)} bad rows, the first: {self._bad[0].what}, {self._bad[0].why}"
+                f"skipped {len(self._bad)} bad rows, the first: {self._bad[0].what}, "
+                f"{self._bad[0].why}"
             )
         late = sum(b["submit_time_s"] < a["submit_time_s"] for a, b in pairwise(self._rows))
         if late:

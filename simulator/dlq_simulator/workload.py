@@ -46,7 +46,9 @@ class TraceJob:
 
     @property
     def gpu_types(self) -> tuple[str, ...] | None:
-        """The GPU types of which any one will do, `V100|A100`, the one liked best first; None: all."""
+        """The GPU types of which any one will do, `V100|A100`, the one liked best first; None:
+        all.
+        """
         return None if self.gpu_type is None else tuple(self.gpu_type.split("|"))
 
 

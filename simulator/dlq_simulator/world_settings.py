@@ -1,4 +1,6 @@
-"""`--set` about the replay's world, whatever the policy: costs, speeds, and what is known of run times."""
+"""`--set` about the replay's world, whatever the policy: costs, speeds, and what is known of run
+times.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,9 @@ class Caller:
 
 
 class Fuzzer(threading.Thread):
-    """Calls one method after the other as one identity until it is stopped, and keeps what went wrong."""
+    """Calls one method after the other as one identity until it is stopped, and keeps what went
+    wrong.
+    """
 
     def __init__(
         self, name: str, caller: Caller, forger: Forger, methods: Sequence[Method], secret: str
@@ -136,7 +138,8 @@ def fuzzed(fuzzers: Sequence[Fuzzer]) -> Iterator[None]:
 def told(fuzzers: Sequence[Fuzzer]) -> str:
     """The figures, a line for each."""
     return "\n".join(
-        f"  {one.name}: {sum(one.codes.values())} calls, longest {one.longest_s:.1f} s, {dict(one.codes)}"
+        f"  {one.name}: {sum(one.codes.values())} calls, longest {one.longest_s:.1f} s, "
+        f"{dict(one.codes)}"
         for one in fuzzers
     )
 

@@ -1,7 +1,8 @@
-"""Requests for every method, made from the descriptors: sound ones, bent ones, and bytes that are no message.
+"""Requests for every method, made from the descriptors: sound ones, bent ones, and bytes that are
+no message.
 
-All of it follows from a seed. Names in requests are mostly those of things that are there, so that what is asked
-gets past the first look.
+All of it follows from a seed. Names in requests are mostly those of things that are there, so that
+what is asked gets past the first look.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from support.wire_methods import Method
 
 DEEPEST = 5
 TEXTS = (
-    "", " ", ".", "..", "/", "../../../../etc/shadow", "/proc/self/environ", "/dev/stdin", "%s%n{0}", "\x00",
-    "a\nb", "\x1b]0;gone\x07\x1b[2J", "\u202etxt", "\ufeff", "\U0010ffff", "é", "'; DROP TABLE jobs; --", "-1",
-    "*", "0", "9223372036854775808", "1e400", "nan", "None", "true", "[[]]", "{}", "x" * 300, "y" * 70_000,
-    "1[0-99999]", "1-2,4", "afterok:1", "gpu[01-99999999]", "~root", "$(reboot)", "alice ", "ALICE", "root",
+    "", " ", ".", "..", "/", "../../../../etc/shadow", "/proc/self/environ", "/dev/stdin", "%s%n{0}", "\x00",  # noqa: E501
+    "a\nb", "\x1b]0;gone\x07\x1b[2J", "\u202etxt", "\ufeff", "\U0010ffff", "é", "'; DROP TABLE jobs; --", "-1",  # noqa: E501
+    "*", "0", "9223372036854775808", "1e400", "nan", "None", "true", "[[]]", "{}", "x" * 300, "y" * 70_000,  # noqa: E501
+    "1[0-99999]", "1-2,4", "afterok:1", "gpu[01-99999999]", "~root", "$(reboot)", "alice ", "ALICE", "root",  # noqa: E501
 )  # fmt: skip
 NUMBERS = (0, 1, 2, 3, 7, 8, 64, 1000, 10_001, 2**31 - 1, -1, -(2**31))
 LARGE = (2**32, 2**53 + 1, 2**63 - 1, -(2**63))
@@ -72,10 +73,12 @@ class Forger:
     # --- sound messages -----------------------------------------------------------------------
 
     def message(self, descriptor: Descriptor, depth: int, *, first: bool = False) -> Message:
-        """One with some of its fields set. `first`: of a stream, whose opening comes before all else."""
+        """One with some of its fields set. `first`: of a stream, whose opening comes before all
+        else.
+        """
         made: Any = GetMessageClass(descriptor)()
         chosen = {
-            union.name: union.fields[0] if first and self._likely(0.8) else self._chance.choice(union.fields)
+            union.name: union.fields[0] if first and self._likely(0.8) else self._chance.choice(union.fields)  # noqa: E501
             for union in descriptor.oneofs
         }  # fmt: skip
         for field in descriptor.fields:

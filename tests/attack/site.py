@@ -1,7 +1,8 @@
-"""The cluster that is attacked: real daemons, a user whose jobs keep a ledger, and others who mean harm.
+"""The cluster that is attacked: real daemons, a user whose jobs keep a ledger, and others who mean
+harm.
 
-Where root runs this, jobs run as their submitters: the walls between users stand as on a real host. Elsewhere all
-of them are one user, and what needs two says so.
+Where root runs this, jobs run as their submitters: the walls between users stand as on a real host.
+Elsewhere all of them are one user, and what needs two says so.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ SEVERAL_USERS = os.getuid() == 0
 
 
 class AttackedSite(Daemons):
-    """Three agents and a node of the attacker's. `secret` is in the environment of each of alice's jobs."""
+    """Three agents and a node of the attacker's. `secret` is in the environment of each of alice's
+    jobs.
+    """
 
     ledger_user = "alice"
 

@@ -1,7 +1,8 @@
-"""Every method as everybody: who gets in is as the table of this file says, which is not the master's own.
+"""Every method as everybody: who gets in is as the table of this file says, which is not the
+master's own.
 
-The callers are those whom a site has, and those whom it has no more: a removed user, a node that was forgotten, a
-certificate that is over, one of another CA, none. The daemons are real.
+The callers are those whom a site has, and those whom it has no more: a removed user, a node that
+was forgotten, a certificate that is over, one of another CA, none. The daemons are real.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ USERS = {
     "GetUsage",
     "GetCosts",
 }
-ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",
+ADMINS = {"CreateJoinToken", "ListJoinTokens", "RevokeJoinToken", "ForgetNode", "SetUser", "DeleteUser", "SetPolicy",  # noqa: E501
           "SetTeam", "DeleteTeam"}  # fmt: skip
 
 
@@ -104,7 +105,7 @@ def ends(site: AttackedSite, identity: Identity | None) -> dict[Method, grpc.Sta
 
 
 @pytest.mark.parametrize(
-    ("name", "role"), [("mallory", Role.USER), ("prism", Role.INFERENCE), (EVIL, Role.NODE), ("olga", Role.OPERATOR),
+    ("name", "role"), [("mallory", Role.USER), ("prism", Role.INFERENCE), (EVIL, Role.NODE), ("olga", Role.OPERATOR),  # noqa: E501
                        ("root", Role.ADMIN)]
 )  # fmt: skip
 def test_each_role_gets_in_where_it_has_business(site: AttackedSite, name: str, role: Role) -> None:
@@ -125,7 +126,7 @@ def test_whoever_is_nobody_any_more_gets_in_nowhere(site: AttackedSite) -> None:
     site.said("admin", "user", "del", "gone", "-y")
     strangers = [
         Stranger("without a certificate", None),
-        Stranger("of another CA", site.identity("root", Role.ADMIN, authority=Authority.create("torture", now_s))),
+        Stranger("of another CA", site.identity("root", Role.ADMIN, authority=Authority.create("torture", now_s))),  # noqa: E501
         Stranger("over since a year", site.identity("root", Role.ADMIN, now_s=now_s - 400 * DAY_S)),
         Stranger("removed", gone),
         Stranger("of a role that was taken away", site.identity("mallory", Role.ADMIN)),
@@ -198,7 +199,12 @@ def naming(method: Method, job_id: str) -> Iterator[bytes]:
         request: Any = cls()
         if field not in request.DESCRIPTOR.fields_by_name:
             continue
-        for name, value in (("request_id", f"{method.path}{job_id}"[-60:]), ("signal", "USR1"), ("name", "mine"), ("accept_loss", True)):  # fmt: skip
+        for name, value in (
+            ("request_id", f"{method.path}{job_id}"[-60:]),
+            ("signal", "USR1"),
+            ("name", "mine"),
+            ("accept_loss", True),
+        ):
             if name in request.DESCRIPTOR.fields_by_name:
                 setattr(request, name, value)
         if field == "job_id":

@@ -1,6 +1,8 @@
-"""What comes through a door before anybody is known, and after: bytes that are no TLS, no HTTP/2, no request.
+"""What comes through a door before anybody is known, and after: bytes that are no TLS, no HTTP/2,
+no request.
 
-Each attacker gives up his line; afterwards the master serves as before and holds none of what they opened.
+Each attacker gives up his line; afterwards the master serves as before and holds none of what they
+opened.
 """
 
 from __future__ import annotations
@@ -98,7 +100,12 @@ def test_requests_to_join_that_are_forged(site: AttackedSite) -> None:
             wait_until(lambda: sum(fuzzer.codes.values()) > TRIES, what="they have been said")
         print(f"\n{told([fuzzer])}")  # noqa: T201 - the figures of the run
         assert fuzzer.wrongs == []
-        assert set(fuzzer.codes) <= {"INVALID_ARGUMENT", "UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED"}  # fmt: skip
+        assert set(fuzzer.codes) <= {
+            "INVALID_ARGUMENT",
+            "UNAUTHENTICATED",
+            "PERMISSION_DENIED",
+            "RESOURCE_EXHAUSTED",
+        }
 
 
 def test_words_to_the_login_broker_that_are_none(site: AttackedSite) -> None:
@@ -121,7 +128,7 @@ def test_words_to_the_login_broker_that_are_none(site: AttackedSite) -> None:
 
 
 def tried(
-    dial: Callable[[], socket.socket], words: Callable[[random.Random], bytes], chance: random.Random
+    dial: Callable[[], socket.socket], words: Callable[[random.Random], bytes], chance: random.Random  # noqa: E501
 ) -> None:  # fmt: skip
     """TRIES lines, each of which says something, and sometimes waits for an answer."""
     for _ in range(TRIES):

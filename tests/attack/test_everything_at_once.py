@@ -1,7 +1,8 @@
-"""Kills, freezes, cut lines, forged messages and jobs that mean harm, all at once: what was acknowledged is done once.
+"""Kills, freezes, cut lines, forged messages and jobs that mean harm, all at once: what was
+acknowledged is done once.
 
-Alice's jobs write a ledger of their own; a program that knows nothing of the product compares it with what she
-was promised and with what the master says (tests/support/ledger_check.py).
+Alice's jobs write a ledger of their own; a program that knows nothing of the product compares it
+with what she was promised and with what the master says (tests/support/ledger_check.py).
 """
 
 from __future__ import annotations
@@ -62,8 +63,10 @@ def test_nothing_is_lost_nothing_runs_twice_and_no_wall_falls() -> None:
         scripts = Counter(mallory.submitted.values())
         print(  # noqa: T201 - the figures of the run
             f"\neverything at once, seed {SEED}: kills of the master {kills['master']}, of agents"
-            f" {sum(kills.values()) - kills['master']}; freezes {freezes}; replies {proxy.replies}, lost {proxy.cuts};"
-            f" hostile jobs {sum(scripts.values())} of {len(scripts)} kinds; {json.dumps(found)}\n{told(crowd)}"
+            f" {sum(kills.values()) - kills['master']}; freezes {freezes}; replies "
+            f"{proxy.replies}, lost {proxy.cuts};"
+            f" hostile jobs {sum(scripts.values())} of {len(scripts)} kinds; "
+            f"{json.dumps(found)}\n{told(crowd)}"
         )
         assert found["accepted"] > 0
         assert found["more_than_one_attempt"] == 0

@@ -1,4 +1,5 @@
-"""Every method, as everybody who has a certificate, with forged requests: the master answers, stays, and tells nothing.
+"""Every method, as everybody who has a certificate, with forged requests: the master answers,
+stays, and tells nothing.
 
 The methods and their fields come from the descriptors; the daemons are real.
 """
@@ -32,16 +33,16 @@ def known(job_ids: Sequence[str]) -> dict[str, Sequence[str]]:
     nodes, people = ("n1", "n2", "n3", EVIL), ("alice", "mallory", "olga", "root", "*")
     return {
         "job_id": (*job_ids, *job_ids, "1", "2", "1_0"), "job_ids": job_ids, "job": job_ids,
-        "node_id": nodes, "node_ids": nodes, "nodes": nodes, "user": people, "users": people, "name": (*people, *nodes),
+        "node_id": nodes, "node_ids": nodes, "nodes": nodes, "user": people, "users": people, "name": (*people, *nodes),  # noqa: E501
         "members": people, "queue": ("default", ""), "policy": ("dlq", "fifo", "best-effort"),
-        "command": ("/bin/true", "/bin/false"), "working_directory": ("/tmp",), "request_id": ("r1", "r2", "r3"),
+        "command": ("/bin/true", "/bin/false"), "working_directory": ("/tmp",), "request_id": ("r1", "r2", "r3"),  # noqa: E501
         "role": ("user", "admin"), "signal": ("TERM", "KILL"), "state": ("running", "queued"),
-        "path": ("/etc/shadow", "/tmp"), "page_token": ("", "1", "5"), "script": ("#!/bin/sh\\nexit 0\\n",),
+        "path": ("/etc/shadow", "/tmp"), "page_token": ("", "1", "5"), "script": ("#!/bin/sh\\nexit 0\\n",),  # noqa: E501
     }  # fmt: skip
 
 
 def fuzzer(
-    site: AttackedSite, name: str, role: Role, methods: Sequence[Method], seed: int, jobs: Sequence[str]
+    site: AttackedSite, name: str, role: Role, methods: Sequence[Method], seed: int, jobs: Sequence[str]  # noqa: E501
 ) -> Fuzzer:  # fmt: skip
     identity = site.identity(name, role)
     forger = Forger(f"{seed}/{name}", known(jobs))
@@ -116,4 +117,10 @@ def told_of(jobs: Jobs, job_id: str) -> tuple[object, ...]:
     """What others must not change about a job."""
     found = jobs.get(job_id)
     job, fences = found.job, [str(attempt.fence) for attempt in found.attempts]
-    return job.state, job.attempt_state, tuple(job.node_ids), fences, found.spec.SerializeToString(deterministic=True)  # fmt: skip
+    return (
+        job.state,
+        job.attempt_state,
+        tuple(job.node_ids),
+        fences,
+        found.spec.SerializeToString(deterministic=True),
+    )

@@ -1,4 +1,6 @@
-"""One contract for every implementation of the Devices port: NVML (real pynvml, fake driver) and virtual."""
+"""One contract for every implementation of the Devices port: NVML (real pynvml, fake driver) and
+virtual.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""What an agent tells of a profile is what a master takes: whatever the reason, whatever was found."""
+"""What an agent tells of a profile is what a master takes: whatever the reason, whatever was
+found.
+"""
 
 import json
 from pathlib import Path

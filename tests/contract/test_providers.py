@@ -1,5 +1,5 @@
-"""One suite over all providers: one machine for one request, listed until it is stopped; and what an operator's program
-may do wrong."""
+"""One suite over all providers: one machine for one request, listed until it is stopped; and what
+an operator's program may do wrong."""
 
 from __future__ import annotations
 
@@ -187,7 +187,9 @@ def test_a_program_that_hangs_is_killed_with_all_that_it_has_started(
 def test_a_program_that_hangs_goes_with_the_master_that_is_killed(
     write: Write, tmp_path: Path
 ) -> None:
-    """All of it, what it ignores notwithstanding; nobody is left who waits for the master either."""
+    """All of it, what it ignores notwithstanding; nobody is left who waits for the master
+    either.
+    """
     there = tmp_path / "there"
     write(f"trap '' HUP TERM; sh -c 'sleep 1000; :' {tmp_path} & : > {there}; wait")
     words = [sys.executable, "-m", "support.calling_master", str(tmp_path / "provider")]
@@ -255,7 +257,7 @@ def test_a_stop_may_take_longer(write: Write) -> None:
 
 
 def test_the_token_is_told_on_standard_input_alone(write: Write, tmp_path: Path) -> None:
-    script = f"""env > {tmp_path}/env; printf %s "$*" > {tmp_path}/words; cat > {tmp_path}/in; echo '{{"instance_id": "i"}}'"""
+    script = f"""env > {tmp_path}/env; printf %s "$*" > {tmp_path}/words; cat > {tmp_path}/in; echo '{{"instance_id": "i"}}'"""  # noqa: E501
     write(script).start(WISH)
     assert "dlq1.a.secret" in (tmp_path / "in").read_text()
     assert "dlq1.a.secret" not in (tmp_path / "env").read_text() + (tmp_path / "words").read_text()

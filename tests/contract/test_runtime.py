@@ -54,8 +54,8 @@ class Box(Protocol):
         beside: Handle | None = None,
         worker_failures: int = 0,
     ) -> Handle:
-        """Start such a job (with an id of its own) and return when it is ready for signals, `silent_s`
-        after the last contact; `beside` a rank of the same attempt, as the one after it;
+        """Start such a job (with an id of its own) and return when it is ready for signals,
+        `silent_s` after the last contact; `beside` a rank of the same attempt, as the one after it;
         `worker_failures`: by what its torchrun leaves behind."""
         ...
 

@@ -68,7 +68,8 @@ def containers(
 ) -> Iterator[ContainerCluster]:
     """The same with agents that run containers; a parameter names other nodes."""
     nodes = getattr(request, "param", TWO_NODES)
-    # podman takes no path of more than 50 characters: not in the directory that bears the test's name
+    # podman takes no path of more than 50 characters: not in the directory that bears the test's
+    # name
     with podman_store(tmp_path_factory.mktemp("podman")) as store:
         load_host_image(store)
         try:

@@ -1,4 +1,6 @@
-"""The real Trainer of transformers under plain SIGTERM, without and with many DataLoader workers."""
+"""The real Trainer of transformers under plain SIGTERM, without and with many DataLoader
+workers.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Real submitit, which finds Slurm where there is none: it submits, is preempted, and gets its result."""
+"""Real submitit, which finds Slurm where there is none: it submits, is preempted, and gets its
+result.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""A data-parallel job over two nodes, preempted and resumed, trains as one that nobody disturbed."""
+"""A data-parallel job over two nodes, preempted and resumed, trains as one that nobody
+disturbed.
+"""
 
 import sys
 from pathlib import Path

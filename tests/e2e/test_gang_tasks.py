@@ -21,7 +21,7 @@ with open(name + ".draft", "x") as file:
     json.dump(dict(os.environ), file)
 os.rename(name + ".draft", name)
 print("this is", os.path.basename(name), flush=True)
-"""
+"""  # noqa: E501
 # One of four hangs for ever, deaf to TERM; another fails once that is so.
 FAIL = """\
 import os, signal, sys, time

@@ -1,8 +1,9 @@
-"""Jobs that mean harm, on a real cluster: they end as they should, and no heartbeat is late for them.
+"""Jobs that mean harm, on a real cluster: they end as they should, and no heartbeat is late for
+them.
 
-What a job may do to other users' files, to setuid programs and to paths is looked at where these walls
-stand: tests/unit/nodeagent/shim/test_shim_identity.py, tests/integration/test_podman_walls.py and
-test_agent_submitter.py.
+What a job may do to other users' files, to setuid programs and to paths is looked at where these
+walls stand: tests/unit/nodeagent/shim/test_shim_identity.py, tests/integration/test_podman_walls.py
+and test_agent_submitter.py.
 """
 
 import sys
@@ -192,7 +193,8 @@ def test_a_job_that_fills_its_disk_ends_and_its_node_goes_on(cluster: Hostile) -
         job = cluster.submit(
             'cd "$(dirname "$DLQ_BEAT_FILE")"; mkdir -p deep/down; exec 2>/dev/null; '
             "dd if=/dev/zero of=fill bs=1M count=30; dd if=/dev/zero of=deep/down/fill bs=1M; "
-            f"touch {cluster.daemons.root}/filled; until [ -e {cluster.daemons.root}/seen ]; do sleep 0.1; done; "
+            f"touch {cluster.daemons.root}/filled; until [ -e {cluster.daemons.root}/seen ]; do "
+            "sleep 0.1; done; "
             "exit 4"
         )
         cluster.wait_until_said(job, "filled")
@@ -226,7 +228,8 @@ def test_a_job_that_kills_the_agent_it_runs_under_goes_on_and_is_found_by_the_ne
     pids = {name: cluster.daemons.pid(name) for name in cluster.daemons.agents}
     words = " ".join(f"{name}) kill -9 {pid};;" for name, pid in pids.items())
     job = cluster.submit(
-        f"touch armed; while [ ! -e fire ]; do sleep 0.1; done; case $DLQ_NODELIST in {words} esac; "
+        f"touch armed; while [ ! -e fire ]; do sleep 0.1; done; case $DLQ_NODELIST in {words} "
+        "esac; "
         "while [ ! -e enough ]; do sleep 0.1; done; exit 5"
     )
     cluster.wait_until_said(job, "armed")

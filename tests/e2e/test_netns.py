@@ -1,4 +1,6 @@
-"""A node that is cut off, in every way a wire can break: nothing runs twice, and all is well again."""
+"""A node that is cut off, in every way a wire can break: nothing runs twice, and all is well
+again.
+"""
 
 import json
 from collections.abc import Iterator
@@ -66,7 +68,9 @@ class Scene:
         )
 
     def cut_for_long(self, how: Cut) -> None:
-        """Until the master has given the node up as unreachable; its view on the way is as it should."""
+        """Until the master has given the node up as unreachable; its view on the way is as it
+        should.
+        """
         self.daemons.cut(self.node, how)
         self.wait_for_node(SUSPECT)
         assert self.jobs.get(self.job_id).job.attempt_state == job_pb2.ATTEMPT_STATE_RUNNING

@@ -1,4 +1,6 @@
-"""Jobs in containers on a real cluster: pulled, saved, resumed, found again; and no secret anywhere."""
+"""Jobs in containers on a real cluster: pulled, saved, resumed, found again; and no secret
+anywhere.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,7 +82,8 @@ def test_a_container_is_pulled_runs_with_what_it_was_given_and_no_secret_is_anyw
     data.mkdir()
     (data / "set").write_text("seven")
     script = (
-        "cat /data/set; echo; ls /run/secrets; wc -c < /run/secrets/token || cat /run/secrets/token "
+        "cat /data/set; echo; ls /run/secrets; wc -c < /run/secrets/token || cat "
+        "/run/secrets/token "
         "> /dev/null; mount; env"
     )
     job = user.submit(

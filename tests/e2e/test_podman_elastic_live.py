@@ -17,7 +17,8 @@ def cluster(containers: ContainerCluster) -> ContainerCluster:
     return containers
 
 
-# Two torchruns of one address and one process id, each in its container, are one and the same to the rendezvous.
+# Two torchruns of one address and one process id, each in its container, are one and the same to
+# the rendezvous.
 @pytest.mark.parametrize(
     "container_options", [{"settings": SETTINGS, "own_addresses": True}], ids=["quick"]
 )

@@ -77,7 +77,9 @@ def test_with_the_hook_the_tensors_are_exact(tmp_path: Path) -> None:
 
 
 def test_recording_costs_at_most_two_percent_of_the_cpu(tmp_path: Path) -> None:
-    """Pairs of neighbouring iterations, one recorded and one not; a median over two batches, if need be."""
+    """Pairs of neighbouring iterations, one recorded and one not; a median over two batches, if
+    need be.
+    """
     options = ("--iterations", str(WARM_UP + 2 * PAIRS), "--shrunk", "4", "--toggle")
     ratios = []
     for batch in ("1", "2"):

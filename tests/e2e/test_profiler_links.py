@@ -25,8 +25,8 @@ SLOW_MBIT = 200
 SLACK = 0.10
 LEAST_SPEARMAN = 0.9
 PORT = 29_731
-# Model, by how much it is shrunk, and the seconds that an iteration computes, on no CPU of this host:
-# what it is busy with besides must not count as computing.
+# Model, by how much it is shrunk, and the seconds that an iteration computes, on no CPU of this
+# host: what it is busy with besides must not count as computing.
 TRAININGS = (
     ("vgg16", 8, 0.1), ("vgg16", 16, 0.1), ("alexnet", 8, 0.3), ("googlenet", 1, 0.6),
     ("resnet50", 4, 1.0), ("gpt", 8, 1.8), ("vgg16", 64, 1.6), ("inception3", 32, 1.5),

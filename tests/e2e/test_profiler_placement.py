@@ -1,10 +1,11 @@
-"""Jobs submitted without hints: their first start tells how they communicate, and the next are placed by it.
+"""Jobs submitted without hints: their first start tells how they communicate, and the next are
+placed by it.
 
-Two agents in two network namespaces, joined by a link of 100 Mbit/s. One job sends for longer than it
-computes, the other hardly at all; neither says so. On one node each their traffic is recorded. Then the
-master is killed, and with one GPU free on each node the first waits to be kept together and the second is
-spread; and what being spread costs is measured, on the second because it was spread, on the first
-because somebody asks for two nodes.
+Two agents in two network namespaces, joined by a link of 100 Mbit/s. One job sends for longer than
+it computes, the other hardly at all; neither says so. On one node each their traffic is recorded.
+Then the master is killed, and with one GPU free on each node the first waits to be kept together
+and the second is spread; and what being spread costs is measured, on the second because it was
+spread, on the first because somebody asks for two nodes.
 """
 
 from __future__ import annotations
@@ -169,7 +170,9 @@ def test_who_would_suffer_is_kept_together_who_would_not_is_spread_and_measures_
 
 
 def confirm(site: Site, *, heavy: tuple[str, str], light: tuple[str, str]) -> None:
-    """The slowdowns: by the jobs' own clocks, as measured by their traffic, and as the first start foretold."""
+    """The slowdowns: by the jobs' own clocks, as measured by their traffic, and as the first start
+    foretold.
+    """
     found = {}
     for name, (together, spread) in {"heavy": heavy, "light": light}.items():
         own = site.period_s(spread) / site.period_s(together)

@@ -1,4 +1,6 @@
-"""An unmodified PyTorch script with DataLoader workers under torchrun, taken off its GPUs twice, ends as if it had not."""
+"""An unmodified PyTorch script with DataLoader workers under torchrun, taken off its GPUs twice,
+ends as if it had not.
+"""
 
 import sys
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""A PyTorch job under torchrun grows over a second node, gives it back, and has done each of its steps once."""
+"""A PyTorch job under torchrun grows over a second node, gives it back, and has done each of its
+steps once.
+"""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""The disk of the audit is full: no change without its line, everything else goes on, and the chain is whole."""
+"""The disk of the audit is full: no change without its line, everything else goes on, and the chain
+is whole.
+"""
 
 import json
 import os

@@ -1,8 +1,9 @@
-"""A real master is killed -9 while it promises, and at the boundary at which somebody has to leave for a promise.
+"""A real master is killed -9 while it promises, and at the boundary at which somebody has to leave
+for a promise.
 
-What the next one finds in the database is enough: who asks again gets the same job, each deadline is judged once and
-kept or given up in words, nothing works twice, and GPU seconds are counted once. A few places are part of `make test`, all of
-them of `make torture`.
+What the next one finds in the database is enough: who asks again gets the same job, each deadline
+is judged once and kept or given up in words, nothing works twice, and GPU seconds are counted once.
+A few places are part of `make test`, all of them of `make torture`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-# Slots of four seconds; work and deadlines so long that a slow machine judges them in time, and keeps them.
+# Slots of four seconds; work and deadlines so long that a slow machine judges them in time, and
+# keeps them.
 LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'
 DUE_S, WORK_S, GPUS = 240, 4, 8
 FOREVER = 1_000_000  # steps
@@ -37,8 +39,8 @@ GIVEN_UP = {"promise_broken", "promise_at_risk", "promise_overrun"}
 COMMITS = failpoints.NAMES[:2]
 # Each place with the event at which it is passed: at admission, and at a boundary.
 EVERY = [
-    *(f"{place}@{kind}" for kind in ("job_submitted", "promise_made", "job_reserved") for place in COMMITS),
-    *(f"{place}@{kind}" for kind in ("attempt_stop_requested", "attempt_assigned") for place in failpoints.NAMES),
+    *(f"{place}@{kind}" for kind in ("job_submitted", "promise_made", "job_reserved") for place in COMMITS),  # noqa: E501
+    *(f"{place}@{kind}" for kind in ("attempt_stop_requested", "attempt_assigned") for place in failpoints.NAMES),  # noqa: E501
     *(f"{place}@attempt_preempted" for place in COMMITS),
 ]  # fmt: skip
 SOME = ["before_commit@promise_made", "before_send@attempt_stop_requested"]
@@ -106,7 +108,9 @@ def is_full(jobs: Jobs, spot: list[str]) -> bool:
 
 
 def judge(job: job_pb2.Job, story: list[event_pb2.Event]) -> None:
-    """It was judged once, unless it ended before, and its promise was kept, or given up in words before the deadline."""
+    """It was judged once, unless it ended before, and its promise was kept, or given up in words
+    before the deadline.
+    """
     assert job.state == job_pb2.JOB_STATE_COMPLETED
     words = Counter(event.kind for event in story)
     assert words["promise_made"] + words["promise_refused"] <= 1, words
@@ -121,7 +125,9 @@ def judge(job: job_pb2.Job, story: list[event_pb2.Event]) -> None:
 
 
 def account(path: Path) -> int:
-    """What each job has used is what its ended attempts have; returns how many of them had to leave."""
+    """What each job has used is what its ended attempts have; returns how many of them had to
+    leave.
+    """
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     with closing(Reader(path)) as reader:

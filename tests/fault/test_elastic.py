@@ -1,4 +1,6 @@
-"""Elastic jobs under real daemons: resized while master and agent are killed, each step done exactly once."""
+"""Elastic jobs under real daemons: resized while master and agent are killed, each step done
+exactly once.
+"""
 
 import json
 import sys
@@ -36,7 +38,7 @@ class Elastic:
         spec = job_pb2.JobSpec(
             name="elastic",
             command=[
-                sys.executable, str(HERE / "elastic_job.py"), str(self.log), str(STEP_S), str(SAVE_S),
+                sys.executable, str(HERE / "elastic_job.py"), str(self.log), str(STEP_S), str(SAVE_S),  # noqa: E501
             ],
             working_directory=str(daemons.root),
         )  # fmt: skip
@@ -84,7 +86,8 @@ def test_it_shrinks_and_grows_through_kills_and_does_each_step_once(daemons: Dae
         job.until(lambda: job.sizes() == [24], "it runs on all there is")
         first, *_ = now().node_ids
         other = jobs.submit(daemons.ledger_job(3600.0, 0, nodes=1)).job.job_id
-        # On a busy machine it may have gone on before anybody looks: then the kills come after the resize.
+        # On a busy machine it may have gone on before anybody looks: then the kills come after the
+        # resize.
         job.until(lambda: now().stop_cause != "" or now().attempt_count > 1, "it makes room")
         restart(daemons, first, "master")
         job.until(lambda: job.sizes() == [24, 16], "it goes on with two nodes")

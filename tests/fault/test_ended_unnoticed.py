@@ -1,5 +1,5 @@
-"""Jobs that end by themselves after the master has decided to stop them, and before anybody has told them: real
-daemons, real shims, and an agent that is away meanwhile. Their end is their own."""
+"""Jobs that end by themselves after the master has decided to stop them, and before anybody has
+told them: real daemons, real shims, and an agent that is away meanwhile. Their end is their own."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -15,7 +15,8 @@ from support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-# How each job is stopped, with what it exits, how many nodes it has: and what is shown of it in the end.
+# How each job is stopped, with what it exits, how many nodes it has: and what is shown of it in the
+# end.
 CASES = [
     ("pause", 0, 1, "completed"),
     ("pause", 3, 1, "failed"),

@@ -1,4 +1,6 @@
-"""A handler with a fault: what it fails on is put aside, and everybody else is served. Real daemons."""
+"""A handler with a fault: what it fails on is put aside, and everybody else is served. Real
+daemons.
+"""
 
 import json
 import os

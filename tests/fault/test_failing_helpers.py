@@ -1,4 +1,6 @@
-"""A planner and a twin that fail at every question: everybody is told, nobody waits, and it is said when they are well."""
+"""A planner and a twin that fail at every question: everybody is told, nobody waits, and it is said
+when they are well.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a program took on one GPU type says nothing about another: real daemons, and a master that begins anew."""
+"""What a program took on one GPU type says nothing about another: real daemons, and a master that
+begins anew.
+"""
 
 from __future__ import annotations
 

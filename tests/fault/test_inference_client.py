@@ -1,4 +1,6 @@
-"""The reference client of the inference side (examples/inference) against real daemons, as a user of that role."""
+"""The reference client of the inference side (examples/inference) against real daemons, as a user
+of that role.
+"""
 
 import os
 import subprocess

@@ -1,4 +1,6 @@
-"""Arrays, dependencies, begins, warnings and words to running jobs: real daemons, killed in between."""
+"""Arrays, dependencies, begins, warnings and words to running jobs: real daemons, killed in
+between.
+"""
 
 import json
 import sys

@@ -1,5 +1,6 @@
-"""An agent is killed before and after whatever it does while a job is resized live: the agents' real cores under a real
-master, without processes. Nobody's torchrun is started twice or stopped, the attempt is the same, and it gets its sizes."""
+"""An agent is killed before and after whatever it does while a job is resized live: the agents'
+real cores under a real master, without processes. Nobody's torchrun is started twice or stopped,
+the attempt is the same, and it gets its sizes."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Story:
     """A job grows from one node to two, makes room for another, grows again, and completes."""
 
     def __init__(self, who: frozenset[str] = frozenset(), at: int = 0, away_s: float = 0.0) -> None:
-        """`who` dies at that passage of the agent whose node is grown to and left, and is away so long."""
+        """`who` dies at that passage of the agent whose node is grown to and left, and is away so
+        long.
+        """
         self.master = Master(CONFIG)
         dies_at = at if "grown" in who else 0
         self.grown = CoreAgent(self.master, "n1", dies_at=dies_at, away_s=away_s)

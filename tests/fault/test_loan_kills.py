@@ -1,5 +1,6 @@
-"""A master dies at any passage of any failpoint while a server is lent, used and taken back, from a job that has to leave
-and from one that is shrunk: nothing is done twice, nothing leaks, and whoever asks again gets the same answer."""
+"""A master dies at any passage of any failpoint while a server is lent, used and taken back, from a
+job that has to leave and from one that is shrunk: nothing is done twice, nothing leaks, and whoever
+asks again gets the same answer."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ CONFIG = config_of("dlq", cooldown_s="off", min_run="off", know="unknown")
 
 
 class Story(MortalStory):
-    """A server is lent, a job runs there, and it is asked back; everybody asks until there is an answer."""
+    """A server is lent, a job runs there, and it is asked back; everybody asks until there is an
+    answer.
+    """
 
     def __init__(self, setting: str = "") -> None:
         super().__init__(setting)
@@ -81,7 +84,9 @@ def test_a_loan_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> N
 
 
 class ShrinkStory(Story):
-    """An elastic job has its base at home and the rest on the server, which is asked back by a plan."""
+    """An elastic job has its base at home and the rest on the server, which is asked back by a
+    plan.
+    """
 
     def __init__(self, setting: str = "") -> None:
         MortalStory.__init__(self, setting)

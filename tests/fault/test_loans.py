@@ -1,4 +1,6 @@
-"""Servers of the inference side under real daemons: lent and taken back while both are killed, and devices that disagree."""
+"""Servers of the inference side under real daemons: lent and taken back while both are killed, and
+devices that disagree.
+"""
 
 import json
 from collections.abc import Iterator

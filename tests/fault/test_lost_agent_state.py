@@ -1,4 +1,6 @@
-"""An agent that has lost its records, and two agents with one certificate: real daemons, real jobs."""
+"""An agent that has lost its records, and two agents with one certificate: real daemons, real
+jobs.
+"""
 
 import shutil
 from collections import Counter
@@ -28,7 +30,9 @@ def daemons(tmp_path: Path) -> Iterator[Daemons]:
 
 @pytest.fixture
 def patient(tmp_path: Path) -> Iterator[Daemons]:
-    """The same, where a node may be silent for as long as a busy machine needs to start its agent."""
+    """The same, where a node may be silent for as long as a busy machine needs to start its
+    agent.
+    """
     made = Daemons(tmp_path, ("n1",))
     with made.up():
         yield made

@@ -1,4 +1,6 @@
-"""The disk takes back what was acknowledged, or changes it: the next start says what is gone, and serves nothing wrong."""
+"""The disk takes back what was acknowledged, or changes it: the next start says what is gone, and
+serves nothing wrong.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""An agent that is away for longer than the hold, by agreement: real daemons, real shims, real jobs."""
+"""An agent that is away for longer than the hold, by agreement: real daemons, real shims, real
+jobs.
+"""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A master dies at any passage of any failpoint while a job moves from own GPUs to a machine: it is done once, what was paid
-adds up, and nothing is left."""
+"""A master dies at any passage of any failpoint while a job moves from own GPUs to a machine: it is
+done once, what was paid adds up, and nothing is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from support.sim_agent import SimRank
 
 
 class Story(MortalStory):
-    """It crawls on an own GPU, its machine comes, it saves, goes on there and ends, and the machine goes."""
+    """It crawls on an own GPU, its machine comes, it saves, goes on there and ends, and the machine
+    goes.
+    """
 
     def __init__(self, setting: str = "") -> None:
         super().__init__(setting)
@@ -32,7 +34,13 @@ class Story(MortalStory):
         self._do(lambda: site.master.submit(3, request_id="other"))
         late = AskedLateness(100.0 / HOUR_S, after_s=0.5 * HOUR_S)
         sizes = Request(gpus=1, sizes=(1, 2, 4))
-        self.job_id = self._do(lambda: site.master.submit(request_id="job", request=sizes, lateness=late, run_estimate_s=4 * HOUR_S).job_id)  # fmt: skip
+        self.job_id = self._do(
+            lambda: (
+                site.master.submit(
+                    request_id="job", request=sizes, lateness=late, run_estimate_s=4 * HOUR_S
+                ).job_id
+            )
+        )
         self._until(lambda: site.master.attempt(self.job_id).state == "running")
         self.before = self.counting.passages.copy()
         self._until(lambda: any(self._runs_on(host) for host in site.hosts.values()))

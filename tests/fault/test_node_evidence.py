@@ -1,4 +1,6 @@
-"""What closes a node and what does not, on real daemons: two users with every mistake there is, and a sick node."""
+"""What closes a node and what does not, on real daemons: two users with every mistake there is, and
+a sick node.
+"""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -102,7 +104,9 @@ def test_no_mistake_of_users_closes_a_node(daemons: Daemons) -> None:
 
 
 def test_a_node_that_cannot_start_jobs_is_closed(daemons: Daemons) -> None:
-    """Its agent lives, and the directory where ranks are kept is gone: a disk that was unmounted, say."""
+    """Its agent lives, and the directory where ranks are kept is gone: a disk that was unmounted,
+    say.
+    """
     attempts: Path = daemons.root / "n2" / "attempts"
     shutil.rmtree(attempts)
     spec = job_pb2.JobSpec(command=["true"])

@@ -1,5 +1,5 @@
-"""A master that is away for longer than the hold: real daemons, real shims, and jobs that know nothing
-of all this."""
+"""A master that is away for longer than the hold: real daemons, real shims, and jobs that know
+nothing of all this."""
 
 import socket
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
 
 @contextmanager
 def without_a_master(daemons: Daemons, *job_ids: str, go: Path | None = None) -> Iterator[None]:
-    """The master is away until these jobs have ended, each in its first attempt; then it is back, and so is the node.
-    `go` is made as soon as it is away."""
+    """The master is away until these jobs have ended, each in its first attempt; then it is back,
+    and so is the node. `go` is made as soon as it is away."""
     daemons.kill("master")
     if go is not None:
         go.touch()

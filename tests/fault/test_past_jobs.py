@@ -1,4 +1,6 @@
-"""Jobs that have left memory and whose story was cut: real daemons, and every command that asks for them."""
+"""Jobs that have left memory and whose story was cut: real daemons, and every command that asks for
+them.
+"""
 
 import json
 from collections.abc import Iterator

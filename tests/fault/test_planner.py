@@ -1,4 +1,6 @@
-"""The planning process dies, hangs, lies or babbles: every question has an answer, and none does harm."""
+"""The planning process dies, hangs, lies or babbles: every question has an answer, and none does
+harm.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The master is killed around the commit of another policy: it stands whole or not at all, and is asked once."""
+"""The master is killed around the commit of another policy: it stands whole or not at all, and is
+asked once.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ def test_a_policy_is_set_whole_or_not_at_all(tmp_path: Path) -> None:
     with Daemons(tmp_path, ()).up() as daemons:
         dlq = Dlq(daemons.root / "home", daemons.environment())
         daemons.stop("master")
-        # Its first commit in the loop is that of the new policy: nothing else happens without nodes.
+        # Its first commit in the loop is that of the new policy: nothing else happens without
+        # nodes.
         for failpoint in ("before_commit", "after_commit"):
             daemons.start("master", DLQ_DEBUG__FAILPOINT=f"{failpoint}:1")
             daemons.wait_for("master")

@@ -1,5 +1,5 @@
-"""A master dies at any passage of any failpoint while a machine is rented, used and given back: it is paid once, and
-nothing is left."""
+"""A master dies at any passage of any failpoint while a machine is rented, used and given back: it
+is paid once, and nothing is left."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from support.rented import HOUR_S, SPOT, Site
 
 
 class Story(MortalStory):
-    """A job is submitted, its machine comes, it runs and ends, and the machine goes; everybody asks until there is an
-    answer."""
+    """A job is submitted, its machine comes, it runs and ends, and the machine goes; everybody asks
+    until there is an answer."""
 
     minimum_s = 0.0
 

@@ -1,5 +1,6 @@
-"""A master dies at any passage of any failpoint of a story of promises: every job runs once, every promise is
-kept or given up in words, what is used is counted once, and whoever asks again gets the same answer.
+"""A master dies at any passage of any failpoint of a story of promises: every job runs once, every
+promise is kept or given up in words, what is used is counted once, and whoever asks again gets the
+same answer.
 
 Two passages of each place are part of `make test`, all of them of `make torture`.
 """

@@ -1,5 +1,5 @@
-"""A master dies at any passage of any failpoint while an elastic job is shrunk and grown: it runs nowhere twice, is
-never lost, and ends up on the sizes on which it would have run anyway."""
+"""A master dies at any passage of any failpoint while an elastic job is shrunk and grown: it runs
+nowhere twice, is never lost, and ends up on the sizes on which it would have run anyway."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ class Story(MortalStory):
 
 
 class LiveStory(Story):
-    """The same, with one torchrun on each of its nodes, which is never stopped on the first of them."""
+    """The same, with one torchrun on each of its nodes, which is never stopped on the first of
+    them.
+    """
 
     request = Request(gpus=4, nodes=1, sizes=(4, 8), live=True)
 

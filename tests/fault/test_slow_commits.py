@@ -1,4 +1,6 @@
-"""A master whose disk takes seconds for each commit: real daemons, each sync delayed (tests/support/failing_disk.c)."""
+"""A master whose disk takes seconds for each commit: real daemons, each sync delayed
+(tests/support/failing_disk.c).
+"""
 
 import shutil
 import subprocess

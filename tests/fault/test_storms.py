@@ -1,8 +1,10 @@
-"""Storms: random load and random trouble over many lease boundaries, on a whole master with a stepped clock.
+"""Storms: random load and random trouble over many lease boundaries, on a whole master with a
+stepped clock.
 
-No promise is broken without a word before its deadline; no GPU stays idle that somebody who waits could use and
-that nobody is kept for; terms end when they end; and the working state is what is on disk. A short storm is part
-of `make test`; `make storm BOUNDARIES=300 SEED=1` makes long ones, of POLICY=dlq or another.
+No promise is broken without a word before its deadline; no GPU stays idle that somebody who waits
+could use and that nobody is kept for; terms end when they end; and the working state is what is on
+disk. A short storm is part of `make test`; `make storm BOUNDARIES=300 SEED=1` makes long ones, of
+POLICY=dlq or another.
 """
 
 from __future__ import annotations

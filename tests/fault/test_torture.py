@@ -34,7 +34,8 @@ def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None
     """What was actually done, for the one who reads `make torture`."""
     kills = daemons.kills
     print(  # noqa: T201 - the figures of the run
-        f"\nkills of the master {kills['master']}, of agents {sum(kills.values()) - kills['master']};"
+        f"\nkills of the master {kills['master']}, of agents "
+        f"{sum(kills.values()) - kills['master']};"
         f" replies {proxy.replies}, lost {proxy.cuts}; {json.dumps(found)}; seed {SEED}"
     )
 

@@ -1,4 +1,6 @@
-"""Trials by real daemons: a real script on one node and on two, while agent and master are killed."""
+"""Trials by real daemons: a real script on one node and on two, while agent and master are
+killed.
+"""
 
 import json
 import sys
@@ -23,7 +25,8 @@ SLOWEST = 5.0  # a step that sleeps may wake this much later where many others w
 @pytest.fixture(scope="module")
 def daemons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemons]:
     with Daemons(tmp_path_factory.mktemp("trials")).up() as running:
-        # Who says no step within twice that is not tried any further: a busy machine needs seconds to start a job.
+        # Who says no step within twice that is not tried any further: a busy machine needs seconds
+        # to start a job.
         running.said("admin", "policy", "set", "chronus", "--set", "profile_s=4", "-y")
         yield running
 
@@ -85,7 +88,8 @@ def test_a_wide_job_is_tried_on_one_node_and_on_two_through_kills_and_then_runs_
         "no trial's work counts"
     )
     assert len({run["directory"] for run in begun}) == 3
-    # On a slow machine a trial may come to the end of its steps before anybody ends it: the job goes on all the same.
+    # On a slow machine a trial may come to the end of its steps before anybody ends it: the job
+    # goes on all the same.
     done = [run["attempt"] for run in runs(daemons) if "done" in run]
     assert done.count(3) == 3
     assert done[-3:] == [3, 3, 3]
@@ -109,7 +113,8 @@ def test_a_job_of_one_node_is_measured_in_its_first_run_and_shows_it(daemons: Da
             timeout_s=60.0,
         )
         estimate = shown(daemons, job_id)["estimate"]
-        # Steps are dated when they are heard of, which on a busy machine is much in a trial of four seconds.
+        # Steps are dated when they are heard of, which on a busy machine is much in a trial of four
+        # seconds.
         assert STEP_S / SLOWEST < estimate["step_s"] < SLOWEST * STEP_S
         assert estimate["run_s"] == pytest.approx(10_000 * estimate["step_s"], rel=0.1)
         assert estimate["confidence"] in ("high", "medium", "low")

@@ -1,4 +1,6 @@
-"""Pause, requeue and drain of a job that never saved: refused or asked before its work is lost, on real daemons."""
+"""Pause, requeue and drain of a job that never saved: refused or asked before its work is lost, on
+real daemons.
+"""
 
 from __future__ import annotations
 

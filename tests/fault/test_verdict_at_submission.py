@@ -1,4 +1,6 @@
-"""`dlq submit --deadline` says by itself whether the deadline is promised, on a real master with its planner."""
+"""`dlq submit --deadline` says by itself whether the deadline is promised, on a real master with
+its planner.
+"""
 
 from __future__ import annotations
 

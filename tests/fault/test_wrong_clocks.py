@@ -1,4 +1,6 @@
-"""Hosts whose wall clocks are wrong: real daemons, each with a clock of its own (tests/support/shifted_clock.c)."""
+"""Hosts whose wall clocks are wrong: real daemons, each with a clock of its own
+(tests/support/shifted_clock.c).
+"""
 
 import shutil
 import subprocess
@@ -44,8 +46,13 @@ def reset_clock(daemons: Daemons) -> str:
 
 
 def other_boot(daemons: Daemons) -> None:
-    """What the next master finds is from before the host was booted, so its wall clock is all that there is."""
-    code = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('DELETE FROM meta WHERE key=?', ['clock']); db.commit()"
+    """What the next master finds is from before the host was booted, so its wall clock is all that
+    there is.
+    """
+    code = (
+        "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('DELETE FROM meta "
+        "WHERE key=?', ['clock']); db.commit()"
+    )
     database = daemons.root / "master" / "dlq.db"
     subprocess.run([BIN / "python", "-c", code, database], check=True)
 
@@ -131,14 +138,14 @@ def get_through(daemons: Daemons, wrong: dict[str, str]) -> None:
     daemons.start("n1", **wrong)
     daemons.wait_for("n1")
     done = subprocess.run(
-        [BIN / "dlq", "status"], env=daemons.environment() | wrong, capture_output=True, text=True, check=False
+        [BIN / "dlq", "status"], env=daemons.environment() | wrong, capture_output=True, text=True, check=False  # noqa: E501
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
 
 def are_told(daemons: Daemons, wrong: dict[str, str]) -> None:
     done = subprocess.run(
-        [BIN / "dlq", "status"], env=daemons.environment() | wrong, capture_output=True, text=True, check=False
+        [BIN / "dlq", "status"], env=daemons.environment() | wrong, capture_output=True, text=True, check=False  # noqa: E501
     )  # fmt: skip
     assert "the clock of this host" in done.stderr
     assert done.returncode != 0

@@ -1,7 +1,8 @@
-"""What is recorded in tests/data/identical is still so: a refactoring changes no plan, no journal, no figure, no spec.
+"""What is recorded in tests/data/identical is still so: a refactoring changes no plan, no journal,
+no figure, no spec.
 
-Some stories of each kind are told in `make test`, all of them in `make identical`. A change of behaviour that is wanted
-is recorded by `make record`.
+Some stories of each kind are told in `make test`, all of them in `make identical`. A change of
+behaviour that is wanted is recorded by `make record`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The traffic profiler below a real agent: real shims, real libraries, real rings, a stub master."""
+"""The traffic profiler below a real agent: real shims, real libraries, real rings, a stub
+master.
+"""
 
 import json
 import os

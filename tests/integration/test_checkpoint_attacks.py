@@ -1,4 +1,6 @@
-"""One user of a shared checkpoint root attacks another: a real agent of root, two real accounts without rights."""
+"""One user of a shared checkpoint root attacks another: a real agent of root, two real accounts
+without rights.
+"""
 
 import os
 import subprocess

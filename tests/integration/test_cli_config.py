@@ -1,4 +1,6 @@
-"""`dlq config`: what holds, where it came from, and what a flag, the environment and a file can do."""
+"""`dlq config`: what holds, where it came from, and what a flag, the environment and a file can
+do.
+"""
 
 from __future__ import annotations
 

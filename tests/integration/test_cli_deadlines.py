@@ -1,4 +1,6 @@
-"""What users see of deadlines: the answer when they submit, `dlq show`, and the columns of `dlq status`."""
+"""What users see of deadlines: the answer when they submit, `dlq show`, and the columns of `dlq
+status`.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ def test_the_answer_of_a_submission_is_its_exit_code(master: FakeMaster, dlq: Dl
     said = dlq(*SUBMIT)
     assert said.code == 6
     assert said.out.splitlines()[1:] == [
-        "job 18 is not guaranteed: nothing is promised: promises that were made before leave too few GPUs",
+        "job 18 is not guaranteed: nothing is promised: promises that were made before leave too "
+        "few GPUs",
         "the earliest that could be promised: --deadline 2026-11-20T12:00:00Z",
     ]
     master.jobs["19"] = a_job(19, promise=promised("run_time_unknown", "not until it is known"))

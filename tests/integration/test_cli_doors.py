@@ -1,4 +1,6 @@
-"""The CLI at the doors of a real master: identity, roles and refusals as they are, a fake loop behind."""
+"""The CLI at the doors of a real master: identity, roles and refusals as they are, a fake loop
+behind.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ async def test_another_users_job_is_not_there_and_operators_see_all(
     (told,) = json.loads((await bob.types("status", "-a", "--json")).out)["jobs"]
     known = {key for key, value in told.items() if value is not None}
     assert known == {
-        "job_id", "user", "state", "stored_state", "resources", "submit_time", "run_time_s", "redacted",
+        "job_id", "user", "state", "stored_state", "resources", "submit_time", "run_time_s", "redacted",  # noqa: E501
     }  # fmt: skip
     assert {key for key, value in told["resources"].items() if value is not None} == {"gpu_count"}
     assert (await bob.types("status", "-a", "-w")).code == 2

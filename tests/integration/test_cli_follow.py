@@ -1,4 +1,6 @@
-"""Live views over broken lines: every line and every event once, an end, and Ctrl-C that detaches."""
+"""Live views over broken lines: every line and every event once, an end, and Ctrl-C that
+detaches.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What the commands print that follow a job, go inside it, look back, or read specs: text and JSON."""
+"""What the commands print that follow a job, go inside it, look back, or read specs: text and
+JSON.
+"""
 
 from __future__ import annotations
 

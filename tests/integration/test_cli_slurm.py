@@ -1,4 +1,6 @@
-"""`dlq slurm NAME`: what the stand-ins print, against a master of canned answers, and what tools read of it."""
+"""`dlq slurm NAME`: what the stand-ins print, against a master of canned answers, and what tools
+read of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""On a terminal: questions before many jobs end, colours, live pictures, and Ctrl-C that detaches."""
+"""On a terminal: questions before many jobs end, colours, live pictures, and Ctrl-C that
+detaches.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The daemon and the simulator decide the same while servers are lent and asked back by a load: who starts where, who
-leaves which server, who is shrunk, at the same instants."""
+"""The daemon and the simulator decide the same while servers are lent and asked back by a load: who
+starts where, who leaves which server, who is shrunk, at the same instants."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def test_the_daemon_lends_and_takes_back_as_the_simulator_does(
     expected = simulated(Trace.of("lent", rows()), chosen, own, servers)
     jobs = [
         VirtualJob(
-            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),  # noqa: E501
         )
         for row in rows()
     ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""The daemon and the simulator decide the same: same starts, same stops, same GPUs, at the same instants."""
+"""The daemon and the simulator decide the same: same starts, same stops, same GPUs, at the same
+instants.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,12 @@ from support.stepped_daemon import SteppedDaemon, VirtualJob
 pytestmark = pytest.mark.integration
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
-# A session hands over the reports of its node one after the other, and the master decides in between. In the
-# simulator all that leaves at one instant has left: policies that preempt agree where a node has one rank.
+# A session hands over the reports of its node one after the other, and the master decides in
+# between. In the simulator all that leaves at one instant has left: policies that preempt agree
+# where a node has one rank.
 TWO, EIGHT = (2, 4), (8, 1)  # nodes, and GPUs of each
-# Of a job that was paused the simulator knows how long it worked, and the master how long it had GPUs: where
-# that decides, pauses are free of charge.
+# Of a job that was paused the simulator knows how long it worked, and the master how long it had
+# GPUs: where that decides, pauses are free of charge.
 BY_RUN_TIME = ("srtf", "chronus")
 FREE = {"save_s": "0", "resume_s": "0"}
 EVERY_PROMISE = {"margin": "0", "be_floor": "0", "guarantee": "fitting", "place": "consolidate"}
@@ -41,8 +44,8 @@ CHOICES: list[tuple[str, dict[str, str]]] = [
     ("aryl", {}),
     ("chronus", EVERY_PROMISE),
 ]
-# Nobody says how long a job runs: it is tried on GPUs that are for that, wide ones on one node and on two
-# (chronus), or measured where it runs (dlq).
+# Nobody says how long a job runs: it is tried on GPUs that are for that, wide ones on one node and
+# on two (chronus), or measured where it runs (dlq).
 MEASURED = ("chronus", "dlq")
 # Under these, elastic jobs grow and shrink.
 RESIZED = [("dlq", {"cooldown_s": "300"}), ("aryl", {}), ("afs", {})]
@@ -127,7 +130,7 @@ async def test_the_daemon_resizes_as_the_simulator_does(
     expected = simulated(Trace.of("elastic", rows), chosen, own(*EIGHT))
     jobs = [
         VirtualJob(
-            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),
+            row.job_id, float(row.submit_time_s), row.num_gpus, float(row.duration_s), sizes=sizes_of(row),  # noqa: E501
         )
         for row in rows
     ]  # fmt: skip

@@ -1,4 +1,6 @@
-"""A master that sees of its host what its systemd unit lets it see: no /proc/sys, no /proc/meminfo (ProcSubset=pid)."""
+"""A master that sees of its host what its systemd unit lets it see: no /proc/sys, no /proc/meminfo
+(ProcSubset=pid).
+"""
 
 import os
 import shlex

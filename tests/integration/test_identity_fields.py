@@ -96,9 +96,10 @@ async def test_a_list_holds_only_the_callers_jobs_whatever_it_asks_for(house: Rp
         assert [job.user for job in answer.jobs] == ["bob"]
 
 
-# All that an ordinary user learns of somebody else's job: every other field of the message stays unset.
+# All that an ordinary user learns of somebody else's job: every other field of the message stays
+# unset.
 SHOWN_OF_OTHERS = {
-    "redacted", "job_id", "array_task", "user", "state", "attempt_state", "profiling", "submit_time",
+    "redacted", "job_id", "array_task", "user", "state", "attempt_state", "profiling", "submit_time",  # noqa: E501
     "start_time", "run_duration", "held_gpu_count", "resources",
 }  # fmt: skip
 

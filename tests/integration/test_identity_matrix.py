@@ -75,8 +75,8 @@ async def outcomes(channel: aio.Channel) -> dict[str, grpc.StatusCode]:
 
 
 async def end_of(channel: aio.Channel, method: Method) -> grpc.StatusCode:
-    """How it ends. A stream that is refused while it is still being written to may break instead of being
-    told so, the more often the busier the machine is: then it is asked again."""
+    """How it ends. A stream that is refused while it is still being written to may break instead of
+    being told so, the more often the busier the machine is: then it is asked again."""
     if method.path in ENDLESS:
         return await beginning_of(call(channel, method))
     code = await refusal(call(channel, method))

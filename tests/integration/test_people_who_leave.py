@@ -1,4 +1,6 @@
-"""A name is given to somebody else: with a real master, its broker, an agent, and two accounts of one name."""
+"""A name is given to somebody else: with a real master, its broker, an agent, and two accounts of
+one name.
+"""
 
 from __future__ import annotations
 

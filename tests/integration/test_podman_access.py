@@ -1,4 +1,6 @@
-"""Credentials of a registry: where they are and where not, and who may use what they have brought."""
+"""Credentials of a registry: where they are and where not, and who may use what they have
+brought.
+"""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

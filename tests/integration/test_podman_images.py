@@ -1,4 +1,6 @@
-"""Images pulled from a registry: progress, retries, limits, how a pull ends, and whose fault it is."""
+"""Images pulled from a registry: progress, retries, limits, how a pull ends, and whose fault it
+is.
+"""
 
 import io
 import json

@@ -1,4 +1,6 @@
-"""A command inside a rank's container: the container's rights and limits, the job's words and environment."""
+"""A command inside a rank's container: the container's rights and limits, the job's words and
+environment.
+"""
 
 import asyncio
 import shutil
@@ -117,9 +119,14 @@ async def test_it_has_the_jobs_user_directory_environment_and_no_capability(
 
 
 async def test_it_has_what_the_main_process_has_and_nothing_more(box: PodmanBox) -> None:
-    """Name spaces, groups and what is left of system calls: the two are compared as the kernel says."""
+    """Name spaces, groups and what is left of system calls: the two are compared as the kernel
+    says.
+    """
     handle = running(box)
-    script = "for i in mnt pid ipc net uts cgroup; do ls -l /proc/self/ns/$i; done; cat /proc/self/cgroup"
+    script = (
+        "for i in mnt pid ipc net uts cgroup; do ls -l /proc/self/ns/$i; done; cat "
+        "/proc/self/cgroup"
+    )
     _, out, _ = await sh(box, handle, script + "; cat /proc/self/status /proc/self/limits")
     started = box.runtime.started(handle)
     assert started is not None
@@ -150,7 +157,9 @@ async def test_nothing_of_the_command_or_the_environment_shows_on_the_host(box: 
 
 
 def engine_words() -> list[bytes]:
-    """Command lines of the host's `podman exec`s, our own guard apart (the user may see it anyway)."""
+    """Command lines of the host's `podman exec`s, our own guard apart (the user may see it
+    anyway).
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

@@ -1,4 +1,6 @@
-"""The traffic profiler in containers: the libraries and the rings are where the job looks for them."""
+"""The traffic profiler in containers: the libraries and the rings are where the job looks for
+them.
+"""
 
 import os
 import tempfile
@@ -92,7 +94,7 @@ def test_what_the_image_sets_comes_after_ours_and_is_not_lost(master: StubMaster
     script = """#!/usr/bin/python3
 import os, sys
 print(os.environ["PYTHONPATH"], "/of/the/image" in sys.path, len(os.listdir(os.environ["DLQ_PROF_DIR"])))
-"""
+"""  # noqa: E501
     master.command(launch(1, script))
     ended = master.report("1", wire.RANK_PHASE_EXITED)
     assert ended.exit_code == 0

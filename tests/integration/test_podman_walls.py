@@ -1,4 +1,6 @@
-"""What a container keeps its job from, and gives it: limits, mounts, rights, devices, hostile images."""
+"""What a container keeps its job from, and gives it: limits, mounts, rights, devices, hostile
+images.
+"""
 
 import os
 import shutil

@@ -26,7 +26,9 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
-    """A machine for 3600 an hour was there for the first 100 s of today; yesterday somebody was late for 50 s."""
+    """A machine for 3600 an hour was there for the first 100 s of today; yesterday somebody was
+    late for 50 s.
+    """
     async with rpc_house(tmp_path) as house:
         read, today_s = house.control.published, house.clock.now_s() // DAY_S * DAY_S
         read.rented = [

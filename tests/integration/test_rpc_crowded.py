@@ -1,4 +1,6 @@
-"""One user with more reads on the way than are answered at a time: others do not wait, and refusals say why."""
+"""One user with more reads on the way than are answered at a time: others do not wait, and refusals
+say why.
+"""
 
 import asyncio
 from collections import Counter

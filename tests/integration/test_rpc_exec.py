@@ -269,7 +269,9 @@ async def test_a_caller_who_says_no_more_keeps_the_command(house: RpcHouse) -> N
 
 
 async def test_a_command_that_does_not_read_holds_its_caller_up(house: RpcHouse) -> None:
-    """Memory of the master is bounded: a caller may write until the windows are full, no further."""
+    """Memory of the master is bounded: a caller may write until the windows are full, no
+    further.
+    """
     call, serving = await a_running_command(house)
     written = 0
 

@@ -1,4 +1,6 @@
-"""Loans over real mutual TLS: who may ask, what is refused, and that a choice that takes long is made outside."""
+"""Loans over real mutual TLS: who may ask, what is refused, and that a choice that takes long is
+made outside.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""An announced absence over the wire: who may announce, what every heartbeat's answer says of it."""
+"""An announced absence over the wire: who may announce, what every heartbeat's answer says of
+it.
+"""
 
 from __future__ import annotations
 

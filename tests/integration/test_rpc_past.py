@@ -1,4 +1,6 @@
-"""Jobs that have left the master's memory, over the wire: listed, shown and watched like any other."""
+"""Jobs that have left the master's memory, over the wire: listed, shown and watched like any
+other.
+"""
 
 from __future__ import annotations
 

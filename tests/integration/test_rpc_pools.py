@@ -1,4 +1,6 @@
-"""Priced pools over real mutual TLS, with the real loop behind: who may ask, what is told, and that it is done once."""
+"""Priced pools over real mutual TLS, with the real loop behind: who may ask, what is told, and that
+it is done once.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,9 @@ def machines(now_s: float) -> list[Machine]:
 
 @pytest.fixture
 async def site(tmp_path: Path) -> AsyncIterator[Site]:
-    """Machines are asked for, their providers say nothing, and a node has not come back: nothing happens by itself."""
+    """Machines are asked for, their providers say nothing, and a node has not come back: nothing
+    happens by itself.
+    """
     clock, store = SteadyClock(), MemoryStore()
     people = [
         User(name, role, uid, uid, (), 0.0)
@@ -146,7 +150,12 @@ async def test_pools_are_listed_with_what_they_cost_and_their_machines(site: Sit
     told = await site.listed()
     assert [pool.name for pool in told.pools] == ["spot", "campus"]
     spot, campus = told.pools
-    assert (spot.gpu_type, spot.gpu_count, spot.price_per_hour, spot.most_count) == ("H100", 4, 10.0, 3)  # fmt: skip
+    assert (spot.gpu_type, spot.gpu_count, spot.price_per_hour, spot.most_count) == (
+        "H100",
+        4,
+        10.0,
+        3,
+    )
     assert spot.HasField("available_until_time")
     assert not campus.HasField("available_until_time")
     states = {one.request_id: one.state for one in spot.machines}
@@ -190,9 +199,9 @@ async def test_all_machines_of_a_pool_are_stopped_and_no_other(site: Site) -> No
         (wire.StopMachinesRequest(machine_ids=["spot-1-1"]), REFUSED),
         (wire.StopMachinesRequest(request_id="s", machine_ids=["x" * 501]), REFUSED),
         (wire.StopMachinesRequest(request_id="s", pool="x" * 501), REFUSED),
-        (wire.StopMachinesRequest(request_id="s", machine_ids=["a"] * (MOST_MACHINES + 1)), REFUSED),
-        (wire.StopMachinesRequest(request_id="s", machine_ids=["spot-9-9"]), grpc.StatusCode.NOT_FOUND),
-        (wire.StopMachinesRequest(request_id="s", machine_ids=["../x\n"]), grpc.StatusCode.NOT_FOUND),
+        (wire.StopMachinesRequest(request_id="s", machine_ids=["a"] * (MOST_MACHINES + 1)), REFUSED),  # noqa: E501
+        (wire.StopMachinesRequest(request_id="s", machine_ids=["spot-9-9"]), grpc.StatusCode.NOT_FOUND),  # noqa: E501
+        (wire.StopMachinesRequest(request_id="s", machine_ids=["../x\n"]), grpc.StatusCode.NOT_FOUND),  # noqa: E501
         (wire.StopMachinesRequest(request_id="s", pool="moon"), grpc.StatusCode.NOT_FOUND),
         (
             wire.StopMachinesRequest(request_id="s", machine_ids=["spot-1-1", "spot-9-9"]),

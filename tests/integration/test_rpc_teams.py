@@ -1,4 +1,6 @@
-"""Teams over real mutual TLS: set, listed by whom they concern, refused with the field that is wrong."""
+"""Teams over real mutual TLS: set, listed by whom they concern, refused with the field that is
+wrong.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The other processor, emulated: what is preloaded there must not keep a program from starting.
 
-The emulator's fork forgets to clear the page by which a child is recognised, and starts no other program:
-children are tested on the machine's own processor only.
+The emulator's fork forgets to clear the page by which a child is recognised, and starts no other
+program: children are tested on the machine's own processor only.
 """
 
 from __future__ import annotations

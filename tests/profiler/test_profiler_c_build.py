@@ -1,4 +1,6 @@
-"""How the libraries are built: by both compilers without a warning, and so that they start anywhere."""
+"""How the libraries are built: by both compilers without a warning, and so that they start
+anywhere.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,8 @@ def test_header_and_reader_agree(tmp_path: Path) -> None:
         "#include <stddef.h>\n#include <stdio.h>\n"
         f'#include "{PROGRAMS.parent}/include/dlqprof.h"\n'
         "#define S(s) struct dlqprof_##s\n"
-        '#define FIELD(s, f) printf(#s " " #f " %zu %zu\\n", offsetof(S(s), f), sizeof(((S(s) *)0)->f));\n'
+        '#define FIELD(s, f) printf(#s " " #f " %zu %zu\\n", offsetof(S(s), f), sizeof(((S(s) '
+        "*)0)->f));\n"
         "int main(void)\n{\n" + "\n".join(lines) + "\n    return 0;\n}\n"
     )
     told = run(compile_program(tmp_path, str(source))).stdout.splitlines()

@@ -1,4 +1,6 @@
-"""NCCL itself loads the plugin and reports to it: needs two GPUs, and PyTorch with CUDA in .venv-torch."""
+"""NCCL itself loads the plugin and reports to it: needs two GPUs, and PyTorch with CUDA in
+.venv-torch.
+"""
 
 from __future__ import annotations
 

@@ -93,7 +93,9 @@ def test_bytes_stay_exact_over_many_requests(
 
 
 def test_no_library_looks_like_no_library(profiling: Profiling, tmp_path: Path) -> None:
-    """A program that asks whether NCCL or verbs are loaded hears no, although wrappers are there."""
+    """A program that asks whether NCCL or verbs are loaded hears no, although wrappers are
+    there.
+    """
     source = tmp_path / "asks.c"
     source.write_text(
         "#include <dlfcn.h>\n#include <stdio.h>\n"
@@ -116,7 +118,9 @@ def test_no_library_looks_like_no_library(profiling: Profiling, tmp_path: Path) 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a provider, clients that link and open libibverbs, and a /sys to find it in."""
+    """A directory with a provider, clients that link and open libibverbs, and a /sys to find it
+    in.
+    """
     where = tmp_path_factory.mktemp("real")
     if not _has_provider_interface(34):
         pytest.skip("this libibverbs has another provider interface")

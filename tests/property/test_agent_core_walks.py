@@ -1,4 +1,6 @@
-"""Random faults against the agent's core: whatever happens, nothing runs twice and no end is lost."""
+"""Random faults against the agent's core: whatever happens, nothing runs twice and no end is
+lost.
+"""
 
 import random
 from collections import Counter

@@ -228,7 +228,9 @@ class Story(RuleBasedStateMachine):
             assert job.ended or kinds.issuperset(glance.kinds(job)), (job, reasons)
 
     def used(self, changes: tuple[object, ...]) -> None:
-        """When leaving is immediate, nobody leaves but for one of a higher rank who takes its GPUs."""
+        """When leaving is immediate, nobody leaves but for one of a higher rank who takes its
+        GPUs.
+        """
         world = self.world
         if world.policy.taking is not Taking.FREE or world.policy.placement.counts_only:
             return

@@ -1,4 +1,6 @@
-"""The core's stories under `dlq` and `chronus-paper`: lent servers that come and go, elastic jobs, deadlines, and estimates that come."""
+"""The core's stories under `dlq` and `chronus-paper`: lent servers that come and go, elastic jobs,
+deadlines, and estimates that come.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,9 @@ class DlqStory(Story):
     # --- what must hold -------------------------------------------------------------------------
 
     def used(self, changes: tuple[object, ...]) -> None:
-        """Deadlines are worked for on the cluster's own nodes, on what was asked; nobody loses its base."""
+        """Deadlines are worked for on the cluster's own nodes, on what was asked; nobody loses its
+        base.
+        """
         cluster = self.world.cluster
         for change in changes:
             if isinstance(change, Resize):

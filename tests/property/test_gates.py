@@ -1,4 +1,6 @@
-"""Whatever users do in whatever order: who may wait is always what the definitions say, from scratch."""
+"""Whatever users do in whatever order: who may wait is always what the definitions say, from
+scratch.
+"""
 
 import contextlib
 from typing import Any
@@ -45,8 +47,13 @@ class Gates(RuleBasedStateMachine):
 
     # --- what happens -------------------------------------------------------------------------
 
-    @rule(picks=st.lists(st.tuples(RELATIONS, PICK), max_size=3), any_=st.booleans(),
-          cancel=st.booleans(), hold=st.booleans(), begin=st.sampled_from([None, 0.0, 40.0]))  # fmt: skip
+    @rule(
+        picks=st.lists(st.tuples(RELATIONS, PICK), max_size=3),
+        any_=st.booleans(),
+        cancel=st.booleans(),
+        hold=st.booleans(),
+        begin=st.sampled_from([None, 0.0, 40.0]),
+    )
     def submit(self, picks: Any, any_: bool, cancel: bool, hold: bool, begin: float | None) -> None:
         begin_s = None if begin is None else self.master.clock.now_s() + begin
         self._try(
@@ -55,7 +62,11 @@ class Gates(RuleBasedStateMachine):
             )
         )
 
-    @rule(count=st.integers(1, 4), limit=st.integers(0, 2), picks=st.lists(st.tuples(RELATIONS, PICK), max_size=1))  # fmt: skip
+    @rule(
+        count=st.integers(1, 4),
+        limit=st.integers(0, 2),
+        picks=st.lists(st.tuples(RELATIONS, PICK), max_size=1),
+    )
     def submit_array(self, count: int, limit: int, picks: Any) -> None:
         array_id = JobId(self.master.state.next_job)
         array = AskedArray(tuple(range(count)), limit)

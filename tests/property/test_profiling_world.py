@@ -1,4 +1,6 @@
-"""Jobs come, are tried, measured, run, fail and are held in any order; after every decision all is sound."""
+"""Jobs come, are tried, measured, run, fail and are held in any order; after every decision all is
+sound.
+"""
 
 from __future__ import annotations
 

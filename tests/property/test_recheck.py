@@ -1,4 +1,6 @@
-"""A plan made for an instant that is over: whatever has happened since, what is left of it is legal."""
+"""A plan made for an instant that is over: whatever has happened since, what is left of it is
+legal.
+"""
 
 from __future__ import annotations
 

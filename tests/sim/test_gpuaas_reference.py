@@ -1,7 +1,8 @@
 """The five instances against what the released program (GPUScheduler) computed for them.
 
-Its greedy and first-principle methods are reproduced to the cent; the randomised ones draw other numbers
-from the same chances, and are held to 1 % (5 % where most of the cost is tardiness, whose chances are wide).
+Its greedy and first-principle methods are reproduced to the cent; the randomised ones draw other
+numbers from the same chances, and are held to 1 % (5 % where most of the cost is tardiness, whose
+chances are wide).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Lent servers in replays under every reclaim rule: a schedule by hand, and what holds whatever the trace."""
+"""Lent servers in replays under every reclaim rule: a schedule by hand, and what holds whatever the
+trace.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def run(jobs: list[TraceJob], *groups: NodeGroup, words: tuple[str, ...]) -> Res
 
 
 def test_a_reclaim_of_flexible_workers_shrinks_and_preempts_nobody() -> None:
-    """2 + 2 workers until 100 s, 7 s to save and 5 to resume, then 2 until the 600 GPU-seconds are done."""
+    """2 + 2 workers until 100 s, 7 s to save and 5 to resume, then 2 until the 600 GPU-seconds are
+    done.
+    """
     result = run([job("a", 2, 4, 600)], lent(2, (0, 2), (100, 1)), words=COSTS)
     (only,) = result.outcomes
     assert [(span.begin_s, span.end_s, span.gpus) for span in only.spans] == [
@@ -108,8 +112,8 @@ ROWS = st.lists(
 
 
 class Watch:
-    """After every turn: sound state; nothing starts but on own servers and on those that are lent; and
-    nobody is on a server that is away."""
+    """After every turn: sound state; nothing starts but on own servers and on those that are lent;
+    and nobody is on a server that is away."""
 
     def __init__(self, ids: list[NodeId]) -> None:
         self.ids = ids

@@ -63,7 +63,8 @@ def test_with_exact_trials_no_promise_is_broken(seed: int) -> None:
     assert (found.promises_missed, found.refused) == (0, 0)
     assert found.guaranteed is not None
     assert found.guaranteed > 30
-    # Whoever is in the way of a trial moves at the end of a slot, or of the next one in which it may.
+    # Whoever is in the way of a trial moves at the end of a slot, or of the next one in which it
+    # may.
     assert found.max_profiler_pending_s is not None
     assert found.max_profiler_pending_s < 4 * SLOT_S
 

@@ -130,7 +130,9 @@ def test_the_state_is_sound_after_every_turn(words: tuple[str, ...]) -> None:
 
 
 def test_the_program_of_the_paper_keeps_promises_too() -> None:
-    """Few enough jobs that it is solved to its end: what it decides does not depend on the clock."""
+    """Few enough jobs that it is solved to its end: what it decides does not depend on the
+    clock.
+    """
     (chosen,) = read_settings(["chronus-paper"], ["selector=printed"])
     found = replay(workload(5, jobs=12), read_cluster("2x8"), chosen).metrics
     assert (found.jobs, found.promises_missed) == (12, 0)

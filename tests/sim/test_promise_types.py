@@ -1,4 +1,6 @@
-"""Whole replays on clusters with several own types of GPUs: no promise is ever broken, whoever may get which."""
+"""Whole replays on clusters with several own types of GPUs: no promise is ever broken, whoever may
+get which.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""PROMOTEKNOB on the 480 jobs: the released program's figures from its rules, and ours beside them."""
+"""PROMOTEKNOB on the 480 jobs: the released program's figures from its rules, and ours beside
+them.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""The master and the simulator rent the same: same machines, same starts and ends, at the same instants.
+"""The master and the simulator rent the same: same machines, same starts and ends, at the same
+instants.
 
-The master is real, but for sockets and disks; its agents and its provider are fakes. Nobody is stopped for others, so that nothing but renting decides.
+The master is real, but for sockets and disks; its agents and its provider are fakes. Nobody is
+stopped for others, so that nothing but renting decides.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from support.lent_servers import Server
 from support.rented import HOUR_S, SPOT, RentedHost, Site
 
 POOL = replace(SPOT, boot=Seconds(60.0), minimum_billing=Seconds(600.0))
-# (submit, GPUs, run time, due from the submit, cost of an hour late): the first two fill the own node.
+# (submit, GPUs, run time, due from the submit, cost of an hour late): the first two fill the own
+# node.
 ROWS = [
     (0, 2, 3000, 9000, 1.0),
     (0, 2, 4000, 9000, 1.0),
@@ -65,13 +68,19 @@ class Driven:
             self._finish(now_s)
             while rows and rows[0][1][0] <= now_s:
                 number, (_, gpus, lasts, due, weight) = rows.pop(0)
-                job_id = self.site.submit(gpus, due_s=due, weight=weight, lasts_s=lasts, request_id=f"r{number}")  # fmt: skip
+                job_id = self.site.submit(
+                    gpus, due_s=due, weight=weight, lasts_s=lasts, request_id=f"r{number}"
+                )
                 self.submitted[job_id] = ROWS[number]
             self._boot()
             for look in range(4):  # a machine that is given back is asked, empty, stopped and gone
                 self.site.tick(0.0)
                 self._begin(now_s)
-                leaving = [one for one in self.site.machines().values() if one.state in ("draining", "stopping")]  # fmt: skip
+                leaving = [
+                    one
+                    for one in self.site.machines().values()
+                    if one.state in ("draining", "stopping")
+                ]
                 if (
                     look and not leaving
                 ):  # who has come is up with the first, and used with the second
@@ -91,7 +100,12 @@ class Driven:
         for machine in list(self.site.machines().values()):
             due = machine.state == "starting" and now_s >= machine.asked_s + POOL.boot
             if due and machine.node_id not in self.site.hosts:
-                host = RentedHost(self.site.master, machine.node_id, pool_name=machine.pool, instance_id=machine.instance_id)  # fmt: skip
+                host = RentedHost(
+                    self.site.master,
+                    machine.node_id,
+                    pool_name=machine.pool,
+                    instance_id=machine.instance_id,
+                )
                 host.hello()
                 self.site.hosts[machine.node_id] = host
 
@@ -122,11 +136,22 @@ class Driven:
 def replayed(policy: str) -> Replay:
     """The same in the simulator."""
     group = NodeGroup(name="own01", count=1, gpus=4, gpu_type="H100")
-    spot = NodeGroup(name="spot", count=0, gpus=POOL.gpus, gpu_type="H100", price_per_hour=POOL.price_per_hour, boot_s=60, minimum_billing_s=600, at_most=POOL.most)  # fmt: skip
-    spec = ClusterSpec(name="c", groups=(group,), catalogue=(spot,), renting=RentingSpec(policy=policy))  # fmt: skip
+    spot = NodeGroup(
+        name="spot",
+        count=0,
+        gpus=POOL.gpus,
+        gpu_type="H100",
+        price_per_hour=POOL.price_per_hour,
+        boot_s=60,
+        minimum_billing_s=600,
+        at_most=POOL.most,
+    )
+    spec = ClusterSpec(
+        name="c", groups=(group,), catalogue=(spot,), renting=RentingSpec(policy=policy)
+    )
     (chosen,) = read_settings(["srtf"], ["know=known", "min_run=100000"])
     jobs = [
-        TraceJob(job_id=f"j{number}", submit_time_s=submit, num_gpus=gpus, duration_s=lasts, due_s=due, weight=weight / HOUR_S)
+        TraceJob(job_id=f"j{number}", submit_time_s=submit, num_gpus=gpus, duration_s=lasts, due_s=due, weight=weight / HOUR_S)  # noqa: E501
         for number, (submit, gpus, lasts, due, weight) in enumerate(ROWS)
     ]  # fmt: skip
     run = Replay(Trace.of("t", jobs), spec, chosen)
@@ -149,8 +174,20 @@ def test_the_master_rents_what_the_simulator_rents(policy: str) -> None:
     }
     assert dict(sorted(found.items())) == dict(sorted(wanted.items()))
     assert {where for _, _, where in found.values()} == {"own", "spot"}
-    theirs = [(one.asked_s - driven.zero_s, (one.up_s or 0.0) - driven.zero_s, (one.end_s or 0.0) - driven.zero_s) for one in site.machines().values() if not one.open]  # fmt: skip
-    ours = [(one.asked_s, one.up_s, one.end_s) for one in expected.beside.machines.every.values() if not one.open]  # fmt: skip
+    theirs = [
+        (
+            one.asked_s - driven.zero_s,
+            (one.up_s or 0.0) - driven.zero_s,
+            (one.end_s or 0.0) - driven.zero_s,
+        )
+        for one in site.machines().values()
+        if not one.open
+    ]
+    ours = [
+        (one.asked_s, one.up_s, one.end_s)
+        for one in expected.beside.machines.every.values()
+        if not one.open
+    ]
     assert len(theirs) == len(ours) >= 3
     for (asked, up, gone), (asked_s, up_s, end_s) in zip(sorted(theirs), sorted(ours), strict=True):
         assert (round(asked), round(up)) == (asked_s, up_s)

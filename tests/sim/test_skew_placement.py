@@ -56,7 +56,9 @@ def test_on_mixed_skews_it_beats_both_consolidating_and_spreading_everybody() ->
 
 
 def test_a_replay_teaches_the_limit_that_table_6_has() -> None:
-    """`tolerate` between what both kinds lose, and a start that lets everybody be spread at times."""
+    """`tolerate` between what both kinds lose, and a start that lets everybody be spread at
+    times.
+    """
     seen: list[Cluster] = []
     (chosen,) = read_settings(
         ["best-effort"], ["place=skew", "pack=try", "packlimit=learned", "tolerate=1.3", *CHARGED]

@@ -1,4 +1,6 @@
-"""Logging in at a master's broker as another account of this host, from a process of theirs. Root only."""
+"""Logging in at a master's broker as another account of this host, from a process of theirs. Root
+only.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def answer_to(uid: int, socket_path: Path, csr: bytes) -> dict[str, Any]:
 
 
 def log_in(uid: int, socket_path: Path, founder: Identity, address: str) -> Identity:
-    """The identity that the broker gives to this uid; AssertionError with its words when it refuses."""
+    """The identity that the broker gives to this uid; AssertionError with its words when it
+    refuses.
+    """
     made = new_key_and_csr("x")
     answer = answer_to(uid, socket_path, made.request)
     assert "certificate" in answer, answer

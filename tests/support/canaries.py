@@ -7,7 +7,9 @@ from pathlib import Path
 
 
 def forms_of(secret: str) -> list[str]:
-    """The secret, and what any base64 of a text with it in it contains, wherever it begins there."""
+    """The secret, and what any base64 of a text with it in it contains, wherever it begins
+    there.
+    """
     forms = [secret]
     for before in range(3):
         data = b"\0" * before + secret.encode()

@@ -1,4 +1,6 @@
-"""The cluster of the demo with agents that run containers, and an image that borrows the host's /usr."""
+"""The cluster of the demo with agents that run containers, and an image that borrows the host's
+/usr.
+"""
 
 import os
 import sys
@@ -29,8 +31,8 @@ spare = "1MiB"
 class ContainerCluster(Cluster):
     """Its agents run containers from a store of the test; jobs may mount what is below its root.
 
-    `without`: nodes that run processes only. `mounts`: what else jobs may mount.
-    `settings`: of the master, instead of the demo's. `own_addresses`: each node has one on loopback.
+    `without`: nodes that run processes only. `mounts`: what else jobs may mount. `settings`: of the
+    master, instead of the demo's. `own_addresses`: each node has one on loopback.
     """
 
     def __init__(
@@ -90,7 +92,9 @@ def load_host_image(store: PodmanStore) -> None:
 
 
 def borrowed() -> tuple[Path, ...]:
-    """What jobs take from the host: libraries, the interpreter, PyTorch, frameworks, the examples."""
+    """What jobs take from the host: libraries, the interpreter, PyTorch, frameworks, the
+    examples.
+    """
     made = [place for place in (TORCH, FRAMEWORKS) if place.exists()]
     interpreters = {(place / "bin" / "python").resolve().parents[1] for place in made}
     own = [place for place in sorted(interpreters) if not place.is_relative_to("/usr")]

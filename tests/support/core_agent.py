@@ -1,5 +1,6 @@
-"""A node with the agent's real core on a fake host, under a real master: what they say to each other goes over the
-wire's own messages, and the agent may be killed before and after whatever it does."""
+"""A node with the agent's real core on a fake host, under a real master: what they say to each
+other goes over the wire's own messages, and the agent may be killed before and after whatever it
+does."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ class _Mortal:
 
 
 class CoreAgent(AgentBench):
-    """`dies_at`: at which passage it is killed, counted from 1; 0: at none. `away_s`: how long the node is then
-    without an agent."""
+    """`dies_at`: at which passage it is killed, counted from 1; 0: at none. `away_s`: how long the
+    node is then without an agent."""
 
     def __init__(
         self, master: Master, name: str, gpus: int = 4, *, dies_at: int = 0, away_s: float = 0.0

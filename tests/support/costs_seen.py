@@ -1,4 +1,6 @@
-"""What rented machines cost, reckoned beside the master: by what is seen there between its turns."""
+"""What rented machines cost, reckoned beside the master: by what is seen there between its
+turns.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ Key = TypeVar("Key")
 
 
 class Witness:
-    """Looks at a site before time passes. `boot` and `idle`: money by day and pool; `jobs`: likewise, by job too."""
+    """Looks at a site before time passes. `boot` and `idle`: money by day and pool; `jobs`:
+    likewise, by job too.
+    """
 
     def __init__(self, site: Site) -> None:
         self.site = site
@@ -49,7 +53,9 @@ class Witness:
         return self.site.master.store.costs_of(0, int(now_s // DAY_S), now_s)
 
     def judge(self) -> None:
-        """The master says what was seen here, to the millisecond, and in all what its machines have cost."""
+        """The master says what was seen here, to the millisecond, and in all what its machines have
+        cost.
+        """
         told, now_s = self.told(), self.site.master.clock.now_s()
         jobs = {
             (account.day, int(account.job_id), account.pool): cost.running

@@ -1,4 +1,6 @@
-"""A master that dies at a chosen passage of a failpoint, inside this process, and how many passages there are."""
+"""A master that dies at a chosen passage of a failpoint, inside this process, and how many passages
+there are.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ S = TypeVar("S", bound=MortalStory)
 def dies_at_every_passage(
     place: str, story: Callable[[str], S], judge: Callable[[S], None]
 ) -> None:
-    """The story as it is, and once for every passage of `place` with a master that dies there, each of them judged."""
+    """The story as it is, and once for every passage of `place` with a master that dies there, each
+    of them judged.
+    """
     calm = story("")
     calm.run()
     judge(calm)

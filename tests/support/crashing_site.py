@@ -1,7 +1,9 @@
-"""A short story of promises and boundaries on two nodes, told by a master that dies at a chosen moment of it.
+"""A short story of promises and boundaries on two nodes, told by a master that dies at a chosen
+moment of it.
 
-Whoever has asked something and got no answer asks again with the same request id; agents come back with all
-that they have. Jobs work in steps of `STEP_S`, save when they are told to leave, and go on from there.
+Whoever has asked something and got no answer asks again with the same request id; agents come back
+with all that they have. Jobs work in steps of `STEP_S`, save when they are told to leave, and go on
+from there.
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ class Asked(NamedTuple):
     told: bool = True  # how long it works
 
 
-# Two that fill the cluster before anybody has a deadline; promises for which they have to leave at a
-# boundary; one deadline that nobody can promise, and one that comes in the lead of the second boundary.
+# Two that fill the cluster before anybody has a deadline; promises for which they have to leave at
+# a boundary; one deadline that nobody can promise, and one that comes in the lead of the second
+# boundary.
 STORY: Mapping[str, Asked] = {
     "first": Asked(0.0, 8, 700.0, told=False),
     "other": Asked(0.0, 8, 500.0, told=False),

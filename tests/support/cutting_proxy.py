@@ -1,4 +1,5 @@
-"""A line that loses replies: TCP to the master, cut at random just after a request has gone through.
+"""A line that loses replies: TCP to the master, cut at random just after a request has gone
+through.
 
 The master has done what it was asked; the client cannot know. Seeded, but what the seed meets
 depends on timing; the number of cuts is counted, not predicted.

@@ -10,7 +10,9 @@ _beside: list[Callable[[], list[Path]]] = []
 
 @contextmanager
 def shown_on_failure(logs: Callable[[], list[Path]]) -> Iterator[None]:
-    """Whatever fails in the block, or in a test during the block, shows the ends of these files as they are by then."""
+    """Whatever fails in the block, or in a test during the block, shows the ends of these files as
+    they are by then.
+    """
     _beside.append(logs)
     try:
         yield

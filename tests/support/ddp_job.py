@@ -1,9 +1,11 @@
-"""A data-parallel training by PyTorch with the tensors of a model: run under torchrun, tells its truth.
+"""A data-parallel training by PyTorch with the tensors of a model: run under torchrun, tells its
+truth.
 
-    torchrun --nproc-per-node 2 ddp_job.py MODEL --iterations 8 [--shrunk N] [--record-from I] [--toggle]
+    torchrun --nproc-per-node 2 ddp_job.py MODEL --iterations 8 [--shrunk N] [--record-from I]
+    [--toggle]
 
-Rank 0 prints one JSON object: seconds per iteration, its CPU seconds in each, and the sizes of DDP's own
-buckets. With --toggle it is recorded in every second iteration, the first among them.
+Rank 0 prints one JSON object: seconds per iteration, its CPU seconds in each, and the sizes of
+DDP's own buckets. With --toggle it is recorded in every second iteration, the first among them.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ MODE_AT = 12  # of the control file
 
 
 class Elsewhere(torch.autograd.Function):
-    """Computing on another processor, as on a GPU: it takes its time, a third of it forward, and no CPU."""
+    """Computing on another processor, as on a GPU: it takes its time, a third of it forward, and no
+    CPU.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, seconds: float) -> torch.Tensor:
@@ -45,7 +49,9 @@ class Elsewhere(torch.autograd.Function):
 
 
 class Shapes(torch.nn.Module):
-    """Every parameter is used, one after the other, so that gradients are ready in reverse order."""
+    """Every parameter is used, one after the other, so that gradients are ready in reverse
+    order.
+    """
 
     def __init__(self, sizes: list[int], compute_s: float) -> None:
         super().__init__()
@@ -95,7 +101,8 @@ def main() -> None:
         cpu_s.append(time.process_time())
     if dist.get_rank() == 0:
         told = net._get_ddp_logging_data().get("rebuilt_bucket_sizes", "")
-        # Not the first, in which the buckets are laid out anew, and not the last, whose end nobody sees.
+        # Not the first, in which the buckets are laid out anew, and not the last, whose end nobody
+        # sees.
         period_s = (began[-1] - began[1]) / (len(began) - 2)
         truth = {
             "period_s": period_s,

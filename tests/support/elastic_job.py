@@ -1,7 +1,8 @@
-"""A plain training script that runs on any number of nodes, and writes down each step that it has done.
+"""A plain training script that runs on any number of nodes, and writes down each step that it has
+done.
 
-elastic_job.py LOG STEP_S SAVE_S: rank 0 trains until there is a file LOG.enough, and takes SAVE_S to save; the others
-are there until it is done, or until they are told to leave.
+elastic_job.py LOG STEP_S SAVE_S: rank 0 trains until there is a file LOG.enough, and takes SAVE_S
+to save; the others are there until it is done, or until they are told to leave.
 """
 
 import json

@@ -1,4 +1,6 @@
-"""How much of the same is tried: some of it in `make test`, all of it in `make test-long` (LONG=1)."""
+"""How much of the same is tried: some of it in `make test`, all of it in `make test-long`
+(LONG=1).
+"""
 
 import os
 from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""A fake of Slurm's commands, for the provider's contract: jobs are files, and never run. The real ones: `make slurm`.
+"""A fake of Slurm's commands, for the provider's contract: jobs are files, and never run. The real
+ones: `make slurm`.
 
-It takes only the options that are known to mean here what they mean to Slurm (sbatch, squeue, scancel of 23.11); any other
-is an error, so that the provider cannot come to rely on what a fake would forgive.
+It takes only the options that are known to mean here what they mean to Slurm (sbatch, squeue,
+scancel of 23.11); any other is an error, so that the provider cannot come to rely on what a fake
+would forgive.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ head -n 1 "$root/script" | grep -q '^#!' || { echo "sbatch: error: This does not
 printf %s "$name" > "$root/jobs/$number"
 [ ! -e "$root/fail-half-way" ] || { rm "$root/fail-half-way"; echo "sbatch: error: Socket timed out" >&2; exit 1; }
 if [ $parsable ]; then echo $number; else echo "Submitted batch job $number"; fi
-""",
+""",  # noqa: E501
     "squeue": """\
 for word; do case $word in
   --noheader | --me | --states=* | "--format=%i|%j") ;;

@@ -1,4 +1,6 @@
-"""A file under the audit whose disk is full, or broken, when a test says so; else it is the real one."""
+"""A file under the audit whose disk is full, or broken, when a test says so; else it is the real
+one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ from dlq_master.rpc.audit.file import DiskFile
 
 
 class FaultyDisk:
-    """Opens files that share its faults. Its knobs: `room` (bytes that may still be appended, None: enough), and
-    `broken` (names of operations that fail with `error`)."""
+    """Opens files that share its faults. Its knobs: `room` (bytes that may still be appended, None:
+    enough), and `broken` (names of operations that fail with `error`)."""
 
     def __init__(self) -> None:
         self.room: int | None = None
@@ -30,7 +32,9 @@ class FaultyDisk:
 
 
 class FaultyFile(DiskFile):
-    """A short write takes what there is room for, and the next one fails: as a full disk does it."""
+    """A short write takes what there is room for, and the next one fails: as a full disk does
+    it.
+    """
 
     def __init__(self, path: Path, disk: FaultyDisk) -> None:
         super().__init__(path)

@@ -1,4 +1,6 @@
-"""One training of an example on a cluster, as its user disturbs it, and the same one undisturbed."""
+"""One training of an example on a cluster, as its user disturbs it, and the same one
+undisturbed.
+"""
 
 import os
 import re
@@ -25,8 +27,8 @@ _BEGINS = re.compile(r"trains from step (\d+)")
 class Training:
     """A script of the examples and what it trains: small steps, few of them.
 
-    It is as slow as it has to be as long as its file `unhurried` is there, so that whoever disturbs it
-    never comes too late.
+    It is as slow as it has to be as long as its file `unhurried` is there, so that whoever disturbs
+    it never comes too late.
     """
 
     script: Path

@@ -1,4 +1,6 @@
-"""Everybody who waits or runs, sorted anew by key: the oracle for the indexes that keep the order."""
+"""Everybody who waits or runs, sorted anew by key: the oracle for the indexes that keep the
+order.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ Stand = tuple[int, JobId, bool]  # rank, job, whether it waits
 
 
 def by_key(view: View, margin: float = 0.0) -> list[Stand]:
-    """Promoted jobs first, then by key, then by sequence; who runs stands ahead by `margin` times what its stop
-    costs."""
+    """Promoted jobs first, then by key, then by sequence; who runs stands ahead by `margin` times
+    what its stop costs."""
     cluster = view.cluster
     rule = cluster.ordering.key
     assert rule is not None

@@ -1,4 +1,6 @@
-"""A data-parallel training in containers, pushed off two of four nodes: it goes on on the others."""
+"""A data-parallel training in containers, pushed off two of four nodes: it goes on on the
+others.
+"""
 
 from dlq.v1 import job_pb2
 from support.container_cluster import ContainerCluster, borrowing
@@ -17,8 +19,9 @@ def train_on_other_nodes(
     saves: tuple[str, ...],
     workers: int,
 ) -> None:
-    """One process on each of two nodes by torchrun, `workers` DataLoader workers in each; preempted,
-    moved, and at the end the weights of an undisturbed run. `saves` says what counts as saved.
+    """One process on each of two nodes by torchrun, `workers` DataLoader workers in each;
+    preempted, moved, and at the end the weights of an undisturbed run. `saves` says what counts as
+    saved.
     """
     out, unhurried = make_out(cluster.root)
     options = ("--workers", str(workers))

@@ -28,8 +28,8 @@ from support.waiting import wait_until
 BIN = Path(sys.executable).parent
 HERE = Path(__file__).parent
 START_S = 60.0
-# As in production but quicker; the hold stays far above any outage of a run, and silence and the way back are
-# given the time that a machine may stand still.
+# As in production but quicker; the hold stays far above any outage of a run, and silence and the
+# way back are given the time that a machine may stand still.
 SILENCE_S = (20, 25)
 BRIEF_SILENCE_S = (4, 6)
 MASTER_TOML = """
@@ -94,9 +94,10 @@ class Daemons:
         settings: str = "",
         twin: bool = False,
     ) -> None:
-        """`silence_s`: of a node that is suspect, and unreachable. `twin`: starts are foreseen, by a process that the master starts. `lease` goes into [lease], `settings` is
-        appended to master.toml. `dialled` may be changed before `up`: it is where
-        agents dial, the master itself by default."""
+        """`silence_s`: of a node that is suspect, and unreachable. `twin`: starts are foreseen, by
+        a process that the master starts. `lease` goes into [lease], `settings` is appended to
+        master.toml. `dialled` may be changed before `up`: it is where agents dial, the master
+        itself by default."""
         self.root = root
         self._lasts = {"hold_s": hold_s, "ttl_s": silence_s[0], "unreachable_s": silence_s[1]}
         self._lease = lease
@@ -230,7 +231,9 @@ class Daemons:
         return self.connect(address, patience_s=120.0)
 
     def dlq(self, *arguments: str) -> Said:
-        """One command to its end, in this process: a new one needs half a second to import itself."""
+        """One command to its end, in this process: a new one needs half a second to import
+        itself.
+        """
         with chdir("/tmp"):
             return Dlq(self.root / "home", self.environment())(*arguments, patience_s=60.0)
 

@@ -1,4 +1,6 @@
-"""A cluster for jobs that mean harm: small limits, one small disk, and a watch over every heartbeat."""
+"""A cluster for jobs that mean harm: small limits, one small disk, and a watch over every
+heartbeat.
+"""
 
 import subprocess
 import threading
@@ -99,7 +101,9 @@ def _counts(group: Path) -> bool:
 
 
 class HeartbeatWatch:
-    """Reads again and again when the master last heard of each node, by the master's own records."""
+    """Reads again and again when the master last heard of each node, by the master's own
+    records.
+    """
 
     def __init__(self, daemons: Daemons) -> None:
         self._daemons = daemons

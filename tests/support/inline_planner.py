@@ -9,8 +9,9 @@ from dlq_master.planner.worker import Desk
 
 
 class InlinePlanner:
-    """`questions`: stages that were asked for. Its knobs: `up`, whether it would answer, and `rest_s`, how long it says
-    that it rests; `outdated`: what it says if it is of another version, and answers nothing."""
+    """`questions`: stages that were asked for. Its knobs: `up`, whether it would answer, and
+    `rest_s`, how long it says that it rests; `outdated`: what it says if it is of another version,
+    and answers nothing."""
 
     def __init__(self) -> None:
         self.up = True

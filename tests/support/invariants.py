@@ -1,4 +1,6 @@
-"""What must hold after every turn of the master (the numbers are those of the reliability facts)."""
+"""What must hold after every turn of the master (the numbers are those of the reliability
+facts).
+"""
 
 import math
 import re
@@ -63,7 +65,9 @@ def _levels(state: State) -> None:
 
 
 def check_books(store: MemoryStore, capacity_gpu_s: float, now_s: float) -> None:
-    """Used, idle and withheld are all there was; and what jobs are charged is what they held, by the journal."""
+    """Used, idle and withheld are all there was; and what jobs are charged is what they held, by
+    the journal.
+    """
     books = store.books_of(0, round(now_s), now_s)
     whole = sum((level.capacity for level in books.pools.values()), 0.0)
     assert math.isclose(whole, capacity_gpu_s, abs_tol=1e-3), (whole, capacity_gpu_s)

@@ -6,7 +6,9 @@ from typing import Any
 
 
 def json_lines(path: Path) -> list[dict[str, Any]]:
-    """Every fact that is there as a whole: a line that goes over the end of a page is seen in halves."""
+    """Every fact that is there as a whole: a line that goes over the end of a page is seen in
+    halves.
+    """
     if not path.exists():
         return []
     *whole, _unfinished = path.read_text().split("\n")

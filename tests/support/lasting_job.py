@@ -1,6 +1,8 @@
-"""A job that saves when it is told to leave and goes on from there, and writes down every start and its one end.
+"""A job that saves when it is told to leave and goes on from there, and writes down every start and
+its one end.
 
-lasting_job.py LEDGER STEPS: a step takes a tenth of a second. A lock shows two attempts that work at once.
+lasting_job.py LEDGER STEPS: a step takes a tenth of a second. A lock shows two attempts that work
+at once.
 """
 
 import fcntl

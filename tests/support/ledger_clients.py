@@ -1,5 +1,5 @@
-"""Users of a cluster whose daemons die: they write down every answer, and a program that knows nothing of the
-product compares it with what the jobs wrote themselves (ledger_check.py).
+"""Users of a cluster whose daemons die: they write down every answer, and a program that knows
+nothing of the product compares it with what the jobs wrote themselves (ledger_check.py).
 """
 
 import json

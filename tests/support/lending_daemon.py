@@ -1,4 +1,6 @@
-"""The stepped master in a world whose inference side follows its load: servers are lent and asked back by it."""
+"""The stepped master in a world whose inference side follows its load: servers are lent and asked
+back by it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from support.stepped_daemon import SteppedDaemon
 
 
 class LendingDaemon(SteppedDaemon):
-    """`loads`: instants, and the share of the `servers` that is in use from then on, each looked at as it comes."""
+    """`loads`: instants, and the share of the `servers` that is in use from then on, each looked at
+    as it comes.
+    """
 
     def __init__(
         self,

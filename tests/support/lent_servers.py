@@ -1,4 +1,6 @@
-"""Servers of the inference side on a master without sockets: their agents, and what is asked of loans."""
+"""Servers of the inference side on a master without sockets: their agents, and what is asked of
+loans.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A PyTorch job under torchrun is given a second node while it trains, and gives it back: its torchrun stays."""
+"""A PyTorch job under torchrun is given a second node while it trains, and gives it back: its
+torchrun stays.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,7 +24,9 @@ TELL_PID = 'echo "$DLQ_NODE_RANK $$ $PET_NNODES" >> "$PIDS"; exec "$@"'
 
 
 class LiveTraining:
-    """Submitted beside another job that leaves it room for its base only. `options`: how each of them is submitted."""
+    """Submitted beside another job that leaves it room for its base only. `options`: how each of
+    them is submitted.
+    """
 
     def __init__(self, user: UsersView, root: Path, *options: str, script: Path = PLAIN.script):
         self.user = user
@@ -66,7 +70,9 @@ class LiveTraining:
 def grow_and_shrink(
     user: UsersView, root: Path, *options: str, disturb: Callable[[], None] = lambda: None
 ) -> None:
-    """`disturb`: done once it has begun to grow, and once it has begun to shrink, whether or not that is over."""
+    """`disturb`: done once it has begun to grow, and once it has begun to shrink, whether or not
+    that is over.
+    """
     training = LiveTraining(user, root, *options)
     log = training.log
     user.dlq("cancel", training.other)

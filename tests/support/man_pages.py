@@ -1,4 +1,6 @@
-"""Writes docs/man from the commands and their options: `PYTHONPATH=tests python tests/support/man_pages.py`."""
+"""Writes docs/man from the commands and their options: `PYTHONPATH=tests python
+tests/support/man_pages.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A whole master without sockets, disk or waiting: one call, one turn, and every invariant after it.
+"""A whole master without sockets, disk or waiting: one call, one turn, and every invariant after
+it.
 
 `Master` is what `dlq_master.app` builds, on a clock that stands still, a store in memory and a
 transport that only remembers. A restart throws the working state away and loads it from the store.
@@ -142,7 +143,9 @@ class Master:
         _same(before, self.state)
 
     def close(self) -> None:
-        """Give the event loop back; what the last turns did without changing a row is looked at too."""
+        """Give the event loop back; what the last turns did without changing a row is looked at
+        too.
+        """
         self._tasks.close()
         if self._unseen:
             self._check()
@@ -170,7 +173,9 @@ class Master:
         check_published(self.state, self.loop.published)
 
     def _rows(self) -> object:
-        """What the invariants are about. Four turns of five leave it as it was: nothing is looked at twice."""
+        """What the invariants are about. Four turns of five leave it as it was: nothing is looked
+        at twice.
+        """
         state, cluster = self.state, self.state.cluster
         kept = (cluster.jobs, cluster.attempts, cluster.nodes)
         held = (state.users, state.tokens, state.outbox)

@@ -1,8 +1,9 @@
 """make matrix: the whole suite on one interpreter after the other, and a table of what came of it.
 
-An interpreter that was asked for by name (MATRIX="python3.12 /opt/python/bin/python3") and is not there is an
-error. Without names every one of `USUAL` that this machine has is taken, and those that it lacks are listed. Each has an
-environment of its own, build/matrix/VERSION, and a log beside it. Standard library only: this runs before `make setup`.
+An interpreter that was asked for by name (MATRIX="python3.12 /opt/python/bin/python3") and is not
+there is an error. Without names every one of `USUAL` that this machine has is taken, and those that
+it lacks are listed. Each has an environment of its own, build/matrix/VERSION, and a log beside it.
+Standard library only: this runs before `make setup`.
 """
 
 from __future__ import annotations

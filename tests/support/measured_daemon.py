@@ -1,4 +1,6 @@
-"""The stepped master in a world whose jobs tell their steps, and are tried on fewer GPUs than they ask for."""
+"""The stepped master in a world whose jobs tell their steps, and are tried on fewer GPUs than they
+ask for.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ _AFTER_S = 1e-3  # sums of floats may stop short of what they were to reach
 class MeasuredDaemon(SteppedDaemon):
     """Every job says its step when it begins and when its trial is over.
 
-    `paces`: all of a job's work at the pace of trials on one node and on two, by its name; `profile_s`: of a
-    trial.
+    `paces`: all of a job's work at the pace of trials on one node and on two, by its name;
+    `profile_s`: of a trial.
     """
 
     def __init__(

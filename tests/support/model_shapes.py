@@ -1,4 +1,6 @@
-"""The tensors of well-known models: bytes of each parameter at 4 bytes an element, in forward order."""
+"""The tensors of well-known models: bytes of each parameter at 4 bytes an element, in forward
+order.
+"""
 
 from __future__ import annotations
 
@@ -109,12 +111,16 @@ MODELS = {
 
 
 def tensors(model: str, *, shrunk: int = 1) -> list[int]:
-    """Bytes of each parameter; `shrunk`: divided by so much, but never below what counts as a message."""
+    """Bytes of each parameter; `shrunk`: divided by so much, but never below what counts as a
+    message.
+    """
     return [max(LEAST, elements // shrunk) * FLOAT for elements in MODELS[model]]
 
 
 def buckets(sizes: list[int], *, first_cap: int = 1 << 20, cap: int = 25 << 20) -> Iterator[int]:
-    """What DistributedDataParallel makes of them: in the order of the backward pass, closed at the cap."""
+    """What DistributedDataParallel makes of them: in the order of the backward pass, closed at the
+    cap.
+    """
     filled, limit = 0, first_cap
     for size in reversed(sizes):
         filled += size

@@ -1,4 +1,6 @@
-"""Daemons whose agents live in network namespaces of their own: their lines to the master can be cut."""
+"""Daemons whose agents live in network namespaces of their own: their lines to the master can be
+cut.
+"""
 
 import os
 import shutil
@@ -63,9 +65,9 @@ def why_no_netns() -> str:
 
 
 class NetnsDaemons(Daemons):
-    """The master and the clients are in this namespace, every agent is alone in one of its own, with
-    one wire to the master. Rules are set in the namespaces of the agents only, so that nothing of
-    the machine's own network changes but for the ends of these wires, which vanish with them."""
+    """The master and the clients are in this namespace, every agent is alone in one of its own,
+    with one wire to the master. Rules are set in the namespaces of the agents only, so that nothing
+    of the machine's own network changes but for the ends of these wires, which vanish with them."""
 
     def __init__(self, root: Path, agents: tuple[str, ...] = ("n1", "n2"), *, hold_s: int) -> None:
         super().__init__(root, agents, hold_s=hold_s, silence_s=BRIEF_SILENCE_S)

@@ -1,4 +1,5 @@
-"""Real systemd hosts on this machine: systemd-nspawn, one network namespace each, joined by a bridge.
+"""Real systemd hosts on this machine: systemd-nspawn, one network namespace each, joined by a
+bridge.
 
 A host is a booted Debian: an overlay over a base that they share, in a control group subtree of its
 own. What is written to it survives its reboot and nothing else. Needs root, systemd-nspawn,
@@ -53,7 +54,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is booted as a host: its disk, its name here (of groups and namespaces), what it mounts."""
+    """What is booted as a host: its disk, its name here (of groups and namespaces), what it
+    mounts.
+    """
 
     name: str
     disk: Path
@@ -165,7 +168,9 @@ def two_hosts(
 
 @contextmanager
 def _disk(base: Path, machine: Machine) -> Iterator[None]:
-    """An overlay: the base, and what this host writes, which is at first its name and all others'."""
+    """An overlay: the base, and what this host writes, which is at first its name and all
+    others'.
+    """
     disk = machine.disk
     upper, work = disk.with_name("upper"), disk.with_name("work")
     for path in (disk, upper, work):

@@ -15,7 +15,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "requirements.lock"
-SHIM = "import os, dlq_nodeagent as a; p = a.__path__[0] + '/shim/dlq-shim'; assert os.access(p, os.X_OK), p"
+SHIM = (
+    "import os, dlq_nodeagent as a; p = a.__path__[0] + '/shim/dlq-shim'; assert os.access(p, "
+    "os.X_OK), p"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Who would be done when on the own nodes, node by node and GPU by GPU: `policy.rent.line` must say the same."""
+"""Who would be done when on the own nodes, node by node and GPU by GPU: `policy.rent.line` must say
+the same.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def own_end_s(
     outranked: Mapping[AttemptKey, JobId],
     moving: Collection[AttemptKey] = (),
 ) -> dict[int, float]:
-    """As `policy.rent.line.own_end_s`, of a line that has those who give way and those who might move already."""
+    """As `policy.rent.line.own_end_s`, of a line that has those who give way and those who might
+    move already.
+    """
     falls_free_s: list[float] = []  # of each own GPU that takes work, or will
     own = {node_id: node for node_id, node in cluster.nodes.items() if is_own(node)}
     for node in own.values():

@@ -1,4 +1,6 @@
-"""Renting job by job, as one would write it down first: what `policy.rent` decides in columns must be the same."""
+"""Renting job by job, as one would write it down first: what `policy.rent` decides in columns must
+be the same.
+"""
 
 from __future__ import annotations
 

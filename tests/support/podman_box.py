@@ -1,4 +1,6 @@
-"""Containers for tests: a podman store of their own, an image made of busybox, and a runtime over it."""
+"""Containers for tests: a podman store of their own, an image made of busybox, and a runtime over
+it.
+"""
 
 import os
 import pwd

@@ -1,4 +1,6 @@
-"""A Slurm of its own on loopback, from Debian's packages: munge, one controller, one node with eight GPUs of no substance."""
+"""A Slurm of its own on loopback, from Debian's packages: munge, one controller, one node with
+eight GPUs of no substance.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
 AccountingStorageType=accounting_storage/none
 NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs=64 RealMemory=500000 Gres=gpu:8 State=UNKNOWN
 PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=UP
-"""
+"""  # noqa: E501
 
 
 def missing() -> str:
@@ -71,10 +73,26 @@ class RealSlurm:
         os.environ["SLURM_CONF"] = str(self.root / "slurm.conf")
         try:
             munge = self.root / "munge"
-            self._start("munged", "--foreground", "--force", f"--key-file={munge}/key", f"--socket={munge}/sock", f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed")  # fmt: skip
+            self._start(
+                "munged",
+                "--foreground",
+                "--force",
+                f"--key-file={munge}/key",
+                f"--socket={munge}/sock",
+                f"--pid-file={munge}/pid",
+                f"--log-file={munge}/log",
+                f"--seed-file={munge}/seed",
+            )
             self._until(lambda: (munge / "sock").exists(), "munge")
             self._start(str(self.root / "bin" / "slurmctld"), "-D", "-c")
-            self._start(str(self.root / "bin" / "slurmd"), "-D", "-d", str(self.root / "bin" / "slurmstepd"), "-N", "node1")  # fmt: skip
+            self._start(
+                str(self.root / "bin" / "slurmd"),
+                "-D",
+                "-d",
+                str(self.root / "bin" / "slurmstepd"),
+                "-N",
+                "node1",
+            )
             self._until(lambda: "idle" in self.said("sinfo", "-h", "-o", "%t"), "the node")
         except BaseException:
             self.__exit__()

@@ -1,7 +1,9 @@
-"""Behaviour as digests: what the policies plan, what masters write, what replays show, what specs become.
+"""Behaviour as digests: what the policies plan, what masters write, what replays show, what specs
+become.
 
-A refactoring must not change one of them. Values are reduced to the words and numbers that are stored or sent, so
-that a class may be renamed (`ALIASES`) or moved. `make record` writes tests/data/identical; tests compare with it.
+A refactoring must not change one of them. Values are reduced to the words and numbers that are
+stored or sent, so that a class may be renamed (`ALIASES`) or moved. `make record` writes
+tests/data/identical; tests compare with it.
 """
 
 from __future__ import annotations
@@ -98,7 +100,9 @@ class Story(NamedTuple):
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON: enums by their words, records by their fields, whatever their class is called."""
+    """A value as JSON: enums by their words, records by their fields, whatever their class is
+    called.
+    """
     if isinstance(value, Enum):
         return plain(value.value)
     if value is None or isinstance(value, bool | int | str):

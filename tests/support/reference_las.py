@@ -1,4 +1,5 @@
-"""The released Tiresias simulator's `dlas-gpu` and `dlas-gpu-N`, from its rules: a clean-room replay.
+"""The released Tiresias simulator's `dlas-gpu` and `dlas-gpu-N`, from its rules: a clean-room
+replay.
 
 At every instant everybody is planned anew. Whole seconds; shares no code with the core.
 """
@@ -13,7 +14,9 @@ Row = tuple[int, int, int]  # submit, GPUs, duration
 
 @dataclass(eq=False)
 class Ran:
-    """One job; `executed` and `pending` count since its last promotion, `pending` once it has executed."""
+    """One job; `executed` and `pending` count since its last promotion, `pending` once it has
+    executed.
+    """
 
     number: int
     submit: int

@@ -20,7 +20,9 @@ Gpus = dict[str, list[int]]  # node -> indices, nodes in the order of their name
 
 
 def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
-    """Which jobs a plan that takes nothing away starts, and where. One GPU type, nothing promoted."""
+    """Which jobs a plan that takes nothing away starts, and where. One GPU type, nothing
+    promoted.
+    """
     free = free_gpus(cluster)
     soon = soon_gpus(cluster)
     starts: dict[JobId, Gpus] = {}
@@ -135,8 +137,8 @@ def _key(
 
 
 def _by_deadline(name: str, job: Job, now_s: float, left_s: float) -> tuple[float, ...]:
-    """SLO jobs that run, SLO jobs that wait by what the policy looks at, other work that runs, the rest.
-    Run times are exact where they are known."""
+    """SLO jobs that run, SLO jobs that wait by what the policy looks at, other work that runs, the
+    rest. Run times are exact where they are known."""
     runs, slo, known = not job.waiting, bool(job.steps), job.duration_estimate_s is not None
     if not slo or (runs and name != "edf-preemptive"):
         return (0.0 if slo else 2.0 if runs else 3.0,)

@@ -29,7 +29,9 @@ SPOT = PoolConfig("spot", FAKE, "H100", 4, 10.0, most=2, boot=Seconds(20.0))
 
 @dataclass
 class InlineDesk:
-    """Asks when the test says so: `serve`. What it was asked and has not done dies with its master."""
+    """Asks when the test says so: `serve`. What it was asked and has not done dies with its
+    master.
+    """
 
     desk: ProviderDesk
     master: Master
@@ -103,7 +105,9 @@ class Site:
         return (*self.hosts.values(), *([self.own] if self.own else []))
 
     def crashed(self) -> None:
-        """The master died in the middle of something; the next one is up, and its agents have come back to it."""
+        """The master died in the middle of something; the next one is up, and its agents have come
+        back to it.
+        """
         self.master.crashed()
         self.attach()
         for agent in self.agents():
@@ -113,7 +117,15 @@ class Site:
             if agent.node_id in self.master.state.cluster.nodes:
                 agent.hello()
 
-    def submit(self, gpus: int = 4, *, due_s: float = HOUR_S, weight: float = 100.0, lasts_s: float = HOUR_S, **more: Any) -> JobId:  # fmt: skip
+    def submit(
+        self,
+        gpus: int = 4,
+        *,
+        due_s: float = HOUR_S,
+        weight: float = 100.0,
+        lasts_s: float = HOUR_S,
+        **more: Any,
+    ) -> JobId:
         """A job that costs `weight` an hour once it is late."""
         lateness = AskedLateness(weight / HOUR_S, after_s=due_s)
         return self.master.submit(gpus, lateness=lateness, run_estimate_s=lasts_s, **more).job_id
@@ -138,9 +150,13 @@ class Site:
         return machine
 
     def boot(self, machine: Machine | None = None, **changes: Any) -> RentedHost:
-        """Its agent says hello, as the machine that was asked for; None: the first that there is."""
+        """Its agent says hello, as the machine that was asked for; None: the first that there
+        is.
+        """
         machine = machine or next(one for one in self.machines().values() if one.open)
-        host = RentedHost(self.master, machine.node_id, pool_name=machine.pool, instance_id=machine.instance_id)  # fmt: skip
+        host = RentedHost(
+            self.master, machine.node_id, pool_name=machine.pool, instance_id=machine.instance_id
+        )
         for name, value in changes.items():
             setattr(host, name, value)
         host.hello()

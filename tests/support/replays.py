@@ -1,4 +1,6 @@
-"""The same trace in the simulator and in a master: every attempt of the one, a configuration of the other, and how close they are."""
+"""The same trace in the simulator and in a master: every attempt of the one, a configuration of the
+other, and how close they are.
+"""
 
 from __future__ import annotations
 

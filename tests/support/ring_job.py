@@ -2,10 +2,10 @@
 
     ring_job.py DIRECTORY MEGABYTES COMPUTE_S ITERATIONS
 
-Started once for each GPU, with RANK, MASTER_ADDR and MASTER_PORT. Each rank sends what it has to the
-other, from the same buffers in every iteration, on a connection of its own, as a ring does; computing
-is sleep, so that a busy host does not take part. Rank 0 writes the seconds of an iteration to
-DIRECTORY/JOB.ATTEMPT.json. The standard library only.
+Started once for each GPU, with RANK, MASTER_ADDR and MASTER_PORT. Each rank sends what it has to
+the other, from the same buffers in every iteration, on a connection of its own, as a ring does;
+computing is sleep, so that a busy host does not take part. Rank 0 writes the seconds of an
+iteration to DIRECTORY/JOB.ATTEMPT.json. The standard library only.
 """
 
 from __future__ import annotations

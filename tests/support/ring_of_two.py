@@ -1,8 +1,10 @@
-"""Two processes that reduce a few buffers between them, again and again: a training without a framework.
+"""Two processes that reduce a few buffers between them, again and again: a training without a
+framework.
 
     RANK=0|1 WORLD_SIZE=2 MASTER_PORT=N python ring_of_two.py [ITERATIONS]
 
-Without a number it goes on until it is killed. Standard library only; BUFFERS are the model's bytes.
+Without a number it goes on until it is killed. Standard library only; BUFFERS are the model's
+bytes.
 """
 
 import os

@@ -62,7 +62,9 @@ class RpcHouse:
     def certificate(
         self, name: str, role: Role, *, authority: Authority | None = None, now_s: float = 0.0
     ) -> tuple[bytes, bytes]:
-        """Key and certificate of an identity, by our CA or another, from now or from another time."""
+        """Key and certificate of an identity, by our CA or another, from now or from another
+        time.
+        """
         made: KeyAndRequest = new_key_and_csr(name)
         signer, now_s = authority or self.authority, now_s or self.clock.now_s()
         sign = (

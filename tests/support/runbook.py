@@ -1,4 +1,6 @@
-"""The commands of docs/runbook.md, as they stand there: which host, whose, and below which heading."""
+"""The commands of docs/runbook.md, as they stand there: which host, whose, and below which
+heading.
+"""
 
 from __future__ import annotations
 

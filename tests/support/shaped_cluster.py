@@ -1,4 +1,6 @@
-"""Two agents in network namespaces, whose jobs talk to each other over a link as slow as a test wants."""
+"""Two agents in network namespaces, whose jobs talk to each other over a link as slow as a test
+wants.
+"""
 
 import os
 import re
@@ -14,7 +16,9 @@ _BURST_KB = 64
 
 
 class ShapedCluster(NetnsDaemons):
-    """Nodes `n1` and `n2` with two virtual GPUs each; what their agents say to the master goes another way."""
+    """Nodes `n1` and `n2` with two virtual GPUs each; what their agents say to the master goes
+    another way.
+    """
 
     def __init__(self, root: Path, megabits_per_s: int, *, settings: str) -> None:
         super().__init__(root, ("n1", "n2"), hold_s=120)

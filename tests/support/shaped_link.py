@@ -1,4 +1,6 @@
-"""Two hosts that are network namespaces, and the link between them, as fast or slow as a test wants."""
+"""Two hosts that are network namespaces, and the link between them, as fast or slow as a test
+wants.
+"""
 
 from __future__ import annotations
 

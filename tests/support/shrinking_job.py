@@ -1,4 +1,5 @@
-"""A training script that tells its steps: as slow as its number of nodes says, and it writes down how it was run.
+"""A training script that tells its steps: as slow as its number of nodes says, and it writes down
+how it was run.
 
 shrinking_job.py LOG STEP_S TOTAL: a step takes STEP_S (1 + log2(nodes) / 10) seconds.
 """

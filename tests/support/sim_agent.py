@@ -328,7 +328,9 @@ class SimAgent:
         no_room: bool = False,
         cause: str = "",
     ) -> None:
-        """A prepared rank cannot be started; `no_room`: because a disk is full; `cause`: in a fixed word."""
+        """A prepared rank cannot be started; `no_room`: because a disk is full; `cause`: in a fixed
+        word.
+        """
         if self.ranks[key].phase is ReportedPhase.PREPARING:
             self.ranks[key].no_room, self.ranks[key].start_cause = no_room, cause
             self._fail_start(key, error)

@@ -1,4 +1,6 @@
-"""An image registry on loopback that does as it is told: wants a password, is slow, breaks, lies."""
+"""An image registry on loopback that does as it is told: wants a password, is slow, breaks,
+lies.
+"""
 
 import base64
 import gzip

@@ -1,8 +1,9 @@
-"""A whole master on real ports whose clock moves from event to event, and a world of virtual jobs on it.
+"""A whole master on real ports whose clock moves from event to event, and a world of virtual jobs
+on it.
 
-The master is the daemon's own: loop, sessions, services, mutual TLS. Only its clock stands still until
-everything that one instant has brought is on its disk: then it jumps to the next event, of the world or
-of the loop. So a day takes seconds, and nothing depends on how fast the machine is.
+The master is the daemon's own: loop, sessions, services, mutual TLS. Only its clock stands still
+until everything that one instant has brought is on its disk: then it jumps to the next event, of
+the world or of the loop. So a day takes seconds, and nothing depends on how fast the machine is.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ NEVER_S = 1e9  # no metronome: the loop is woken when it wants to be
 
 
 class VirtualJob(NamedTuple):
-    """What arrives when, how long it works on its GPUs, and what its end is worth by when; `told_s`: how long
-    its user says that it works (0: nothing), if that is not the truth. `sizes`: of an elastic job, which is as fast as
-    it has GPUs."""
+    """What arrives when, how long it works on its GPUs, and what its end is worth by when;
+    `told_s`: how long its user says that it works (0: nothing), if that is not the truth. `sizes`:
+    of an elastic job, which is as fast as it has GPUs."""
 
     name: str
     submit_s: float
@@ -103,8 +104,8 @@ class Run(NamedTuple):
 
 
 class SteppedDaemon:
-    """`nodes`: GPUs of each node by its id. `save_s`, `resume_s`: what a pause costs. `pools`: whose a node is that is not
-    the cluster's own."""
+    """`nodes`: GPUs of each node by its id. `save_s`, `resume_s`: what a pause costs. `pools`:
+    whose a node is that is not the cluster's own."""
 
     def __init__(
         self,
@@ -139,7 +140,8 @@ class SteppedDaemon:
         self.planner = PlannerProcess(
             lambda answer: self.loop.tell(PlanMade(answer)), limit_s=PATIENCE_S
         )
-        # Plans instead of a process, if it is there, and answers at the instant at which it is asked.
+        # Plans instead of a process, if it is there, and answers at the instant at which it is
+        # asked.
         self._inline: InlinePlanner | None = None
         self._save_s, self._resume_s = save_s, resume_s
         self._nodes, self._pools = nodes, pools
@@ -271,8 +273,8 @@ class SteppedDaemon:
         return self._works[job.name]
 
     def _arrived(self) -> bool:
-        """Who has something to say at this instant is being heard: a session hands over one report, and
-        then all that came while that one was taken."""
+        """Who has something to say at this instant is being heard: a session hands over one report,
+        and then all that came while that one was taken."""
         letters = [letter.stimulus for letter in self.loop._inbox._letters]
         speaking = {one.node_id for one in letters if isinstance(one, RankReports)}
         asked = sum(isinstance(one, SubmitJob) for one in letters)

@@ -1,7 +1,8 @@
 """Random load and random trouble on a stepped master, and what must hold after every instant of it.
 
-Jobs come with deadlines or none, and with estimates that are right, wrong or missing; their users cancel some; hosts
-boot under them, nodes are drained and come back. Whoever was promised a deadline is followed to it.
+Jobs come with deadlines or none, and with estimates that are right, wrong or missing; their users
+cancel some; hosts boot under them, nodes are drained and come back. Whoever was promised a deadline
+is followed to it.
 """
 
 from __future__ import annotations
@@ -250,7 +251,9 @@ class Storm(SteppedDaemon):
             assert not over or attempt.stop_cause is not None, f"{attempt} at {now_s}"
 
     def _idle(self, now_s: float) -> None:
-        """Who waits, and could start on what is free, is kept from it for a reason that there is."""
+        """Who waits, and could start on what is free, is kept from it for a reason that there
+        is.
+        """
         state = self.state
         cluster, policy = state.cluster, state.policy
         since_s, self._kept_since_s = self._kept_since_s, {}
@@ -286,7 +289,10 @@ class Storm(SteppedDaemon):
             self.found.counts["stood behind a claim"] += 1
             if not leaving or now_s - kept_s > LEAVE_S or code is not ReasonCode.BEHIND_HIGHER_RANK:
                 at_s, wide = now_s - self.begin_s, job.request.gpus
-                words = f"at {at_s:.3f} s {job.name} of {wide} GPUs, since {now_s - kept_s:.3f} s: {code}"
+                words = (
+                    f"at {at_s:.3f} s {job.name} of {wide} GPUs, since {now_s - kept_s:.3f} "
+                    f"s: {code}"
+                )
                 self.found.idle.append(words)
 
     def _judge(self) -> None:

@@ -1,4 +1,5 @@
-"""A master's two ports with nothing behind them: a test says what it commands and reads what it hears.
+"""A master's two ports with nothing behind them: a test says what it commands and reads what it
+hears.
 
 Real TLS, real certificates, real gRPC; it runs on a thread of its own, so that tests are plain
 functions and agents are real processes.

@@ -1,4 +1,6 @@
-"""A cluster that systemd runs: two booted hosts, installed by the runbook, and a gang across them."""
+"""A cluster that systemd runs: two booted hosts, installed by the runbook, and a gang across
+them.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from support.runbook import Block, Runbook
 from support.waiting import wait_until
 
 MASTER, AGENT = "dlq-master.service", "dlq-nodeagent.service"
-# The site's own changes to our units, as `systemctl edit` would make them: GPUs that exist on paper,
-# and a watchdog that need not be waited for.
+# The site's own changes to our units, as `systemctl edit` would make them: GPUs that exist on
+# paper, and a watchdog that need not be waited for.
 OVERRIDES = {
     MASTER: "[Service]\nWatchdogSec=8\n",
     AGENT: "[Service]\nWatchdogSec=8\nEnvironment=DLQ_NODE__DEVICES=fake:2xH100-80GB\n",

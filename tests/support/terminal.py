@@ -23,9 +23,9 @@ def _plain(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def _hearing_ctrl_c() -> Iterator[None]:
-    """A shell that runs the tests in the background has them ignore Ctrl-C, and who they start inherits
-    that; a terminal's programs hear it. Set here and not in a `preexec_fn`: that makes a fork of all of
-    this process, the threads of whose gRPC servers do not always survive it."""
+    """A shell that runs the tests in the background has them ignore Ctrl-C, and who they start
+    inherits that; a terminal's programs hear it. Set here and not in a `preexec_fn`: that makes a
+    fork of all of this process, the threads of whose gRPC servers do not always survive it."""
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,4 +1,6 @@
-"""What agents tell of the traffic of a job, without a job: one all-reduce of a model in every iteration."""
+"""What agents tell of the traffic of a job, without a job: one all-reduce of a model in every
+iteration.
+"""
 
 from __future__ import annotations
 

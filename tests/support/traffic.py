@@ -61,7 +61,7 @@ class Tape:
     def communicator(self, ranks: int, rank: int) -> int:
         """A new NCCL communicator; its number in records."""
         self.conns.append((
-            1, ConnKind.COMMUNICATOR, 0xC0, self.now_ns, 0, rank, 0, 0, 0, 0, 0, 0, ranks, 1, b"", b"",
+            1, ConnKind.COMMUNICATOR, 0xC0, self.now_ns, 0, rank, 0, 0, 0, 0, 0, 0, ranks, 1, b"", b"",  # noqa: E501
             b"", b"",
         ))  # fmt: skip
         return len(self.conns)
@@ -111,7 +111,7 @@ class Tape:
         records = self.records()
         facts: dict[str, object] = {
             "path": Path(f"{pid}-1.dlqprof"), "source": Source.PRELOAD, "pid": pid, "parent_pid": 1,
-            "start_ticks": 7, "opened_ns": 0, "opened_unix_ns": 0, "comm": "python", "exe": "python",
+            "start_ticks": 7, "opened_ns": 0, "opened_unix_ns": 0, "comm": "python", "exe": "python",  # noqa: E501
             "identity": {}, "unseen": Unseen(0), "records": records, "lost": 0, "whole_from_ns": 0,
             "conns": np.array(self.conns, CONN) if self.conns else np.empty(0, CONN), **fields,
         }  # fmt: skip
@@ -162,7 +162,9 @@ def ring_rank(
 def _segments(
     size: int, address: int, slot: int, rank: int, ranks: int
 ) -> list[tuple[int, int, int]]:
-    """What one rank sends of a buffer: all chunks but one to be added up, then all but one as sums."""
+    """What one rank sends of a buffer: all chunks but one to be added up, then all but one as
+    sums.
+    """
     elements = size // 4
     share = -(-elements // ranks)
     edges = [min(elements, share * place) * 4 for place in range(ranks + 1)]
@@ -253,7 +255,7 @@ def write_file(
         "magic": MAGIC, "version": VERSION, "header_bytes": HEADER_BYTES,
         "record_bytes": RECORD.itemsize, "thread_bytes": thread_bytes, "conn_bytes": CONN.itemsize,
         **layout, "thread_offset": thread_offset, "conn_offset": conn_offset,
-        "chunk_offset": chunk_offset, "file_bytes": file_bytes, "source": Source.PRELOAD, "pid": pid,
+        "chunk_offset": chunk_offset, "file_bytes": file_bytes, "source": Source.PRELOAD, "pid": pid,  # noqa: E501
         "parent_pid": 1, "start_ticks": 7, "conns_used": len(conns), "threads_used": threads,
         "comm": b"python", "exe": b"/usr/bin/python", "identity": identity.encode(),
         **header,

@@ -30,8 +30,8 @@ class UsersView:
         return self.dlq("submit", "--parsable", *arguments).strip()
 
     def wait(self, job_id: str, holds: Callable[[job_pb2.Job], bool], what: str) -> job_pb2.Job:
-        """The job once something holds for it; AssertionError with its story when it ends before, or
-        when neither its record nor its output has changed for STILL_S.
+        """The job once something holds for it; AssertionError with its story when it ends before,
+        or when neither its record nor its output has changed for STILL_S.
         """
 
         def look() -> job_pb2.Job | None:
@@ -74,7 +74,9 @@ class UsersView:
         return self.dlq("events", job_id) + self.output(job_id)
 
     def output(self, job_id: str, attempt: int = 0, node_rank: int = 0) -> str:
-        """What one rank of an attempt (0: the last) has written; empty as long as there is nothing."""
+        """What one rank of an attempt (0: the last) has written; empty as long as there is
+        nothing.
+        """
         pieces = read_log(
             self._connection, job_id, attempt=attempt, node_rank=node_rank, outage_s=0.0
         )

@@ -1,7 +1,7 @@
 """An agent that exists on the wire alone: a real session, no host behind it.
 
-What its ranks do, and when, somebody else decides (`begun`, `stopped`); it obeys, says what it is told to
-say, and knows when all of it is on the master's disk.
+What its ranks do, and when, somebody else decides (`begun`, `stopped`); it obeys, says what it is
+told to say, and knows when all of it is on the master's disk.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Told = Callable[[str, int, int], object]  # a job, its attempt and the rank
 
 
 class VirtualAgent:
-    """One node of `gpus` GPUs of one type, on a host that was booted `boot_id`; `pool`: whose it is, if it is not the
-    cluster's own."""
+    """One node of `gpus` GPUs of one type, on a host that was booted `boot_id`; `pool`: whose it
+    is, if it is not the cluster's own."""
 
     def __init__(
         self,

@@ -27,7 +27,9 @@ def wait_until(look: Callable[[], T], *, what: str, timeout_s: float = 60.0) -> 
 def wait_while_it_moves(
     look: Callable[[], T], progress: Callable[[], object], *, what: str, still_s: float
 ) -> T:
-    """The same, for as long as `progress()` changes: AssertionError once it has not for `still_s`."""
+    """The same, for as long as `progress()` changes: AssertionError once it has not for
+    `still_s`.
+    """
     last, moved_s = progress(), time.monotonic()
     next_s = moved_s + still_s / 30  # it may cost more than a look
     while not (seen := look()):

@@ -1,4 +1,6 @@
-"""Wheels for hosts without a package index: this tree, the next release, one that does not start."""
+"""Wheels for hosts without a package index: this tree, the next release, one that does not
+start.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ async def run_agent(config, **_):
 
 
 def build_wheel(scratch: Path, *, version: str, broken: bool = False) -> Path:
-    """A wheel of this tree that calls itself `version`; a broken one has an agent that ends at once."""
+    """A wheel of this tree that calls itself `version`; a broken one has an agent that ends at
+    once.
+    """
     tree = scratch / f"tree-{version}"
     tree.mkdir()
     for part in (*FILES, *_rooms()):
@@ -52,7 +56,9 @@ def _rooms() -> list[str]:
 
 
 def download_wheels(wheel: Path, target: Path) -> None:
-    """Everything both roles need on the hosts' Python, pinned by the lock; nothing of dlq itself."""
+    """Everything both roles need on the hosts' Python, pinned by the lock; nothing of dlq
+    itself.
+    """
     pins = target.parent / "constraints.txt"
     lock = (ROOT / "requirements.lock").read_text()
     pins.write_text("\n".join(re.findall(r"(?m)^([\w.-]+==[^\\\n]+)", lock)))

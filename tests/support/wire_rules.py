@@ -1,4 +1,6 @@
-"""What must hold of the wire, as pure functions over descriptor sets: each returns its complaints."""
+"""What must hold of the wire, as pure functions over descriptor sets: each returns its
+complaints.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ Path = tuple[int, ...]
 
 
 def uncommented(image: FileDescriptorSet) -> list[str]:
-    """Services, rpcs, messages, enums, their values, oneofs and fields without a leading comment."""
+    """Services, rpcs, messages, enums, their values, oneofs and fields without a leading
+    comment.
+    """
     missing: list[str] = []
     for file in image.file:
         commented = {

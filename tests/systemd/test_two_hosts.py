@@ -122,7 +122,8 @@ def test_a_first_job_runs_on_both(site: Site) -> None:
 def test_deadlines_are_promised_or_refused_with_an_offer_and_questions_are_answered(
     site: Site,
 ) -> None:
-    # By the system's own Python. Whoever cannot read what the master tells promises and foresees nothing.
+    # By the system's own Python. Whoever cannot read what the master tells promises and foresees
+    # nothing.
     def submit(deadline: str) -> tuple[int, str]:
         words = f"--deadline {deadline} --work 1h -G 2 -- sleep 900"
         done = site.head.run(f"dlq submit --wait-admission {words}", user="ada", check=False)
@@ -346,13 +347,14 @@ import os, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 open(f"/shared/gang/obliging.{os.environ['DLQ_ATTEMPT']}.{os.environ['DLQ_NODE_RANK']}", "w").close()
 time.sleep(3600)
-"""
+"""  # noqa: E501
 
 
 def test_a_job_whose_host_reboots_has_neither_completed_nor_failed_and_starts_again(
     site: Site, gang: Gang
 ) -> None:
-    # Told to leave by SIGTERM, as at a shutdown, it ends with 0: that must not be taken for success.
+    # Told to leave by SIGTERM, as at a shutdown, it ends with 0: that must not be taken for
+    # success.
     (site.shared / "obliging.py").write_text(OBLIGING)
     words = "-N 2 --gpus-per-node 1 -- python3 /shared/obliging.py"
     job_id = site.head.read(f"dlq submit --parsable {words}", user="ada")

@@ -19,7 +19,8 @@ from dlq_cli.output import json_errors
 from dlq_cli.output.zone import show_utc
 
 _ASK_AGAIN_S = 0.3
-# An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would wait for ever.
+# An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would
+# wait for ever.
 _LEAVE_ANYWAY_S = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -28,7 +29,9 @@ pass_app = click.pass_obj
 
 
 def json_option(command: F) -> F:
-    """`--json`: one stable object; and `--utc`, which commands that show anything take behind their name too."""
+    """`--json`: one stable object; and `--utc`, which commands that show anything take behind their
+    name too.
+    """
     words = "One JSON object on stdout."
     told = click.option("--json", "as_json", is_flag=True, callback=json_errors.ask, help=words)
     return _utc_option(told(command))
@@ -62,7 +65,8 @@ def examples(*lines: str) -> str:
 
 @contextmanager
 def _ctrl_c_until_heard() -> Iterator[None]:
-    """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask again.
+    """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask
+    again.
 
     The process ends some seconds after the first one, whatever happens to it.
     """

@@ -1,4 +1,6 @@
-"""The client's side: this program, its settings, who one is, the way to the master, clocks, completion."""
+"""The client's side: this program, its settings, who one is, the way to the master, clocks,
+completion.
+"""
 
 from __future__ import annotations
 
@@ -89,8 +91,11 @@ def reach(identity: Identity) -> Verdict:
         began_s = time.perf_counter()
         socket.create_connection((host, port), timeout=DIAL_S).close()
     except socket.gaierror as error:
-        return fail("network", f"{address}: the name does not resolve ({error.strerror})",
-                    "look at /etc/hosts and DNS; `dlq login` brings the master's present address")  # fmt: skip
+        return fail(
+            "network",
+            f"{address}: the name does not resolve ({error.strerror})",
+            "look at /etc/hosts and DNS; `dlq login` brings the master's present address",
+        )
     except ConnectionRefusedError:
         return fail("network", f"{address}: nothing listens there",
                     "on the master's host: systemctl status dlq-master")  # fmt: skip
@@ -148,7 +153,8 @@ def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Ite
             continue
         yield fail(
             "incident",
-            f"the master failed on {one.kind} of {one.sender or 'its clock'} {format_span(round(max(0.0, ago_s)))} ago"
+            f"the master failed on {one.kind} of {one.sender or 'its clock'} "
+            f"{format_span(round(max(0.0, ago_s)))} ago"
             f" ({clean_line(one.error)})",
             f"read incidents/{one.incident_id}.json in the master's state directory and report it;"
             " until a master without the fault runs, it is refused for up to an hour at a time",
@@ -163,8 +169,11 @@ def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> Ver
     if abs(apart_s) <= CLOCKS_APART_S:
         return ok("clock", f"{abs(apart_s):.1f} s apart from the master's")
     side = "ahead of" if apart_s > 0 else "behind"
-    return warn("clock", f"{format_span(round(abs(apart_s)))} {side} the master's",
-                "ages and --since are off by that much: let chrony or systemd-timesyncd set it")  # fmt: skip
+    return warn(
+        "clock",
+        f"{format_span(round(abs(apart_s)))} {side} the master's",
+        "ages and --since are off by that much: let chrony or systemd-timesyncd set it",
+    )
 
 
 _RC = {"bash": (".bashrc", ".bash_profile", ".profile"), "zsh": (".zshrc",), "fish": ()}

@@ -112,8 +112,11 @@ def agent(host: Host, wish: Wish) -> Verdict:
     if program is None or host.run([program, "--help"])[0]:
         return fail("agent", "dlq-nodeagent is not installed", "pip install 'dlq[agent]'")
     if wish.config is None:
-        return warn("agent", f"installed; there is no {CONFIG}",
-                    "every key has a default; deploy/config/nodeagent.toml is a sample")  # fmt: skip
+        return warn(
+            "agent",
+            f"installed; there is no {CONFIG}",
+            "every key has a default; deploy/config/nodeagent.toml is a sample",
+        )
     code, said = host.run([program, "run", "--check-config", "--config", str(wish.config)])
     if code:
         first = said.partition("\n")[0].removeprefix("dlq-nodeagent: ") or f"exit code {code}"

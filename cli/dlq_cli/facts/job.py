@@ -16,14 +16,16 @@ from dlq_common.text.arrays import IndexRange, expand, format_indexes
 # What is told of other people's jobs; all else is null.
 _OF_OTHERS = frozenset(
     {
-        "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",
+        "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",  # noqa: E501
         "attempt_state", "held_gpu_count", "submit_time", "start_time", "run_time_s", "redacted",
     }
 )  # fmt: skip
 
 
 def job_facts(job: job_pb2.Job) -> Facts:
-    """One job; the same keys in the same order for every job, null for what is not known or not told."""
+    """One job; the same keys in the same order for every job, null for what is not known or not
+    told.
+    """
     facts = _job_facts(job)
     if not job.redacted:
         return facts
@@ -208,7 +210,9 @@ def rank_facts(rank: job_pb2.Rank) -> Facts:
 
 
 def spec_facts(spec: job_pb2.JobSpec) -> Facts:
-    """What was submitted, defaults filled in; the environment by name only, values may be secret."""
+    """What was submitted, defaults filled in; the environment by name only, values may be
+    secret.
+    """
     has = spec.HasField
     return {
         "name": spec.name,
@@ -229,7 +233,8 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "step_count": spec.step_count if has("step_count") else None,
         "preempt": {
             "signal": spec.preempt.signal or None,
-            # Of a job that is resized live it is torchrun, the main process, whatever was asked for.
+            # Of a job that is resized live it is torchrun, the main process, whatever was asked
+            # for.
             "signal_to": "main"
             if spec.elastic.resize == LIVE
             else spec.preempt.signal_to or "main",

@@ -1,1 +1,3 @@
-"""What commands about single jobs share: output streams, holds, differences, and files named by users."""
+"""What commands about single jobs share: output streams, holds, differences, and files named by
+users.
+"""

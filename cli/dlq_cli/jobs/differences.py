@@ -1,4 +1,6 @@
-"""What differs between two specs or two attempts, key by key; values of variables are never shown."""
+"""What differs between two specs or two attempts, key by key; values of variables are never
+shown.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from dlq_client.jobs import Jobs
 
 
 def is_poison(job: job_pb2.Job) -> bool:
-    """Whether the master holds it because its starts fail again and again: it will not go on alone."""
+    """Whether the master holds it because its starts fail again and again: it will not go on
+    alone.
+    """
     return shown_state(job) == "held" and job.hold_kind == job_pb2.HOLD_KIND_POISON
 
 

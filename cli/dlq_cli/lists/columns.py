@@ -1,4 +1,6 @@
-"""The columns of `dlq status`: names, Slurm letters, texts and sort keys; and `-o` that picks them."""
+"""The columns of `dlq status`: names, Slurm letters, texts and sort keys; and `-o` that picks
+them.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class Column(NamedTuple):
 
 
 def where(job: job_pb2.Job, look: Look) -> str:
-    """The nodes of a job that lives on some, else in brackets why it does not; empty where that is not told."""
+    """The nodes of a job that lives on some, else in brackets why it does not; empty where that is
+    not told.
+    """
     if job.redacted:
         return ""
     if job.node_ids:
@@ -213,7 +217,9 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
-    """`DEFAULT`, with the sizes where any of the jobs is elastic, and the slack where any has some, or none."""
+    """`DEFAULT`, with the sizes where any of the jobs is elastic, and the slack where any has some,
+    or none.
+    """
     listed = list(jobs)
     elastic = any(job.HasField("elastic") for job in listed)
     late = any(job.promise.HasField("slack_duration") for job in listed)

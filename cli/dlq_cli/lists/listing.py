@@ -1,4 +1,6 @@
-"""Which jobs a list shows, and how it is laid out; `dlq status` prints it once or keeps it up to date."""
+"""Which jobs a list shows, and how it is laid out; `dlq status` prints it once or keeps it up to
+date.
+"""
 
 from __future__ import annotations
 

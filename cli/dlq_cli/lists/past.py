@@ -1,4 +1,6 @@
-"""The columns of `dlq history`: what `dlq status` has, and what a job came to; sacct's names are known."""
+"""The columns of `dlq history`: what `dlq status` has, and what a job came to; sacct's names are
+known.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ class Chosen(NamedTuple):
 
 
 def parse_format(text: str) -> list[Chosen]:
-    """The columns of `id,state,gpu_hours`, or of sacct's `JobID,JobName%20`; InvalidRequest for others."""
+    """The columns of `id,state,gpu_hours`, or of sacct's `JobID,JobName%20`; InvalidRequest for
+    others.
+    """
     chosen = [_chosen(word.strip()) for word in text.split(",") if word.strip()]
     return chosen or [Chosen(PAST[name]) for name in DEFAULT]
 

@@ -1,4 +1,6 @@
-"""What jobs that have ended tell of a cluster: how long they waited, which deadlines were kept, what stops cost."""
+"""What jobs that have ended tell of a cluster: how long they waited, which deadlines were kept,
+what stops cost.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _TOTAL = "all"
 
 
 def waits(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """By how many GPUs they asked for: from the submission to the first start, and all time that they did not run."""
+    """By how many GPUs they asked for: from the submission to the first start, and all time that
+    they did not run.
+    """
     groups: dict[str, list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
         groups[_width(job.resources.gpu_count)].append(job)
@@ -25,8 +29,9 @@ def waits(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
 
 
 def promises(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """Of jobs with deadlines, by what was promised, and what decided that no more was: how many ended by the deadline
-    that was promised, or else the last one. A promise that was given up is an unguaranteed job with that ground."""
+    """Of jobs with deadlines, by what was promised, and what decided that no more was: how many
+    ended by the deadline that was promised, or else the last one. A promise that was given up is an
+    unguaranteed job with that ground."""
     groups: dict[tuple[str, str], list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
         if job.HasField("promise"):
@@ -36,8 +41,8 @@ def promises(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
 
 
 def preemptions(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """By user: how often jobs were taken off their GPUs, how often for others by the order of the policy, and what of
-    their work had to be done again. Who lost most comes first."""
+    """By user: how often jobs were taken off their GPUs, how often for others by the order of the
+    policy, and what of their work had to be done again. Who lost most comes first."""
     groups: dict[str, list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
         groups[job.user].append(job)

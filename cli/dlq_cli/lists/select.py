@@ -1,4 +1,6 @@
-"""Which jobs a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array, `12_4`."""
+"""Which jobs a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array,
+`12_4`.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:
 
 
 def targets(jobs: Jobs, texts: Sequence[str]) -> list[str]:
-    """What to hand to a call that takes many tasks at once: ids, and `12` and `12_[0-3]` as they are."""
+    """What to hand to a call that takes many tasks at once: ids, and `12` and `12_[0-3]` as they
+    are.
+    """
     words: dict[str, None] = {}
     for text in texts:
         if found := _RANGE.fullmatch(text):
@@ -89,7 +93,9 @@ def _tasks(text: str) -> TasksText | None:
 
 
 def _looked_up(jobs: Jobs, words: Sequence[str]) -> list[str]:
-    """The ids that words of ids stand for; a word that stands for none stays, the call will tell."""
+    """The ids that words of ids stand for; a word that stands for none stays, the call will
+    tell.
+    """
     if not words:
         return []
     found = jobs.list(job_ids=words).jobs

@@ -27,7 +27,9 @@ def ended_within_s(text: str | None, now_s: float, default_s: int) -> int | None
 
 
 def past_instant(text: str, now_s: float, flag: str, hint: str) -> float:
-    """An instant, usually of the past: how long ago, a day's name, or when; in the caller's zone."""
+    """An instant, usually of the past: how long ago, a day's name, or when; in the caller's
+    zone.
+    """
     word = text.strip().lower()
     if word in _DAYS_BACK:
         return midnight(now_s, _DAYS_BACK[word])

@@ -24,8 +24,8 @@ def queue_state(job: job_pb2.Job) -> str:
 
 
 def account_state(job: job_pb2.Job) -> str:
-    """As sacct: what is starting or leaving runs, and a failure says of what kind. A node that is silent
-    still holds its job, which is not lost.
+    """As sacct: what is starting or leaving runs, and a failure says of what kind. A node that is
+    silent still holds its job, which is not lost.
     """
     word = queue_state(job)
     if job.HasField("attempt_state"):
@@ -35,7 +35,7 @@ def account_state(job: job_pb2.Job) -> str:
 
 # What Slurm has beyond these: known words that match no job here.
 _OTHERS = {
-    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY",
+    "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY",  # noqa: E501
     "RS": "RESIZING", "RD": "RESV_DEL_HOLD", "RQ": "REQUEUED", "RF": "REQUEUE_FED",
     "RH": "REQUEUE_HOLD", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT",
     "SO": "STAGE_OUT", "ST": "STOPPED",

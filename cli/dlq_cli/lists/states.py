@@ -8,7 +8,9 @@ from dlq_common.text.suggest import did_you_mean
 
 
 def parse_states(text: str | None) -> list[str]:
-    """The state words of `running,queued` or `R,PD`; InvalidRequest for others. A trial is a running job too."""
+    """The state words of `running,queued` or `R,PD`; InvalidRequest for others. A trial is a
+    running job too.
+    """
     words: dict[str, None] = {}
     for part in (text or "").split(","):
         word = part.strip()

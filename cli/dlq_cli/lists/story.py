@@ -35,7 +35,7 @@ from dlq_common.text.wire import from_duration, from_timestamp
 NO_SUCH_PROGRAM = 127  # as shells exit
 # How bash, dash, env and the shim say it.
 NO_PYTHON = re.compile(
-    r"\bpython: (command )?not found|python['\u2019]: No such file|No such file or directory: 'python'"
+    r"\bpython: (command )?not found|python['\u2019]: No such file|No such file or directory: 'python'"  # noqa: E501
 )
 
 
@@ -167,7 +167,9 @@ def request_text(job: job_pb2.Job) -> str:
 
 
 def reason_text(reason: job_pb2.WaitReason, look: Look | None = None) -> str:
-    """A reason as the master's sentence, on one line; with `look` its instants as stdout shows them."""
+    """A reason as the master's sentence, on one line; with `look` its instants as stdout shows
+    them.
+    """
     text = reason.detail or reason.code
     return clean_line(text) if look is None else sentence(text, look)
 
@@ -256,13 +258,16 @@ def _remedy(rank: job_pb2.Rank) -> list[str]:
     if rank.exit_code != NO_SUCH_PROGRAM or not any(map(NO_PYTHON.search, said)):
         return []
     return [
-        f"  node {clean_line(rank.node_id)} has no program named python (Debian and Ubuntu call it python3): "
+        f"  node {clean_line(rank.node_id)} has no program named python (Debian and Ubuntu call "
+        "it python3): "
         "write python3, or activate an environment first"
     ]
 
 
 def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:
-    """Which image the last attempt ran, by digest; nodes only where they differ (a tag has moved)."""
+    """Which image the last attempt ran, by digest; nodes only where they differ (a tag has
+    moved).
+    """
     nodes: dict[str, list[str]] = {}
     for rank in attempts[-1].ranks if attempts else ():
         if rank.image_digest:

@@ -1,4 +1,6 @@
-"""Tasks of arrays as people see them: `12_4`, and many of them that wait as one line `12_[4-99%4]`."""
+"""Tasks of arrays as people see them: `12_4`, and many of them that wait as one line
+`12_[4-99%4]`.
+"""
 
 from __future__ import annotations
 

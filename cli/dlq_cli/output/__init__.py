@@ -1,1 +1,3 @@
-"""What all output shares: tables, colours, times in the user's zone, JSON errors, and a safe terminal."""
+"""What all output shares: tables, colours, times in the user's zone, JSON errors, and a safe
+terminal.
+"""

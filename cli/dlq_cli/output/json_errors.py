@@ -1,4 +1,6 @@
-"""Errors as JSON on stdout, for programs that asked for JSON; people read the same words on stderr."""
+"""Errors as JSON on stdout, for programs that asked for JSON; people read the same words on
+stderr.
+"""
 
 from __future__ import annotations
 

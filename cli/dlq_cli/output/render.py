@@ -52,7 +52,8 @@ def table(
 ) -> str:
     """Aligned columns, two blanks apart, ended by a newline; empty without rows and headings.
 
-    A terminal never wraps a line: columns are cut, then left out, then cut further. A pipe gets all of it.
+    A terminal never wraps a line: columns are cut, then left out, then cut further. A pipe gets all
+    of it.
     """
     body = [[_cut(clean_line(text), cell, look) for cell, text in zip(cells, row, strict=True)]
             for row in rows]  # fmt: skip
@@ -80,8 +81,8 @@ def fitted(
 ) -> dict[int, int]:
     """Which columns are shown in so much room, and how wide: their places with their widths.
 
-    Those with a `least` are cut down to it, the widest first; then columns go, `empty` ones first, by their `drop`; where
-    none is left to go, all are cut, and at last the right ones go.
+    Those with a `least` are cut down to it, the widest first; then columns go, `empty` ones first,
+    by their `drop`; where none is left to go, all are cut, and at last the right ones go.
     """
     kept = dict(enumerate(widths))
     while True:
@@ -142,7 +143,9 @@ def paint(word: str, look: Look, shown: str = "") -> str:
 
 
 def when(epoch_s: float | None, look: Look) -> str:
-    """An instant for a table: how long ago or ahead on a terminal, RFC 3339 in UTC elsewhere; empty for None."""
+    """An instant for a table: how long ago or ahead on a terminal, RFC 3339 in UTC elsewhere; empty
+    for None.
+    """
     if epoch_s is None:
         return ""
     if not look.tty:

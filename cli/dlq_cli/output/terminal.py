@@ -24,7 +24,9 @@ LONGEST_SEQUENCE = 128
 
 
 class TerminalFilter:
-    """Filters one stream that comes in pieces, cut anywhere; bytes that are not UTF-8 show as such."""
+    """Filters one stream that comes in pieces, cut anywhere; bytes that are not UTF-8 show as
+    such.
+    """
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -68,7 +70,9 @@ class TerminalFilter:
         return "".join(kept)
 
     def _after_string(self, text: str, at: int) -> int:
-        """Where the string ends: at its terminator, or at a newline, so that none hides the rest."""
+        """Where the string ends: at its terminator, or at a newline, so that none hides the
+        rest.
+        """
         end = _STRING_END.search(text, at)
         if end is None:
             return len(text)

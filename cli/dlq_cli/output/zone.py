@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-# An instant of the master's in one of its sentences. One behind `--deadline` is to be typed again as it is.
+# An instant of the master's in one of its sentences. One behind `--deadline` is to be typed again
+# as it is.
 _INSTANT = re.compile(
     r"(?<![-\w:.=])(?<!--deadline )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z(?![\w-])", re.ASCII
 )
@@ -38,7 +39,9 @@ def show_utc(*, yes: bool) -> None:
 
 
 def local_text(epoch_s: float) -> str:
-    """An instant for people, in the viewer's zone and with it: `2026-11-23 23:30 CET`; seconds only where there are any."""
+    """An instant for people, in the viewer's zone and with it: `2026-11-23 23:30 CET`; seconds only
+    where there are any.
+    """
     at = datetime.fromtimestamp(round(epoch_s), UTC).astimezone(_shown_in[0])
     clock = "%H:%M:%S" if at.second else "%H:%M"
     return f"{at.strftime(f'%Y-%m-%d {clock}')} {at.tzname()}"

@@ -25,7 +25,7 @@ _WAITS: Mapping[str, str] = {
     "poison": "JobHoldMaxRequeue", "dependency": "Dependency", "begin_time": "BeginTime",
     "backoff": "BeginTime", "array_limit": "JobArrayTaskLimit", "not_admitted": _NONE,
     "starts_next": _NONE, "no_nodes": "ReqNodeNotAvail", "nodes_closed": "ReqNodeNotAvail",
-    "failed_nodes": "ReqNodeNotAvail", "own_only": "ReqNodeNotAvail", "no_such_shape": "BadConstraints",
+    "failed_nodes": "ReqNodeNotAvail", "own_only": "ReqNodeNotAvail", "no_such_shape": "BadConstraints",  # noqa: E501
     "runtime": "Resources", "constraint": "Resources", "gpu_type": "Resources",
     "resources": "Resources", "fragmentation": "Resources", "consolidation": "Resources",
     "waiting_for_release": "Resources", "waiting_for_boundary": "Resources",
@@ -39,7 +39,7 @@ _HELD: Mapping[str, str] = {
 _ENDS: Mapping[str, str] = {
     "user_error": "NonZeroExitCode", "signal": "RaisedSignal", "oom_host": "OutOfMemory",
     "oom_gpu": "NonZeroExitCode", "time_limit": "TimeLimit", "node_lost": "NodeDown",
-    "start_failed": "JobLaunchFailure", "join_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",
+    "start_failed": "JobLaunchFailure", "join_failed": "JobLaunchFailure", "poison": "JobHoldMaxRequeue", "rejected": "BadConstraints",  # noqa: E501
 }  # fmt: skip
 
 

@@ -109,7 +109,9 @@ _BY_WORD = {name.lower(): name for name in FIELDS}
 
 
 def column(word: str) -> tuple[str, int]:
-    """`JobName%20` in any case; a negative width is one from the left. InvalidRequest for no field."""
+    """`JobName%20` in any case; a negative width is one from the left. InvalidRequest for no
+    field.
+    """
     name, percent, width = word.partition("%")
     known = _BY_WORD.get(name.lower())
     if known is None:
@@ -128,7 +130,9 @@ def fill(text: str, width: int) -> str:
 
 
 def since(text: str, option: str, now_s: float) -> float:
-    """An instant of `-S` or `-E`: a date, a time of day that has been, now-2days. InvalidRequest."""
+    """An instant of `-S` or `-E`: a date, a time of day that has been, now-2days.
+    InvalidRequest.
+    """
     head, minus, span = text.strip().lower().partition("now-")
     try:
         if minus and not head:

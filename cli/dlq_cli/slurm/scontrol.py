@@ -92,7 +92,9 @@ def _ids(rest: Sequence[str]) -> list[str]:
 
 
 def _update(app: App, rest: Sequence[str]) -> None:
-    """`update job 17 TimeLimit=60`, `update JobId=17 TimeLimit=60`: what `dlq update` can change."""
+    """`update job 17 TimeLimit=60`, `update JobId=17 TimeLimit=60`: what `dlq update` can
+    change.
+    """
     target, changes = "", []
     for word in rest:
         name, equals, value = word.partition("=")
@@ -146,7 +148,9 @@ def _show_jobs(app: App, rest: Sequence[str], *, one_line: bool) -> None:
 
 
 def facts_of(job: job_pb2.Job, spec: job_pb2.JobSpec, now_s: float) -> dict[str, str]:
-    """What is known of a job, by the names of `scontrol show job`. One that runs ends at its limit."""
+    """What is known of a job, by the names of `scontrol show job`. One that runs ends at its
+    limit.
+    """
     nodes, cpus, memory = words.node_count(job), words.cpus(job), words.memory_mib(job)
     tasks = nodes * spec.tasks_per_node if spec.tasks_per_node else 0
     task = job.array_task

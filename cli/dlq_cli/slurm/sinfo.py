@@ -1,4 +1,6 @@
-"""`sinfo`: the queues as partitions, each over all nodes, and the states of the nodes in Slurm's words."""
+"""`sinfo`: the queues as partitions, each over all nodes, and the states of the nodes in Slurm's
+words.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ GRAMMAR = Grammar(
     "sinfo",
     {
         "h": "noheader", "o": "format", "p": "partition", "n": "nodes", "t": "states", "N": "Node",
-        "l": "long", "R": "list-reasons", "M": "clusters", "e": "exact", "a": "all", "r": "responding",
+        "l": "long", "R": "list-reasons", "M": "clusters", "e": "exact", "a": "all", "r": "responding",  # noqa: E501
     },
     frozenset({"format", "partition", "nodes", "states", "clusters"}),
     frozenset(
@@ -64,7 +66,9 @@ class Field(NamedTuple):
 
 
 def state_of(node: node_pb2.Node) -> str:
-    """`idle`, `mixed`, `allocated`, `drained`, `draining`, `down`, `maint`; `*`: it does not answer."""
+    """`idle`, `mixed`, `allocated`, `drained`, `draining`, `down`, `maint`; `*`: it does not
+    answer.
+    """
     state = NODE_STATES.get(node.state) or "unknown"
     if state in _DOWN:
         return "down*"

@@ -102,12 +102,12 @@ _FIELDS = (
     Field("NODES", "D", ("numnodes",), lambda job: str(words.node_count(job))),
     Field("CPUS", "C", ("numcpus",), lambda job: str(words.cpus(job))),
     Field("MIN_CPUS", "c", ("mincpus",), lambda j: str(words.cpus(j) // words.node_count(j))),
-    Field("MIN_MEMORY", "m", ("minmemory",), lambda j: size(m) if (m := words.memory_mib(j)) else "0"),
+    Field("MIN_MEMORY", "m", ("minmemory",), lambda j: size(m) if (m := words.memory_mib(j)) else "0"),  # noqa: E501
     Field("TRES_PER_NODE", "b", ("tres-per-node", "gres"), words.gpus_per_node),
     Field("NODELIST", "N", ("nodelist",), words.nodes),
     Field("EXEC_HOST", "B", ("batchhost",), lambda job: next(iter(job.node_ids), NOT_SET)),
     Field("REQ_NODES", "n", ("reqnodes",), lambda j: compress_hostlist(j.resources.node_ids)),
-    Field("EXC_NODES", "x", ("excnodes",), lambda j: compress_hostlist(j.resources.excluded_node_ids)),
+    Field("EXC_NODES", "x", ("excnodes",), lambda j: compress_hostlist(j.resources.excluded_node_ids)),  # noqa: E501
     Field("SCHEDNODES", "Y", ("schednodes",), lambda job: NULL),
     Field("REASON", "r", ("reason",), words.reason),
     Field("NODELIST(REASON)", "R", ("reasonlist",), words.place),

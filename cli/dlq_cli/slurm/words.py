@@ -32,7 +32,9 @@ class Words(NamedTuple):
 
 
 def read(grammar: Grammar, words: Sequence[str]) -> Words:
-    """Options and the rest, in any order, as getopt reads them. InvalidRequest for an unknown one."""
+    """Options and the rest, in any order, as getopt reads them. InvalidRequest for an unknown
+    one.
+    """
     options: dict[str, str] = {}
     rest: list[str] = []
     left = list(words)

@@ -1,1 +1,3 @@
-"""From what a user writes (flags, #DLQ lines, TOML, YAML) to one job spec; pure, text in, values out."""
+"""From what a user writes (flags, #DLQ lines, TOML, YAML) to one job spec; pure, text in, values
+out.
+"""

@@ -20,7 +20,8 @@ def _deadline_doubts(spec: Spec) -> Iterator[str]:
     origin = spec.origins.get("deadline") or spec.origins.get("soft_deadline", "the deadline")
     if spec.deadlines and spec.run_estimate_s is None and spec.step_count is None:
         yield (
-            f"{origin}: nothing can be promised before it is known how long the job runs: say it with --work, "
+            f"{origin}: nothing can be promised before it is known how long the job runs: say it "
+            "with --work, "
             "or it is judged once its own run has told (dlq_train), where the policy measures jobs"
         )
     limit_s, work_s = spec.time_limit_s, spec.run_estimate_s
@@ -30,7 +31,8 @@ def _deadline_doubts(spec: Spec) -> Iterator[str]:
     if spec.step_count is not None and spec.run_estimate_s is None:
         origin = spec.origins.get("steps", "steps")
         yield (
-            f"{origin}: the run time is reckoned from the steps that the job tells (dlq_train), a minute after "
+            f"{origin}: the run time is reckoned from the steps that the job tells (dlq_train), a "
+            "minute after "
             "its start; if it tells none, never. With --work it is known at once"
         )
 

@@ -170,8 +170,8 @@ SYNONYMS: Mapping[str, str] = {
 
 
 def put(layer: Layer, key: str, raw: object, origin: str, said: str = "") -> None:
-    """Read one value into `layer`; InvalidRequest naming `origin`, and the word that was `said` there for the key
-    (default: the key as it is), when it cannot be one."""
+    """Read one value into `layer`; InvalidRequest naming `origin`, and the word that was `said`
+    there for the key (default: the key as it is), when it cannot be one."""
     said, key = said or key, ALIASES.get(key, key)
     reader = READERS.get(key)
     if reader is None and (meant := SYNONYMS.get(key.lower().replace("-", "_"))):

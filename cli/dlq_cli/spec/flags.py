@@ -72,7 +72,8 @@ FLAGS: tuple[Flag, ...] = (
         names=("--elastic",),
         key="elastic.gpus",
         metavar="MIN:MAX[:STEP]",
-        help="It runs on any number of GPUs from 2 to 8 with 2:8, and is given others while it runs; the "
+        help="It runs on any number of GPUs from 2 to 8 with 2:8, and is given others while it "
+        "runs; the "
         "first is its base.",
     ),
     Flag(
@@ -85,14 +86,16 @@ FLAGS: tuple[Flag, ...] = (
         names=("--elastic-mode",),
         key="elastic.resize",
         metavar="restart|live",
-        help="How it is given others: it saves and starts again; live, torchrun takes up whole nodes and lets "
+        help="How it is given others: it saves and starts again; live, torchrun takes up whole "
+        "nodes and lets "
         "them go while it runs.  [default: restart]",
     ),
     Flag(
         names=("--gpu-type",),
         key="resources.gpu_type",
         metavar="TYPE[,TYPE]",
-        help="Only this type of GPU, as `dlq nodes` shows it; of several any one, the first that has enough.",
+        help="Only this type of GPU, as `dlq nodes` shows it; of several any one, the first that "
+        "has enough.",
     ),
     Flag(
         names=("-C", "--constraint"),
@@ -128,17 +131,20 @@ FLAGS: tuple[Flag, ...] = (
         names=("--gpu-mem",),
         key="resources.gpu_memory",
         metavar="SIZE",
-        help="Only GPUs with so much memory each: 80GB (10^9; an 80 GB card has a little less than 80 GiB).",
+        help="Only GPUs with so much memory each: 80GB (10^9; an 80 GB card has a little less "
+        "than 80 GiB).",
     ),
     Flag(
         names=("--halve-batch",),
         key="resources.halve_batch",
-        help="GPUs with half of --gpu-mem will do too: DLQ_BATCH_SCALE tells the job to halve its batch there.",
+        help="GPUs with half of --gpu-mem will do too: DLQ_BATCH_SCALE tells the job to halve its "
+        "batch there.",
     ),
     Flag(
         names=("--mixed-gpus",),
         key="resources.mixed_gpus",
-        help="GPUs of several types at once will do, where no one type has enough: those that nobody else took.",
+        help="GPUs of several types at once will do, where no one type has enough: those that "
+        "nobody else took.",
     ),
     Flag(
         names=("-t", "--time"),
@@ -150,7 +156,8 @@ FLAGS: tuple[Flag, ...] = (
         names=("--work", "--estimate"),
         key="estimate",
         metavar="TIME",
-        help="How long you expect it to run in all on what it asks for: 40h. Deadlines are promised by it.",
+        help="How long you expect it to run in all on what it asks for: 40h. Deadlines are "
+        "promised by it.",
     ),
     Flag(
         names=("--deadline",),
@@ -212,7 +219,8 @@ FLAGS: tuple[Flag, ...] = (
         key="preempt.signal",
         metavar="SIG[@S]",
         help="Signal that asks the job to save: TERM, USR1, USR2 or INT; with @S it "
-        "comes S seconds before the time limit as a warning, and at least S before any kill. It goes "
+        "comes S seconds before the time limit as a warning, and at least S before any kill. It "
+        "goes "
         "to the main process.  [default: TERM]",
     ),
     Flag(
@@ -347,14 +355,16 @@ FLAGS: tuple[Flag, ...] = (
         names=("-d", "--dependency"),
         key="depends_on",
         metavar="RELATION:JOB[:JOB]",
-        help="Not before other jobs: after (started), afterok, afternotok, afterany (ended), with `,` "
+        help="Not before other jobs: after (started), afterok, afternotok, afterany (ended), with "
+        "`,` "
         "for all or `?` for any of them; singleton: one of this name at a time.",
     ),
     Flag(
         names=("--kill-on-invalid-dep",),
         key="cancel_if_never",
         metavar="YES|NO",
-        help="Cancel it when its dependency can never come true, instead of holding it.  [default: no]",
+        help="Cancel it when its dependency can never come true, instead of holding it.  "
+        "[default: no]",
     ),
     Flag(
         names=("-b", "--begin"),
@@ -377,7 +387,8 @@ FLAGS: tuple[Flag, ...] = (
     Flag(
         names=("--profile",),
         key="profile",
-        help="Record its network traffic at its start, to learn its sizes and times.  [default: at the "
+        help="Record its network traffic at its start, to learn its sizes and times.  [default: "
+        "at the "
         "first start of a distributed job]",
     ),
     Flag(
@@ -391,18 +402,18 @@ FLAGS: tuple[Flag, ...] = (
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Job": ("name", "queue", "team", "labels", "workdir", "env", "export", "secrets"),
     "GPUs and nodes": (
-        "resources.gpus_total", "resources.gpus", "nodes", "resources.gpu_type", "resources.gpu_memory",
+        "resources.gpus_total", "resources.gpus", "nodes", "resources.gpu_type", "resources.gpu_memory",  # noqa: E501
         "resources.halve_batch", "resources.mixed_gpus", "resources.cpus", "resources.memory",
         "resources.constraint", "resources.nodelist", "resources.exclude",
     ),
     "Elastic jobs": ("elastic.gpus", "elastic.sizes", "elastic.resize"),
-    "Order and time": ("time_limit", "estimate", "steps", "begin", "depends_on", "cancel_if_never", "array", "nice", "hold"),
+    "Order and time": ("time_limit", "estimate", "steps", "begin", "depends_on", "cancel_if_never", "array", "nice", "hold"),  # noqa: E501
     "Deadlines": ("deadline", "soft_deadline", "on_miss", "due", "weight"),
     "Checkpoints and restarts": (
-        "preempt.signal", "preempt.grace", "retry.exit_codes", "retry.max_restarts", "checkpoint.dir",
+        "preempt.signal", "preempt.grace", "retry.exit_codes", "retry.max_restarts", "checkpoint.dir",  # noqa: E501
         "checkpoint.marker", "checkpoint.settle", "checkpoint.preset", "checkpoint.save_signal",
     ),
-    "Processes of a gang": ("launch", "roles.workers", "roles.ps", "compat", "tasks_per_node", "profile"),
+    "Processes of a gang": ("launch", "roles.workers", "roles.ps", "compat", "tasks_per_node", "profile"),  # noqa: E501
     "Containers": ("image", "mounts", "resources.shm_size", "network", "image_secret"),
 }  # fmt: skip
 

@@ -15,7 +15,9 @@ from dlq_common.text.wire import to_duration, to_timestamp
 
 
 def to_message(spec: Spec) -> job_pb2.JobSpec:
-    """A JobSpec in which what the cluster decides is unset, and what only `now` makes an instant."""
+    """A JobSpec in which what the cluster decides is unset, and what only `now` makes an
+    instant.
+    """
     message = job_pb2.JobSpec(
         name=spec.name,
         command=spec.command,

@@ -67,8 +67,8 @@ def read_script(
     *,
     over: ReadLayer = MappingProxyType({}),
 ) -> Script:
-    """The layer of a script: its text, and what its #DLQ lines ask for. When they or the layer `over`
-    it ask for compat = slurm, its #SBATCH lines count as well, below its #DLQ lines.
+    """The layer of a script: its text, and what its #DLQ lines ask for. When they or the layer
+    `over` it ask for compat = slurm, its #SBATCH lines count as well, below its #DLQ lines.
 
     Only #DLQ lines before the first command count, as in Slurm; later ones are noted. With a list
     for `problems` it collects what is wrong, one for each line; without it raises the first.

@@ -1,7 +1,7 @@
 """A job's stored spec as a layer again, so that single keys of it can be changed.
 
-Only what a change makes different is written back: fields that this version does not know, or that no
-key of ours stands for, stay as they were submitted.
+Only what a change makes different is written back: fields that this version does not know, or that
+no key of ours stands for, stay as they were submitted.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def changed(
 ) -> Changed:
     """`stored` with KEY=VALUE `sets` over it and `unsets` keys taken out of it.
 
-    Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names the key
-    that is none, cannot have that value, or contradicts the rest.
+    Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names the
+    key that is none, cannot have that value, or contradicts the rest.
     """
     base = stored_layer(stored, source)
     kept = _without(base, unsets)

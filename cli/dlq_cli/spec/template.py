@@ -1,6 +1,7 @@
 """A spec to start from, with a comment on every key: TOML, YAML, or a script with #DLQ lines.
 
-It has every key of the spec (fields.py), and each is valid when its `#` goes, with the one that its words name.
+It has every key of the spec (fields.py), and each is valid when its `#` goes, with the one that its
+words name.
 """
 
 from __future__ import annotations
@@ -39,10 +40,12 @@ _ENTRIES: dict[str, Entry] = {
     "time_limit": Entry(
         '"12:00:00"', "90 (minutes), 12:00:00, 1-00:00:00, 90m; 0 for none.", live=True
     ),
-    "estimate": Entry('"10h"', "How long you expect it to run in all. Deadlines are promised by it."),
+    "estimate": Entry('"10h"', "How long you expect it to run in all. Deadlines are promised by "
+                               "it."),
     "deadline": Entry('"2d"', "From its submission on, or 2026-12-01T08:00. Or `soft_deadline`."),
     "soft_deadline": Entry(
-        '"2d:100,+10%:80,+50%:20"', "Instead of deadline: several, and what an end by each is worth."
+        '"2d:100,+10%:80,+50%:20"', "Instead of deadline: several, and what an end by each is "
+                                    "worth."
     ),
     "on_miss": Entry('"cancel"', "When `deadline` cannot be kept any more. Default: continue."),
     "due": Entry('"8h"', "When it is to be done, with `weight`; machines may be rented for it."),
@@ -51,7 +54,8 @@ _ENTRIES: dict[str, Entry] = {
     "workdir": Entry('"/shared/mnist"', "On every node. Default: where you submit."),
     "hold": Entry("true", "Starts only after `dlq release`."),
     "array": Entry('"0-99%4"', "One job for each index, at most 4 at a time: DLQ_ARRAY_TASK_ID."),
-    "profile": Entry("true", "Record its traffic; false: never. Default: its first distributed start."),
+    "profile": Entry("true", "Record its traffic; false: never. Default: its first distributed "
+                             "start."),
     "depends_on": Entry('"afterok:12,afterany:14"', "Not before these; `?` for any of them."),
     "cancel_if_never": Entry("true", "Cancel it when that can never come true. Default: hold it."),
     "begin": Entry('"2026-12-01T08:00"', "Not before this; in your zone. Or 18:00, now+2hours."),
@@ -59,12 +63,16 @@ _ENTRIES: dict[str, Entry] = {
     "disconnect_hold": Entry('"2h"', "How long it runs on while the master is silent."),
     "runtime": Entry('"process"', "What starts it. Default: the cluster's."),
     "export": Entry('"NONE"', "ALL of your shell's variables, NONE, or A,B=2. Default: NONE."),
-    "env": Entry('{ DATA = "/shared/data" }', "Its variables; [\"HOME\"] takes one from your shell."),
+    "env": Entry('{ DATA = "/shared/data" }', "Its variables; [\"HOME\"] takes one from your "
+                                              "shell."),
     "labels": Entry('{ team = "vision" }', "For people and filters."),
-    "image": Entry('"registry.lab/team/train:2"', "Run it in a container, by tag or @sha256:digest."),
-    "mounts": Entry('["/shared/data:/data:ro"]', "What of the nodes the container sees; with image."),
+    "image": Entry('"registry.lab/team/train:2"', "Run it in a container, by tag or "
+                                                  "@sha256:digest."),
+    "mounts": Entry('["/shared/data:/data:ro"]', "What of the nodes the container sees; with "
+                                                 "image."),
     "network": Entry('"host"', "Of the container: host or none; with image."),
-    "image_secret": Entry('"registry"', "The nodes' secret with the registry's credentials; with image."),
+    "image_secret": Entry('"registry"', "The nodes' secret with the registry's credentials; with "
+                                        "image."),
     "secrets": Entry('["wandb"]', "The nodes' secrets; with image, in /run/secrets."),
     "resources.shm_size": Entry('"64GiB"', "/dev/shm, with image. Default: half its memory."),
     "resources.gpus": Entry('"h100:8"', "Of each node; `8` takes any type. Or gpus_total."),
@@ -82,7 +90,8 @@ _ENTRIES: dict[str, Entry] = {
     "resources.halve_batch": Entry("true", "GPUs with half of gpu_memory too, by half the batch."),
     "elastic.gpus": Entry('"2:8"', "On any number of GPUs between, and on others while it runs."),
     "elastic.sizes": Entry("[2, 4, 8]", "Instead: on these numbers of GPUs."),
-    "elastic.resize": Entry('"restart"', "How it gets others: it saves and starts again, or live; with gpus."),
+    "elastic.resize": Entry('"restart"', "How it gets others: it saves and starts again, or live; "
+                                         "with gpus."),
     "compat": Entry('"slurm"', "Slurm's variables, and stand-ins for srun, scontrol and the like."),
     "tasks_per_node": Entry("4", "Of srun, with compat. Default: one for each GPU."),
     "launch": Entry('"per-gpu"', "One process for each GPU. Default: per-node, for torchrun."),
@@ -100,8 +109,9 @@ _ENTRIES: dict[str, Entry] = {
     "preempt.grace": Entry('"auto"', "Time to save; auto learns it from the saves it sees."),
     "preempt.exit_zero_completes": Entry("true", "Exit code 0 while asked to save means finished."),
     "checkpoint.dir": Entry('"/shared/ckpt/mnist"', "Default: the cluster's place, by job."),
-    "checkpoint.marker": Entry('"step-*/done"', "The file that makes a checkpoint whole; with dir."),
-    "checkpoint.save_signal": Entry('"USR2"', "On it the script saves and goes on: `dlq checkpoint`."),
+    "checkpoint.marker": Entry('"step-*/done"', "The file that makes a checkpoint whole; with dir."),  # noqa: E501
+    "checkpoint.save_signal": Entry('"USR2"', "On it the script saves and goes on: `dlq "
+                                              "checkpoint`."),
     "checkpoint.settle": Entry('"10s"', "... once it has not changed for this long."),
     "retry.max_restarts": Entry("3", "After failures of its own. Lost nodes do not count."),
     "retry.exit_codes": Entry("[99]", "`Saved, start me again`, besides 99."),

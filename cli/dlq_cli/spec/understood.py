@@ -31,7 +31,8 @@ def understood(spec: Spec) -> str:
         ),
         (
             "memory",
-            f"{approximate_size(spec.memory_limit_bytes)} ({spec.memory_limit_bytes} bytes) on each node"
+            f"{approximate_size(spec.memory_limit_bytes)} ({spec.memory_limit_bytes} bytes) on "
+            "each node"
             if spec.memory_limit_bytes
             else "",
             origin("resources.memory"),

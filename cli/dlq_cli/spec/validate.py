@@ -250,13 +250,16 @@ def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...],
         raise wrong(
             "dlq submit",
             "there is nothing to run",
-            hint="dlq submit SCRIPT, dlq submit job.toml with a `command`, or dlq submit -- COMMAND",
+            hint="dlq submit SCRIPT, dlq submit job.toml with a `command`, or dlq submit -- "
+            "COMMAND",
         )
     return (*command, *arguments), None
 
 
 def _width(get: _Getter, base: int | None) -> tuple[int, int | None]:
-    """GPUs in all, and nodes if the gang's size matters; an elastic job asks for its `base` unless it says."""
+    """GPUs in all, and nodes if the gang's size matters; an elastic job asks for its `base` unless
+    it says.
+    """
     total, each = get.of("resources.gpus_total", int), get.of("resources.gpus", int)
     nodes = get.of("nodes", int)
     if total is None and (each is None or nodes is None):

@@ -1,4 +1,6 @@
-"""Costs in words: a table of what jobs cost, and one of what machines did; or lines for programs."""
+"""Costs in words: a table of what jobs cost, and one of what machines did; or lines for
+programs.
+"""
 
 from __future__ import annotations
 

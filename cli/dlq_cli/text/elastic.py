@@ -32,6 +32,8 @@ def speeds_text(elastic: job_pb2.Elasticity) -> str:
 
 
 def gpus_now(job: job_pb2.Job) -> int:
-    """The GPUs of a job in a list: those that it holds, while it holds any, else those that it asks for."""
+    """The GPUs of a job in a list: those that it holds, while it holds any, else those that it asks
+    for.
+    """
     held = job.elastic.current_gpu_count or job.held_gpu_count
     return held or job.resources.gpu_count

@@ -9,7 +9,9 @@ from dlq_common.text.wire import from_duration
 
 
 def estimate_text(estimate: job_pb2.RunEstimate) -> str:
-    """`02:10:00 (profiled, high confidence): by its own steps, 1.23 s each`, or why it is not known."""
+    """`02:10:00 (profiled, high confidence): by its own steps, 1.23 s each`, or why it is not
+    known.
+    """
     detail = clean_line(estimate.detail)
     if estimate.HasField("step_duration"):
         detail += f", {from_duration(estimate.step_duration):.3g} s a step"

@@ -13,9 +13,12 @@ _MISSING = {
     "policy": "nothing starts; what runs goes on",
 }
 _TODO = {
-    "planner": "look at the master's log: journalctl -p err -u dlq-master; after an upgrade, restart the master",
-    "twin": "look at the master's log: journalctl -p warning -u dlq-master; after an upgrade, restart the master",
-    "policy": "look at the master's log: journalctl -p err -u dlq-master; another policy: dlq admin policy set",
+    "planner": "look at the master's log: journalctl -p err -u dlq-master; after an upgrade, "
+    "restart the master",
+    "twin": "look at the master's log: journalctl -p warning -u dlq-master; after an upgrade, "
+    "restart the master",
+    "policy": "look at the master's log: journalctl -p err -u dlq-master; another policy: dlq "
+    "admin policy set",
 }
 
 
@@ -25,7 +28,10 @@ def failing(helper: policy_pb2.Helper, look: Look) -> str:
     if helper.HasField("since_time"):
         since = f" since {when(from_timestamp(helper.since_time), look)}"
     missing = _MISSING.get(helper.name, "")
-    told = f"fails: {helper.failure_count} times in a row{since}, last: {clean_line(helper.last_error)}"
+    told = (
+        f"fails: {helper.failure_count} times in a row{since}, last: "
+        f"{clean_line(helper.last_error)}"
+    )
     return f"{told}; {missing}" if missing else told
 
 

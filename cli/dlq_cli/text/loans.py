@@ -11,7 +11,15 @@ from dlq_common.text.units import format_span
 from dlq_common.text.wire import from_duration, from_timestamp
 
 _SERVERS = [Cell("SERVER"), Cell("STATE"), Cell("GPUS"), Cell("ATTEMPTS"), Cell("WAITS FOR")]
-_JOBS = [Cell("JOB"), Cell("USER"), Cell("WHAT"), Cell("GPUS"), Cell("SAVES IN"), Cell("LOSES"), Cell("DEADLINE")]  # fmt: skip
+_JOBS = [
+    Cell("JOB"),
+    Cell("USER"),
+    Cell("WHAT"),
+    Cell("GPUS"),
+    Cell("SAVES IN"),
+    Cell("LOSES"),
+    Cell("DEADLINE"),
+]
 
 
 def servers_text(servers: Sequence[wire.LoanServer], look: Look) -> str:
@@ -35,7 +43,7 @@ def controller_text(told: wire.LoanController | None, look: Look) -> str:
         return "off: nobody's load is followed ([loans] load in master.toml)\n"
     if told.HasField("off_time"):
         at = when(from_timestamp(told.off_time), look)
-        return f"off: switched off by {clean_line(told.off_by)}, {at}; on again: dlq admin loan auto on\n"
+        return f"off: switched off by {clean_line(told.off_by)}, {at}; on again: dlq admin loan auto on\n"  # noqa: E501
     lines = [f"follows  {clean_line(told.source)}"]
     if told.HasField("busy_share"):
         at = when(from_timestamp(told.load_time), look)

@@ -8,8 +8,25 @@ from dlq.v1 import pool_service_pb2 as wire
 from dlq_cli.output.render import Cell, Look, clean_line, table, when
 from dlq_common.text.wire import from_timestamp
 
-_POOLS = [Cell("POOL"), Cell("PROVIDER"), Cell("MACHINE"), Cell("PER HOUR"), Cell("THERE"), Cell("MOST"), Cell("NOW")]  # fmt: skip
-_MACHINES = [Cell("MACHINE"), Cell("STATE"), Cell("INSTANCE"), Cell("ASKED FOR"), Cell("COST"), Cell("ATTEMPTS"), Cell("FOR JOBS"), Cell("WHY")]  # fmt: skip
+_POOLS = [
+    Cell("POOL"),
+    Cell("PROVIDER"),
+    Cell("MACHINE"),
+    Cell("PER HOUR"),
+    Cell("THERE"),
+    Cell("MOST"),
+    Cell("NOW"),
+]
+_MACHINES = [
+    Cell("MACHINE"),
+    Cell("STATE"),
+    Cell("INSTANCE"),
+    Cell("ASKED FOR"),
+    Cell("COST"),
+    Cell("ATTEMPTS"),
+    Cell("FOR JOBS"),
+    Cell("WHY"),
+]
 GONE = ("away", "failed")
 
 

@@ -55,7 +55,8 @@ def profile_text(found: Facts, look: Look) -> str:
     parts = [facts(_lines(found))]
     if found["phases"]:
         parts.append(
-            f"{chart(found['phases'])}  what it sends in {len(found['phases'])} parts of an iteration\n"
+            f"{chart(found['phases'])}  what it sends in {len(found['phases'])} parts of an "
+            "iteration\n"
         )
     if found["links"]:
         parts.append(table(_LINKS, _links(found), look))
@@ -86,7 +87,8 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
     if found["period_s"]:
         yield (
             "iteration",
-            f"{_time(found['period_s'])}, spread {found['jitter']:.0%}, seen {found['iterations']} times",
+            f"{_time(found['period_s'])}, spread {found['jitter']:.0%}, seen "
+            f"{found['iterations']} times",
         )
         yield "bytes", f"{amount(found['bytes_per_iteration'])} an iteration by the busiest process"
         yield "sends in", f"{found['active_fraction']:.0%} of an iteration"
@@ -103,7 +105,8 @@ def _lines(found: Facts) -> Iterator[tuple[str, str]]:
         shares = ", ".join(amount(server["sent_bytes"]) for server in found["servers"])
         yield (
             "servers",
-            f"{len(found['servers'])} get {shares}: the busiest {found['server_skew']:.2f} times the mean",
+            f"{len(found['servers'])} get {shares}: the busiest {found['server_skew']:.2f} times "
+            "the mean",
         )
     yield "buckets", _sizes(found["buckets"])
     yield "tensors", _sizes(found["tensors"])

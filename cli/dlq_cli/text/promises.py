@@ -73,7 +73,10 @@ def target_s(promise: job_pb2.Promise) -> float:
 def _narrower(promise: job_pb2.Promise) -> str:
     gpus = promise.fix_gpu_count
     if promise.HasField("fix_time"):
-        return f"with {gpus} GPUs, if it takes as much longer on them: --deadline {_at(promise.fix_time)}"
+        return (
+            f"with {gpus} GPUs, if it takes as much longer on them: --deadline "
+            f"{_at(promise.fix_time)}"
+        )
     return f"with {gpus} GPUs its deadline could be"
 
 

@@ -58,9 +58,8 @@ class Connection:
         *,
         deadline_s: float | None = None,
     ) -> Response:
-        """The answer to one request, repeated as it is while answers are lost or too many of the same user's are on
-        their way. `deadline_s`: of one
-        try, where the master may take its time.
+        """The answer to one request, repeated as it is while answers are lost or too many of the
+        same user's are on their way. `deadline_s`: of one try, where the master may take its time.
 
         Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
         DlqError; Unavailable once the patience is over, and then a change may have happened.
@@ -101,7 +100,9 @@ class Connection:
 
 
 def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Connection:
-    """A connection with the identity that `dlq login` stored. Unauthenticated when there is none."""
+    """A connection with the identity that `dlq login` stored. Unauthenticated when there is
+    none.
+    """
     directory = home or default_home(os.environ)
     identity = load_identity(directory)
     if identity is None:
@@ -119,7 +120,8 @@ def _open_channel(identity: Identity) -> grpc.Channel:
         # A host that died without a word is noticed after 5 + 3 seconds.
         ("grpc.keepalive_time_ms", 5_000),
         ("grpc.keepalive_timeout_ms", 3_000),
-        # And so for the pings that measure the line: while one of them is out, none is sent for this.
+        # And so for the pings that measure the line: while one of them is out, none is sent for
+        # this.
         ("grpc.http2.ping_timeout_ms", 3_000),
         ("grpc.http2.max_pings_without_data", 0),
         # Retries are ours alone: they know which requests may be repeated.

@@ -31,8 +31,9 @@ from dlq_common.errors import (
 
 _DETAILS_KEY = "grpc-status-details-bin"
 
-# The line broke, the answer got lost, or a master that stops has cut it off: the same request may be repeated.
-# The one call that is cancelled here, a command in a job that is left, is repeated by nobody.
+# The line broke, the answer got lost, or a master that stops has cut it off: the same request may
+# be repeated. The one call that is cancelled here, a command in a job that is left, is repeated by
+# nobody.
 LOST = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,
@@ -77,7 +78,9 @@ def is_lost(error: grpc.RpcError) -> bool:
 
 
 def is_crowded(error: DlqError) -> bool:
-    """Whether it was refused, and nothing done, only because others of the same user were on their way."""
+    """Whether it was refused, and nothing done, only because others of the same user were on their
+    way.
+    """
     return isinstance(error, TryAgain) and error.metadata.get("limit") in CROWDED
 
 

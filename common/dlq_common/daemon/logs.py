@@ -4,8 +4,9 @@ Event names are fixed snake_case words, facts are keys. Foreign libraries that u
 out in the same form. structlog is imported only when logging is configured or a logger is asked
 for, because the CLI shares this package and must start fast.
 
-Where systemd reads the stream into its journal, each line begins with its priority (`<4>` for a warning: sd-daemon(3)),
-which the journal takes off: `journalctl -p warning` finds what is worth a look.
+Where systemd reads the stream into its journal, each line begins with its priority (`<4>` for a
+warning: sd-daemon(3)), which the journal takes off: `journalctl -p warning` finds what is worth a
+look.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 LEVELS = ("debug", "info", "warning", "error")
-# Levels of Python -> priorities of syslog, as the journal wants them. A level in between is the one below it.
+# Levels of Python -> priorities of syslog, as the journal wants them. A level in between is the one
+# below it.
 _PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
 _DEBUG = 7
 
@@ -86,7 +88,9 @@ def configure_logging(
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
-    """A logger for one part (`master.loop`); bind facts with `.bind(...)`, log words with `.info`."""
+    """A logger for one part (`master.loop`); bind facts with `.bind(...)`, log words with
+    `.info`.
+    """
     import structlog
 
     logger: FilteringBoundLogger = structlog.get_logger(name)
@@ -94,7 +98,9 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Whether systemd has connected this stream with its journal, by what JOURNAL_STREAM says (device:inode)."""
+    """Whether systemd has connected this stream with its journal, by what JOURNAL_STREAM says
+    (device:inode).
+    """
     said = os.environ.get("JOURNAL_STREAM", "")
     try:
         found = os.fstat(stream.fileno())
@@ -104,7 +110,9 @@ def is_journal(stream: TextIO) -> bool:
 
 
 def for_journal(text: str, level: int, stream: TextIO) -> str:
-    """The text with the priority of this level of `logging` before each of its lines, if the stream is the journal's."""
+    """The text with the priority of this level of `logging` before each of its lines, if the stream
+    is the journal's.
+    """
     return _with_priority(text, level) if is_journal(stream) else text
 
 

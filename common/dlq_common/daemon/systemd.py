@@ -1,8 +1,8 @@
 """What a daemon and the systemd above it tell each other; without one nothing happens.
 
 Three words go up, over the socket that `NOTIFY_SOCKET` names: READY once others may count on us,
-STOPPING when we leave, WATCHDOG as long as our loop gets on. The last is sent by the loop itself and
-by nothing else: a thread of its own would go on saying so while the loop hangs. One thing comes
+STOPPING when we leave, WATCHDOG as long as our loop gets on. The last is sent by the loop itself
+and by nothing else: a thread of its own would go on saying so while the loop hangs. One thing comes
 down: sockets that systemd holds open for us, so that callers wait while we restart.
 
 A master or agent that is restarted by its watchdog is one that restarts: jobs go on, and what was
@@ -36,7 +36,9 @@ class Service:
 
     @classmethod
     def of(cls, environment: MutableMapping[str, str], clock: Clock) -> Service:
-        """The service that these variables describe. They are taken out: no child may speak for us."""
+        """The service that these variables describe. They are taken out: no child may speak for
+        us.
+        """
         address = environment.pop("NOTIFY_SOCKET", "")
         watchdog_us = environment.pop("WATCHDOG_USEC", "")
         watched_pid = environment.pop("WATCHDOG_PID", str(os.getpid()))
@@ -72,7 +74,9 @@ class Service:
 
 
 def passed_sockets(environment: Mapping[str, str]) -> dict[str, socket.socket]:
-    """The listening sockets that systemd opened for this very process: FileDescriptorName → socket."""
+    """The listening sockets that systemd opened for this very process: FileDescriptorName →
+    socket.
+    """
     if environment.get("LISTEN_PID") != str(os.getpid()):
         return {}
     count = int(environment.get("LISTEN_FDS", "0"))

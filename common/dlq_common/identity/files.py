@@ -30,7 +30,9 @@ class StoredIdentity:
 
 
 def save_identity(directory: Path, identity: StoredIdentity) -> None:
-    """Store an identity; after a crash at any point `load_identity` finds the old or the new one."""
+    """Store an identity; after a crash at any point `load_identity` finds the old or the new
+    one.
+    """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_public(directory / CA_FILE, identity.ca)
     write_private(directory / NEXT_KEY_FILE, identity.key)

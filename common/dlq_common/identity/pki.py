@@ -22,12 +22,13 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dlq_common.errors import InvalidRequest, Unauthenticated
 from dlq_common.text.names import check_node_name, check_user_name, check_word
 
-# Every client expects this name of the master, whatever address it dialled: the CA is what is pinned.
+# Every client expects this name of the master, whatever address it dialled: the CA is what is
+# pinned.
 SERVER_NAME = "dlq-master"
 LIFETIME_S = 30 * 86_400.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
-# Hosts disagree about the time: a certificate is good from this instant on (2020-01-01), however far behind
-# the clock of the host is that looks at it. Only its end limits it.
+# Hosts disagree about the time: a certificate is good from this instant on (2020-01-01), however
+# far behind the clock of the host is that looks at it. Only its end limits it.
 GOOD_FROM_S = 1_577_836_800.0
 LARGEST_REQUEST_BYTES = 16 * 1024
 
@@ -295,8 +296,8 @@ def is_valid(certificate: bytes, now_s: float) -> bool:
 
 
 def needs_renewal(certificate: bytes, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life are over (also true once it has expired), or it was signed
-    by a clock that was so far ahead that it would stay good for longer than a life."""
+    """Whether two thirds of the certificate's life are over (also true once it has expired), or it
+    was signed by a clock that was so far ahead that it would stay good for longer than a life."""
     end_s = x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
     return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
 

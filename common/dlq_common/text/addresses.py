@@ -13,7 +13,9 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether HOST:PORT cannot leave this machine; names other than localhost may. ValueError if it is none."""
+    """Whether HOST:PORT cannot leave this machine; names other than localhost may. ValueError if it
+    is none.
+    """
     import ipaddress  # commands that never ask do without it
 
     host, _ = split_address(address)

@@ -1,4 +1,6 @@
-"""Indexes of array jobs as people write them: `0-15`, `1,3,7`, `0-100:10`, and ids like `12_[0-3,7]`."""
+"""Indexes of array jobs as people write them: `0-15`, `1,3,7`, `0-100:10`, and ids like
+`12_[0-3,7]`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ class TasksText(NamedTuple):
 
 
 def parse_array(text: str) -> ArrayText:
-    """The array of `0-15`, `1,3,7`, `0-100:10`, each perhaps with `%4`. ValueError says what is wrong."""
+    """The array of `0-15`, `1,3,7`, `0-100:10`, each perhaps with `%4`. ValueError says what is
+    wrong.
+    """
     compact = text.strip()
     limit = _LIMIT.search(compact)
     concurrent = int(limit[1]) if limit else 0
@@ -53,7 +57,9 @@ def parse_array(text: str) -> ArrayText:
 
 
 def parse_ranges(text: str) -> tuple[IndexRange, ...]:
-    """The ranges of `0-3,7,10-100:10`. ValueError for anything else, and for an index named twice."""
+    """The ranges of `0-3,7,10-100:10`. ValueError for anything else, and for an index named
+    twice.
+    """
     ranges = []
     for part in text.split(","):
         found = _PART.fullmatch(part.strip())
@@ -66,7 +72,9 @@ def parse_ranges(text: str) -> tuple[IndexRange, ...]:
 
 
 def expand(ranges: Iterable[IndexRange]) -> tuple[int, ...]:
-    """The indexes of some ranges, rising. ValueError for empty or endless ones, and for an index twice."""
+    """The indexes of some ranges, rising. ValueError for empty or endless ones, and for an index
+    twice.
+    """
     indexes: set[int] = set()
     count = 0
     for each in ranges:
@@ -97,7 +105,9 @@ def parse_tasks(text: str) -> TasksText | None:
 
 
 def format_indexes(indexes: Sequence[int]) -> str:
-    """Rising indexes as short as they can be written; `parse_ranges` reads it back: `0-3,7,10-30:10`."""
+    """Rising indexes as short as they can be written; `parse_ranges` reads it back:
+    `0-3,7,10-30:10`.
+    """
     parts: list[str] = []
     at = 0
     while at < len(indexes):

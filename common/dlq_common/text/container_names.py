@@ -1,7 +1,7 @@
 """Which images, mounts and secrets a job may name, as pure functions.
 
-Each returns what it was given or raises ValueError with one line. What passes cannot be taken for an
-option, a transport (`dir:/etc`) or another field by a container engine.
+Each returns what it was given or raises ValueError with one line. What passes cannot be taken for
+an option, a transport (`dir:/etc`) or another field by a container engine.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ import unicodedata
 
 LONGEST_NAME = 128
 LONGEST_PATH_BYTES = 4096
-# Linux refuses a single variable beyond 128 KiB and a whole environment near a quarter of the stack.
+# Linux refuses a single variable beyond 128 KiB and a whole environment near a quarter of the
+# stack.
 LONGEST_ENV_VALUE_BYTES = 128 * 1024 - 1
 LARGEST_ENV_BYTES = 1024 * 1024
 
@@ -23,7 +24,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _NODE_NAME = re.compile(
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
-# What dlq tells a job about itself, and torchrun about the gang: a submitter's values would mislead.
+# What dlq tells a job about itself, and torchrun about the gang: a submitter's values would
+# mislead.
 _RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
 
 

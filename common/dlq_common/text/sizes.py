@@ -38,7 +38,9 @@ def parse_range(text: str) -> SizeRange:
 
 
 def expanded(asked: SizeRange, each: int | None) -> tuple[int, ...]:
-    """All sizes of the range; `each`: GPUs of every node, if the number of nodes is what changes."""
+    """All sizes of the range; `each`: GPUs of every node, if the number of nodes is what
+    changes.
+    """
     least, most, step = asked
     step = step or each or 1
     if each is not None and (least % each or step % each):

@@ -93,7 +93,9 @@ def format_span(seconds: float) -> str:
 
 
 def approximate_span(seconds: float) -> str:
-    """A duration for sentences, in its two largest units: `3 s`, `12 min 5 s`, `3 h 12 min`, `2 d 4 h`."""
+    """A duration for sentences, in its two largest units: `3 s`, `12 min 5 s`, `3 h 12 min`, `2 d 4
+    h`.
+    """
     whole = max(0, int(seconds))
     units = (("d", DAY), ("h", HOUR), ("min", MINUTE), ("s", SECOND))
     first = next((i for i, (_, size) in enumerate(units) if whole >= size), len(units) - 1)

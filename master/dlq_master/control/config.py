@@ -27,13 +27,16 @@ class ListenConfig:
     join: str = "127.0.0.1:7321"
     advertise: str = ""
     login_socket: str = ""  # "" = login.sock in the state directory
-    # Where Prometheus finds /metrics: an address of loopback, for nobody is asked who they are; "": nowhere.
+    # Where Prometheus finds /metrics: an address of loopback, for nobody is asked who they are; "":
+    # nowhere.
     metrics: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseConfig:
-    """The five numbers of the lease, and what goes with them (model/lease.py says what they mean)."""
+    """The five numbers of the lease, and what goes with them (model/lease.py says what they
+    mean).
+    """
 
     heartbeat: Seconds = Seconds(5.0)
     ttl: Seconds = Seconds(20.0)
@@ -44,15 +47,18 @@ class LeaseConfig:
     slo_term: Seconds = Seconds(1200.0)
     save_lead: Seconds = Seconds(30.0)
     resume: Seconds = Seconds(30.0)
-    # Requeues freeze when more than this part of the nodes, and at least so many, fall silent within
-    # the window: that is the network rather than the nodes. Or when our own loop lags this long.
+    # Requeues freeze when more than this part of the nodes, and at least so many, fall silent
+    # within the window: that is the network rather than the nodes. Or when our own loop lags this
+    # long.
     freeze_fraction: float = 0.20
     freeze_nodes: int = 3
     freeze_window: Seconds = Seconds(60.0)
     loop_lag_limit: Seconds = Seconds(5.0)
 
     def terms(self) -> Terms:
-        """The same, as the core wants it. Raises ConfigError when the numbers contradict each other."""
+        """The same, as the core wants it. Raises ConfigError when the numbers contradict each
+        other.
+        """
         try:
             return self._terms()
         except ValueError as error:  # the core's names of these keys end with their unit
@@ -91,15 +97,17 @@ class NodesConfig:
 class HealthConfig:
     """When GPUs and nodes take no work for what is wrong with them (docs/gpu-health.md)."""
 
-    # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See model/nodes/gpu_health.py.
+    # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See
+    # model/nodes/gpu_health.py.
     actions: Mapping[str, str] = field(default_factory=dict)
-    # A node that fails so many different jobs within `quarantine_window` takes no more; 0: never. It fails those that
-    # it cannot start by a fault of its own, and those that end badly within `quarantine_fast` on a GPU that ails.
+    # A node that fails so many different jobs within `quarantine_window` takes no more; 0: never.
+    # It fails those that it cannot start by a fault of its own, and those that end badly within
+    # `quarantine_fast` on a GPU that ails.
     quarantine_jobs: int = 3
     quarantine_fast: Seconds = Seconds(60.0)
     quarantine_window: Seconds = Seconds(600.0)
-    # The master itself drains or quarantines no more than this part of the nodes; one it always may,
-    # the last one never.
+    # The master itself drains or quarantines no more than this part of the nodes; one it always
+    # may, the last one never.
     closed_share: float = 0.25
     # A node that is not clean after so long is cordoned, for an operator to look at.
     cleaning_limit: Seconds = Seconds(600.0)
@@ -111,8 +119,9 @@ class LoansConfig:
 
     # A GPU without processes and with less memory in use than this is empty: drivers keep some.
     free_below: Bytes = Bytes(500 * 1024**2)
-    # Whose load is followed, as a share from 0 to 1 of all servers: a file, "http://..." (a number, or JSON with
-    # "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and the inference side lend.
+    # Whose load is followed, as a share from 0 to 1 of all servers: a file, "http://..." (a number,
+    # or JSON with "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and
+    # the inference side lend.
     load: str = ""
     every: Seconds = Seconds(30.0)
     max_age: Seconds = Seconds(
@@ -137,12 +146,12 @@ class SchedulerConfig:
 class ProfilerConfig:
     """Whose network traffic is recorded at a start (docs/profiler.md)."""
 
-    # auto: the first start of a distributed job, or of its family, and one on another number of nodes;
-    # asked: where `--profile` asks for it; off: never.
+    # auto: the first start of a distributed job, or of its family, and one on another number of
+    # nodes; asked: where `--profile` asks for it; off: never.
     mode: str = "auto"
     window: Seconds = Seconds(120.0)  # recording ends so long after the start; the job goes on
-    # Rate of the link between two nodes in Gbit/s, by which slowdowns are foretold; 0: not known, then
-    # only those that were measured count.
+    # Rate of the link between two nodes in Gbit/s, by which slowdowns are foretold; 0: not known,
+    # then only those that were measured count.
     link_gbits: float = 0.0
 
     @property
@@ -153,7 +162,9 @@ class ProfilerConfig:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """Queues with a higher priority are served first. Submissions beyond a limit are refused; None: there is none."""
+    """Queues with a higher priority are served first. Submissions beyond a limit are refused; None:
+    there is none.
+    """
 
     name: str
     priority: int = 0
@@ -172,7 +183,8 @@ class JobsConfig:
     grace_cap: Seconds = Seconds(600.0)
     # After an attempt that the cluster failed; twice as long after each further one.
     retry_backoff: Seconds = Seconds(10.0)
-    # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are forgiven.
+    # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are
+    # forgiven.
     forgive_after: Seconds = Seconds(3600.0)
     kill_wait: Seconds = Seconds(30.0)  # grace at the time limit of a job that was warned of it
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
@@ -206,11 +218,12 @@ class StoreConfig:
 class BackupConfig:
     """What `dlq-master backup` does beside the copy (docs/runbook.md, Back up and restore)."""
 
-    # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there at all.
+    # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there
+    # at all.
     ca_key: str = "clear"
     passphrase_file: str = ""
-    # A program and its arguments, run after each copy with the copy's directory as the last one. With it
-    # the CA's key may not be "clear": it would leave the host.
+    # A program and its arguments, run after each copy with the copy's directory as the last one.
+    # With it the CA's key may not be "clear": it would leave the host.
     hook: tuple[str, ...] = ()
     hook_user: str = ""  # when root makes the backup; "": who owns the state directory
     hook_timeout: Seconds = Seconds(600.0)
@@ -244,8 +257,8 @@ OTHERS = ("named", "nameless", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class VisibilityConfig:
-    """What users see of other people's jobs that live: number, user, GPUs, state and times; the same without the user; or
-    nothing. Operators and admins see all."""
+    """What users see of other people's jobs that live: number, user, GPUs, state and times; the
+    same without the user; or nothing. Operators and admins see all."""
 
     others: str = OTHERS[0]
 
@@ -259,8 +272,8 @@ class LogConfig:
 
 @dataclass(frozen=True, slots=True)
 class DebugConfig:
-    """For tests by name: `after_commit:7` kills the process at its seventh passage there, `after_commit@promise_made`
-    at the first at which a promise has been made."""
+    """For tests by name: `after_commit:7` kills the process at its seventh passage there,
+    `after_commit@promise_made` at the first at which a promise has been made."""
 
     failpoint: str = ""
 

@@ -30,8 +30,8 @@ def pages() -> dict[str, str]:
 
 
 def page(name: str, table: Table, ended: Collection[StrEnum] = ()) -> str:
-    """The machine's diagram, and its events in words. Edges that stay in a state are only listed. `ended`: states in
-    which it has ended, although one may be put right."""
+    """The machine's diagram, and its events in words. Edges that stay in a state are only listed.
+    `ended`: states in which it has ended, although one may be put right."""
     states = list(type(next(iter(table))[0]))
     sources = {state for state, _ in table}
     lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
@@ -54,7 +54,9 @@ def page(name: str, table: Table, ended: Collection[StrEnum] = ()) -> str:
 
 
 def edges_page(name: str, edges: Mapping[tuple[StrEnum, StrEnum], str]) -> str:
-    """A machine that is moved from state to state, and not by events: its diagram, and who moves it."""
+    """A machine that is moved from state to state, and not by events: its diagram, and who moves
+    it.
+    """
     first = next(iter(edges))[0]
     lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
     lines += [f"    [*] --> {first.value}"]
@@ -74,7 +76,8 @@ def lease_page() -> str:
         "",
         "# Lease",
         "",
-        "A lease is a value of an attempt, not a machine: an attempt holds its lease while it is live.",
+        "A lease is a value of an attempt, not a machine: an attempt holds its lease while it is "
+        "live.",
         "",
         "```mermaid",
         "stateDiagram-v2",

@@ -52,11 +52,13 @@ class Terms:
             )
         if not 0 <= self.save_lead_s < self.be_term_s:
             raise ValueError(
-                f"save_lead_s ({self.save_lead_s:g}) must be at least 0 and shorter than be_term_s ({self.be_term_s:g})"
+                f"save_lead_s ({self.save_lead_s:g}) must be at least 0 and shorter than "
+                f"be_term_s ({self.be_term_s:g})"
             )
         if not 0 <= self.resume_s < self.be_term_s:
             raise ValueError(
-                f"resume_s ({self.resume_s:g}) must be at least 0 and shorter than be_term_s ({self.be_term_s:g})"
+                f"resume_s ({self.resume_s:g}) must be at least 0 and shorter than be_term_s "
+                f"({self.be_term_s:g})"
             )
         if not self.heartbeat_s < self.ttl_s < self.unreachable_s < self.hold_s:
             raise ValueError("heartbeat_s < ttl_s < unreachable_s < hold_s must hold")

@@ -1,4 +1,6 @@
-"""What policies have worked out of values that have not changed since: saves time, decides nothing."""
+"""What policies have worked out of values that have not changed since: saves time, decides
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,9 @@ from typing import Any
 
 
 class Memo:
-    """One answer by key, good for as long as everything that it was worked out of is the same object."""
+    """One answer by key, good for as long as everything that it was worked out of is the same
+    object.
+    """
 
     __slots__ = ("_known",)
 

@@ -65,9 +65,10 @@ class Lapse(NamedTuple):
 class Resize(NamedTuple):
     """The job goes on with these GPUs, at least its base of those that it has among them.
 
-    The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there, and
-    nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations only): both
-    happen in this turn, and one may go on with what another has left; the new lease ends at `term_end_s`.
+    The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there,
+    and nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations
+    only): both happen in this turn, and one may go on with what another has left; the new lease
+    ends at `term_end_s`.
     """
 
     key: AttemptKey
@@ -127,7 +128,9 @@ class Profile(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The job is taken to run for so long on what it asks for; the reason says from where that is known."""
+    """The job is taken to run for so long on what it asks for; the reason says from where that is
+    known.
+    """
 
     job_id: JobId
     estimate_s: float
@@ -151,14 +154,18 @@ class NextSlot(NamedTuple):
 
 
 class Repack(NamedTuple):
-    """Other jobs are kept together from here on (None: shapes say nothing of it); running ones stay."""
+    """Other jobs are kept together from here on (None: shapes say nothing of it); running ones
+    stay.
+    """
 
     packing: Packing | None
     reason: Reason
 
 
 class Weigh(NamedTuple):
-    """How accounts stand against their shares in this term of the best-effort grid (model.shares)."""
+    """How accounts stand against their shares in this term of the best-effort grid
+    (model.shares).
+    """
 
     term: int
     standing: tuple[tuple[str, int], ...]
@@ -173,7 +180,9 @@ class Loan(NamedTuple):
 
 
 class Reclaim(NamedTuple):
-    """A lent server was asked back: nothing new starts there from now on, and whoever is there leaves."""
+    """A lent server was asked back: nothing new starts there from now on, and whoever is there
+    leaves.
+    """
 
     node_id: NodeId
     reason: Reason
@@ -213,7 +222,8 @@ class Plan(NamedTuple):
     """Changes, applied in order, and the next instant worth planning at without an event.
 
     `wake_at_s`: a threshold crossing, a promotion, a boundary decision; None: only events matter.
-    `again`: these changes alter what the others are decided by; apply them and plan once more, at this instant.
+    `again`: these changes alter what the others are decided by; apply them and plan once more, at
+    this instant.
     """
 
     changes: tuple[Change, ...] = ()

@@ -43,11 +43,11 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so much;
-    what other jobs there have declared is not taken off.
+    """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so
+    much; what other jobs there have declared is not taken off.
 
-    An elastic job may run on any of its `sizes`, and asks for one of them. With an explicit number of
-    nodes the GPUs of each node stay the same, and their number changes.
+    An elastic job may run on any of its `sizes`, and asks for one of them. With an explicit number
+    of nodes the GPUs of each node stay the same, and their number changes.
     """
 
     gpus: int

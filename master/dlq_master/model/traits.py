@@ -2,10 +2,11 @@
 
 What a job asks for is one text, so that jobs which ask for the same are of one shape: traits joined
 by `&`. A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
-`memory>=68719476736`, bytes), that of its smallest GPU (`gpu_memory>=...`), `@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
+`memory>=68719476736`, bytes), that of its smallest GPU (`gpu_memory>=...`), `@gpu01,gpu02` (one of
+these nodes) or `!gpu07` (none of these).
 
-Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has told
-no size (0) is large enough.
+Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has
+told no size (0) is large enough.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def wanted(
 
 
 def runtime_of(text: str | None) -> str | None:
-    """The runtime in it, if there is one: what it means beside the operator's and the user's choices."""
+    """The runtime in it, if there is one: what it means beside the operator's and the user's
+    choices.
+    """
     first = (text or "").partition(_AND)[0]
     return None if not first or "=" in first or first[0] in (_AMONG, _NOT_AMONG) else first
 
@@ -88,8 +91,8 @@ def _words(trait: str) -> str:
 
 
 def too_small(nodes: Iterable[Bearer], text: str) -> str:
-    """Of the sizes in it that no node has, the first, as the most that there is: `23.5GiB of memory`;
-    empty when there is none such.
+    """Of the sizes in it that no node has, the first, as the most that there is: `23.5GiB of
+    memory`; empty when there is none such.
     """
     for what, least in map(_size, text.split(_AND)):
         most = max((_of(node, what, least) for node in nodes), default=0) if what else 0

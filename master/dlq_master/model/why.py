@@ -96,8 +96,9 @@ class Reason(NamedTuple):
     """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise.
 
     `blocking_jobs` names at most BLOCKERS_NAMED; `detail` is what only the decider can tell.
-    `model/words/sentence.py` makes a sentence of it. `subject`: of several of a kind that may hold at a time (two limits, two
-    constraints), which one; it stays the same for as long as this one holds.
+    `model/words/sentence.py` makes a sentence of it. `subject`: of several of a kind that may hold
+    at a time (two limits, two constraints), which one; it stays the same for as long as this one
+    holds.
     """
 
     code: ReasonCode

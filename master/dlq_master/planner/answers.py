@@ -1,4 +1,6 @@
-"""What a twin answers: JSON, of which every number is checked. One that says nonsense is believed nothing."""
+"""What a twin answers: JSON, of which every number is checked. One that says nonsense is believed
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Which code a planner or a twin runs, so that one from another version of the package is recognised.
+"""Which code a planner or a twin runs, so that one from another version of the package is
+recognised.
 
-A package may be upgraded while the master runs: the master goes on with the modules that it has loaded, a process
-that it starts then loads the new ones. Their values may differ, so what one says means nothing to the other.
+A package may be upgraded while the master runs: the master goes on with the modules that it has
+loaded, a process that it starts then loads the new ones. Their values may differ, so what one says
+means nothing to the other.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ class OtherCode(Exception):
 
     def __init__(self) -> None:
         super().__init__(
-            "the package on disk has changed while the master ran, and what it starts now would not be of its "
+            "the package on disk has changed while the master ran, and what it starts now would "
+            "not be of its "
             "version: restart the master"
         )
 
 
 def digest(root: Path = _ROOT) -> str:
-    """Of the code on disk, in hexadecimal: some milliseconds. Raises OSError where it cannot be read."""
+    """Of the code on disk, in hexadecimal: some milliseconds. Raises OSError where it cannot be
+    read.
+    """
     told = hashlib.sha256()
     for room in ROOMS:
         for path in sorted((root / room).rglob("*.py")):

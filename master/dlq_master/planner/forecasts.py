@@ -10,8 +10,8 @@ from dlq_master.model.nodes.node import Node
 
 
 class Range(NamedTuple):
-    """An instant at best, probably and at worst, in seconds of the master's axis. `inf`: later than was looked
-    ahead."""
+    """An instant at best, probably and at worst, in seconds of the master's axis. `inf`: later than
+    was looked ahead."""
 
     low_s: float
     likely_s: float
@@ -42,7 +42,9 @@ class Forecast(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The same for one job. None: it starts, or ends, in no world. `basis`: what its run time was drawn from."""
+    """The same for one job. None: it starts, or ends, in no world. `basis`: what its run time was
+    drawn from.
+    """
 
     at_s: float
     start: Range | None

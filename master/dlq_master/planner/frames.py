@@ -1,4 +1,6 @@
-"""What goes through the pipes between the master and the processes that it starts: lengths and bytes."""
+"""What goes through the pipes between the master and the processes that it starts: lengths and
+bytes.
+"""
 
 from __future__ import annotations
 

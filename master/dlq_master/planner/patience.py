@@ -1,8 +1,8 @@
 """How long an answer of the planning process is waited for: by how long such answers took.
 
-One that hangs would else be waited for as long as the hardest plan may take, and whoever asks whether its deadline is
-promised with it. Who is given up too early is asked again with twice the patience, so that a plan which does take
-long is made in the end.
+One that hangs would else be waited for as long as the hardest plan may take, and whoever asks
+whether its deadline is promised with it. Who is given up too early is asked again with twice the
+patience, so that a plan which does take long is made in the end.
 """
 
 from __future__ import annotations

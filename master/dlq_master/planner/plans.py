@@ -29,8 +29,8 @@ def write_answer(answer: Answer) -> bytes:
 
 
 def read_answer(data: bytes) -> Answer:
-    """What a planner has said. Raises Unreadable unless it is an answer down to the last number: whatever
-    may be wrong with its plans, nothing but values comes in."""
+    """What a planner has said. Raises Unreadable unless it is an answer down to the last number:
+    whatever may be wrong with its plans, nothing but values comes in."""
     said = loads(data)
     if type(said) is not tuple or len(said) != len(Answer._fields):
         raise Unreadable(f"a {type(said).__name__} is no answer")

@@ -1,9 +1,10 @@
-"""Keeps a planning process: starts it when it is first needed, and does without it when it is no good.
+"""Keeps a planning process: starts it when it is first needed, and does without it when it is no
+good.
 
-One question at a time. A process that dies, hangs beyond its limit or says what is none of our answers is
-killed; the question is answered with a fault, and for a while that doubles with every failure in a row
-there is no planner (`ready`). The master plans by itself then, more plainly. So it does while the code on disk is
-other than its own (`planner.code`), until it is restarted.
+One question at a time. A process that dies, hangs beyond its limit or says what is none of our
+answers is killed; the question is answered with a fault, and for a while that doubles with every
+failure in a row there is no planner (`ready`). The master plans by itself then, more plainly. So it
+does while the code on disk is other than its own (`planner.code`), until it is restarted.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 
 
 class Facts(NamedTuple):
-    """What has become of it so far. Times in seconds; `rest_s`: how long there is none from now on."""
+    """What has become of it so far. Times in seconds; `rest_s`: how long there is none from now
+    on.
+    """
 
     state: str  # off | idle | planning | resting | outdated
     pid: int | None
@@ -53,7 +56,9 @@ class Facts(NamedTuple):
 
 
 class PlannerProcess:
-    """Used from one event loop; `told` is called with every answer, also with those that are faults."""
+    """Used from one event loop; `told` is called with every answer, also with those that are
+    faults.
+    """
 
     def __init__(
         self,
@@ -63,8 +68,8 @@ class PlannerProcess:
         command: Sequence[str] = COMMAND,
         failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
-        """`limit_s`: a question takes no longer, the start of the process included. One that should be answered
-        sooner is not waited for so long (planner.patience)."""
+        """`limit_s`: a question takes no longer, the start of the process included. One that should
+        be answered sooner is not waited for so long (planner.patience)."""
         self._told = told
         self._patience = Patience(limit_s)
         self._command = tuple(command)
@@ -86,7 +91,9 @@ class PlannerProcess:
         return self._asking is None and self._rest_s() == 0.0
 
     def ask(self, number: int, stage: str, write: Write) -> None:
-        """Have the question answered; its snapshot is of now, and written piece by piece. Only if `ready`."""
+        """Have the question answered; its snapshot is of now, and written piece by piece. Only if
+        `ready`.
+        """
         if self._process is None:
             self._known.forget()
         snapshot = write(self._known)

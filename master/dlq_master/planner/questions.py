@@ -1,7 +1,7 @@
 """What the master asks its twin.
 
-The twin (`dlq_simulator.twin`) is a process that the master starts. Questions are values of the model as
-bytes (`planner.snapshot`), written by the master alone.
+The twin (`dlq_simulator.twin`) is a process that the master starts. Questions are values of the
+model as bytes (`planner.snapshot`), written by the master alone.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def state_of(cluster: Cluster, policy: Policy, now_s: float) -> State:
 def look(
     number: int, state: State, past: Sequence[Past], recent: Sequence[Job], cpu_s: float
 ) -> bytes:
-    """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further questions.
+    """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further
+    questions.
 
     `past`: jobs that are over; `recent`: those that were submitted last, the oldest first.
     """

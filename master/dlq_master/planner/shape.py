@@ -1,4 +1,6 @@
-"""Is a value what its annotations say? Asked of what another process has sent, whoever that may be."""
+"""Is a value what its annotations say? Asked of what another process has sent, whoever that may
+be.
+"""
 
 from __future__ import annotations
 

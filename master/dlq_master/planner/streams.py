@@ -1,4 +1,6 @@
-"""The master's end of the pipes of a process that it has started: whole frames, and first of all its greeting."""
+"""The master's end of the pipes of a process that it has started: whole frames, and first of all
+its greeting.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ async def message(stream: asyncio.StreamReader) -> bytes:
 
 
 async def greeted(stream: asyncio.StreamReader, own: str) -> None:
-    """Returns once it is certain that the process runs the code of which the digest is `own`: nothing is asked before.
-    Raises OtherCode, ValueError for what is no greeting, IncompleteReadError where it has ended."""
+    """Returns once it is certain that the process runs the code of which the digest is `own`:
+    nothing is asked before. Raises OtherCode, ValueError for what is no greeting,
+    IncompleteReadError where it has ended."""
     try:
         code.check(await message(stream), own)
     except asyncio.IncompleteReadError:

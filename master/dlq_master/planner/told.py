@@ -1,9 +1,11 @@
-"""What a planner has been told of promises, so that the next question need only say what has changed since.
+"""What a planner has been told of promises, so that the next question need only say what has
+changed since.
 
-Jobs with deadlines come by the thousand and few of them change between two questions: writing and reading
-them all would take longer than deciding. So each end keeps what it told, or was told, last. The values are
-frozen: one that is still the same object has not changed. The planner's copy is no second truth: what it says
-is looked at again by the master, whatever it was made of, and after every fault all is told anew.
+Jobs with deadlines come by the thousand and few of them change between two questions: writing and
+reading them all would take longer than deciding. So each end keeps what it told, or was told, last.
+The values are frozen: one that is still the same object has not changed. The planner's copy is no
+second truth: what it says is looked at again by the master, whatever it was made of, and after
+every fault all is told anew.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ Value = TypeVar("Value")
 
 
 class Difference(NamedTuple):
-    """A snapshot of which only those jobs, attempts and nodes are there that are new, or other than before.
+    """A snapshot of which only those jobs, attempts and nodes are there that are new, or other than
+    before.
 
     `fresh`: nothing was told before, or nothing of it counts any more.
     """
@@ -53,7 +56,9 @@ class Told:
         self._head = ()
 
     def difference(self, shot: Snapshot) -> bytes:
-        """What it is other than the one before, ready to be sent; costs O(what it holds), and little of it."""
+        """What it is other than the one before, ready to be sent; costs O(what it holds), and
+        little of it.
+        """
         state = shot.state
         head = (shot.policy, shot.settings, state.terms, state.thresholds, state.packing)
         fresh, self._head = head != self._head, head

@@ -1,7 +1,8 @@
-"""The planning process: reads questions from standard input, answers on standard output, knows nothing else.
+"""The planning process: reads questions from standard input, answers on standard output, knows
+nothing else.
 
-It has no file, no socket and no clock but for how long it took. It ends when its input does, so that it
-never outlives its master by more than the plan at hand.
+It has no file, no socket and no clock but for how long it took. It ends when its input does, so
+that it never outlives its master by more than the plan at hand.
 """
 
 from __future__ import annotations
@@ -44,9 +45,12 @@ def main() -> None:
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer question after question: each is a frame that says what is asked, and frames with a snapshot."""
+    """Answer question after question: each is a frame that says what is asked, and frames with a
+    snapshot.
+    """
     desk, answered = Desk(), 0
-    gc.disable()  # looking through all that is kept takes longer than most answers: that is done between them
+    # Looking through all that is kept takes longer than most answers: that is done between them
+    gc.disable()
     while head := source.read(HEAD):
         number, stage, pieces = loads(source.read(length_of(head)))
         snapshot = [source.read(length_of(source.read(HEAD))) for _ in range(pieces)]

@@ -1,8 +1,8 @@
 """Another policy takes over a cluster that lives: what its jobs keep, and where they then stand.
 
-Everything that has happened to a job stays. What only the old policy meant by a job goes: its place in
-line, a level that there is not any more, a head start, and a promise where nothing is promised. Who runs
-goes on until its term ends, and is judged by the new policy then.
+Everything that has happened to a job stays. What only the old policy meant by a job goes: its place
+in line, a level that there is not any more, a head start, and a promise where nothing is promised.
+Who runs goes on until its term ends, and is judged by the new policy then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dlq_master.policy.promise.capacity.rules import Promises
 
 
 class Adopted(NamedTuple):
-    """The cluster under its new policy, which shares what was learned with the old one: drop that."""
+    """The cluster under its new policy, which shares what was learned with the old one: drop
+    that.
+    """
 
     cluster: Cluster
     changed: tuple[Job, ...]  # jobs that have another value now
@@ -70,13 +72,17 @@ def dropped(jobs: Iterable[Job], policy: Policy) -> list[JobId]:
 
 
 def on_trial(cluster: Cluster) -> list[JobId]:
-    """Jobs that run only to be measured, on fewer GPUs than they ask for: they cannot be taken over."""
+    """Jobs that run only to be measured, on fewer GPUs than they ask for: they cannot be taken
+    over.
+    """
     running = (cluster.jobs[key.job_id] for key in cluster.attempts)
     return sorted(job.job_id for job in running if job.reduced)
 
 
 def _keeps(before: Promises, after: Promises) -> bool:
-    """Whether deadlines are counted alike. What is left to best effort and trials limits new promises only."""
+    """Whether deadlines are counted alike. What is left to best effort and trials limits new
+    promises only.
+    """
     return (before.whole_leases, before.quotas) == (after.whole_leases, after.quotas)
 
 

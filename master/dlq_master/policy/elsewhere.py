@@ -1,12 +1,13 @@
 """Plans that may take long are not made where they are asked for: three variants of every policy.
 
-Most plans of most policies take microseconds. The rest solve integer programs, or plan promises over days
-of slots; whoever must not wait for that (a master's loop) plans with
+Most plans of most policies take microseconds. The rest solve integer programs, or plan promises
+over days of slots; whoever must not wait for that (a master's loop) plans with
 
 - `trapped`: the same policy, which raises `Elsewhere` where such work would begin; what it decides
   without is exactly what the policy would decide;
 - `waiting`: while new promises are worked out elsewhere, everything but them goes on as they stand;
-- `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie where
+- `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie
+where
   they fit first: legal always, and as good as can be had at once.
 """
 

@@ -8,7 +8,9 @@ from dlq_master.model.jobs.job import Job
 
 
 def expected_end_s(job: Job, started_s: float | None) -> float:
-    """By its estimate, or else its time limit; inf: nobody knows. `started_s`: of its live attempt."""
+    """By its estimate, or else its time limit; inf: nobody knows. `started_s`: of its live
+    attempt.
+    """
     total_s = job.duration_estimate_s if job.duration_estimate_s is not None else job.time_limit_s
     if total_s is None or started_s is None:
         return inf

@@ -56,11 +56,13 @@ def plan(view: View, policy: Policy) -> Plan:
 
 
 def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]:
-    """The plan, and the decision behind it; None: the plan is only about what has to be done before any decision.
+    """The plan, and the decision behind it; None: the plan is only about what has to be done before
+    any decision.
 
-    The ideal is one decision over all jobs at every instant. Two deviations: jobs that enter,
-    sink or rise are moved by a plan of their own (`again`), so that the decision reads the
-    indexes of the new order, as it reads what is left once jobs were placed as a whole; and work that runs is judged only when its term ends.
+    The ideal is one decision over all jobs at every instant. Two deviations: jobs that enter, sink
+    or rise are moved by a plan of their own (`again`), so that the decision reads the indexes of
+    the new order, as it reads what is left once jobs were placed as a whole; and work that runs is
+    judged only when its term ends.
     """
     cluster, now_s = view.cluster, view.now_s
     wake_s = next_move_s(cluster)
@@ -80,14 +82,15 @@ def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]
     changes, end_s = verbs.changes(view, policy, outcome, ending, lead_s)
     if now_s < (decided_s := decision_time_s(end_s, lead_s)) < wake_s:
         wake_s = decided_s
-    # Who leaves at a boundary changes which nodes are kept for trials: what is free may do for who claims.
+    # Who leaves at a boundary changes which nodes are kept for trials: what is free may do for who
+    # claims.
     again = outcome.exchanged or bool(ending and outcome.claims and policy.profiling is not None)
     return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, again)), outcome
 
 
 def _first(view: View, policy: Policy, move_s: float) -> Sequence[Change]:
-    """What has to be done before anything is decided, since it changes the indexes that decisions read;
-    `move_s`: when the next job sinks or rises."""
+    """What has to be done before anything is decided, since it changes the indexes that decisions
+    read; `move_s`: when the next job sinks or rises."""
     cluster = view.cluster
     packing = None if policy.packing is None else policy.packing(cluster)
     if packing is not cluster.packing and packing != cluster.packing:
@@ -130,8 +133,8 @@ def _promised_s(view: View, policy: Policy) -> float:
 
 
 def only_renews(cluster: Cluster, policy: Policy) -> bool:
-    """Whether every plan until the next event or move (`next_move_s`) would renew terms and do nothing
-    else: nobody waits, and nobody who runs is resized."""
+    """Whether every plan until the next event or move (`next_move_s`) would renew terms and do
+    nothing else: nobody waits, and nobody who runs is resized."""
     idle = not (cluster.waiting.count or cluster.pending or cluster.returning)
     resizes = policy.sizing is not None and elastic.somebody(
         cluster, (key.job_id for key in cluster.attempts)
@@ -167,8 +170,8 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
 
 
 def _profiles(view: View, rules: Profiles | None) -> Sequence[Change]:
-    """How many GPUs are for trials, if that has to be decided, and who is tried; None: nobody is, where
-    history tells nothing they are measured where they run."""
+    """How many GPUs are for trials, if that has to be decided, and who is tried; None: nobody is,
+    where history tells nothing they are measured where they run."""
     if rules is None:
         return foretold(view) if view.cluster.profiling.of_family else ()
     scaled = scale(view, rules)
@@ -261,7 +264,9 @@ def contest(
     *,
     at_once: bool,
 ) -> Ground:
-    """The ground on which those may have to leave whose terms are decided by `now_s` (None: all): `keys`."""
+    """The ground on which those may have to leave whose terms are decided by `now_s` (None: all):
+    `keys`.
+    """
     cluster, order = view.cluster, lineup(view, policy)
     ground = Counts if policy.placement.counts_only else Contest
     fixed = pinned(cluster, now_s, protected(cluster, policy.guards, keys))

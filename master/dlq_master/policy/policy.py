@@ -37,17 +37,19 @@ class Policy:
 
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
-    `packing`: which jobs are kept together; None: the placement does not ask.
-    `auction`, `chances`: the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be
-    told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
-    `borrowing`: team or member (model.accounts) -> the GPUs that it has by right (partition.borrowing); None: nobody
-    borrows. `limits`, `job_limits`: likewise the most GPUs that it may hold, and jobs that it may run.
-    `shares`: who has had less than is due comes first (order.share); None: nobody asks.
-    `profiling`: jobs whose run time nobody knows are tried first, on a part of the cluster; None: they are not.
-    `promises`: deadlines are promised, and SLO leases keep them; None: a deadline is only a number.
-    `profile_s`: seconds that a job runs until it is known how long it will; None: nobody is measured.
-    `guards`: whom the order may not preempt. `rule`: the order in words, for those whom it does.
-    `reclaim`: which lent servers go back. `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it asked.
+    `packing`: which jobs are kept together; None: the placement does not ask. `auction`, `chances`:
+    the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be told of
+    run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
+    `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
+    (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
+    it may hold, and jobs that it may run. `shares`: who has had less than is due comes first
+    (order.share); None: nobody asks. `profiling`: jobs whose run time nobody knows are tried first,
+    on a part of the cluster; None: they are not. `promises`: deadlines are promised, and SLO leases
+    keep them; None: a deadline is only a number. `profile_s`: seconds that a job runs until it is
+    known how long it will; None: nobody is measured. `guards`: whom the order may not preempt.
+    `rule`: the order in words, for those whom it does. `reclaim`: which lent servers go back.
+    `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it
+    asked.
     """
 
     name: str
@@ -76,7 +78,9 @@ class Policy:
 
     @property
     def orders_anew(self) -> bool:
-        """Whether every plan puts all who wait in an order of its own, which costs as much as there are."""
+        """Whether every plan puts all who wait in an order of its own, which costs as much as there
+        are.
+        """
         return self.auction is not None or self.chances is not None
 
     @property

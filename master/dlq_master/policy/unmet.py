@@ -1,4 +1,6 @@
-"""What of a shape's traits keeps it out, were there GPUs enough: the choice of its user, or containers."""
+"""What of a shape's traits keeps it out, were there GPUs enough: the choice of its user, or
+containers.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from dlq_master.model.why import Reason, ReasonCode
 def unmet(
     nodes: Collection[Node], shape: Shape, fits: Callable[[Shape], bool], *, ever: bool = False
 ) -> list[Reason]:
-    """The typed reasons, for a shape that does not fit; empty when it is not for what it asks of its
-    nodes. `ever`: never, rather than just now; then all that it asks for is one reason."""
+    """The typed reasons, for a shape that does not fit; empty when it is not for what it asks of
+    its nodes. `ever`: never, rather than just now; then all that it asks for is one reason."""
     if shape.traits is None:
         return []
     runtime = runtime_of(shape.traits)

@@ -136,8 +136,8 @@ def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
 def returns(view: View, policy: Policy) -> list[Start]:
     """Jobs that stopped only to go on with other GPUs, where these are still theirs to have.
 
-    Nobody keeps GPUs for one that could not go on when it had stopped, so two may wait for the same ones:
-    whoever stopped last was granted them last.
+    Nobody keeps GPUs for one that could not go on when it had stopped, so two may wait for the same
+    ones: whoever stopped last was granted them last.
     """
     cluster = view.cluster
     cluster.capacity.ready()
@@ -177,8 +177,8 @@ def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, in
 
 
 def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
-    """One more term for each, of the kind that its job's lane says: under another policy than the one that
-    started it that may be another kind."""
+    """One more term for each, of the kind that its job's lane says: under another policy than the
+    one that started it that may be another kind."""
     jobs = view.cluster.jobs
     attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.

@@ -88,12 +88,19 @@ class ProviderDesk:
         outcome = told.fault or told.instance_id or ("gone" if told.gone else "OK")
         if act.verb is not Verb.LIST:
             self._audited(f"provider {act.verb.value}", act.request_id, outcome)
-        _log.info("provider_asked", verb=act.verb.value, pool=act.pool, machine=act.request_id, outcome=outcome)  # fmt: skip
+        _log.info(
+            "provider_asked",
+            verb=act.verb.value,
+            pool=act.pool,
+            machine=act.request_id,
+            outcome=outcome,
+        )
         self._tell(told)
 
     def _beside(self, act: Act) -> asyncio.Future[ProviderTold]:
-        """Its answer, from a thread for which nobody waits when the master ends: a program that runs is killed once we are
-        gone (`leash`), and an executor would first wait for its time limit."""
+        """Its answer, from a thread for which nobody waits when the master ends: a program that
+        runs is killed once we are gone (`leash`), and an executor would first wait for its time
+        limit."""
         loop = asyncio.get_running_loop()
         told: asyncio.Future[ProviderTold] = loop.create_future()
 

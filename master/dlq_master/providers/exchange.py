@@ -19,8 +19,8 @@ class TooMuch(Exception):
 def exchange(
     process: subprocess.Popen[bytes], told: bytes, *, timeout_s: float, most_bytes: int
 ) -> tuple[bytes, bytes]:
-    """Its standard output and error, once it has closed both and ended. All three of its streams are pipes. Raises
-    TooMuch, or subprocess.TimeoutExpired."""
+    """Its standard output and error, once it has closed both and ended. All three of its streams
+    are pipes. Raises TooMuch, or subprocess.TimeoutExpired."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
@@ -49,7 +49,9 @@ def exchange(
 
 
 def _written(fd: int, told: bytes) -> bytes:
-    """What is still to be told. A pipe that has room for anything takes so much without blocking."""
+    """What is still to be told. A pipe that has room for anything takes so much without
+    blocking.
+    """
     try:
         return told[os.write(fd, told[: select.PIPE_BUF]) :]
     except BrokenPipeError:  # it does not want to know

@@ -1,4 +1,6 @@
-"""An operator's own program, as Slurm's ResumeProgram: `PROGRAM start|stop|list`, JSON in and out (docs/pools.md)."""
+"""An operator's own program, as Slurm's ResumeProgram: `PROGRAM start|stop|list`, JSON in and out
+(docs/pools.md).
+"""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from dlq_master.providers.port import Wish
 
 @dataclass
 class FakeProvider:
-    """See the port. `before`: called before each call with its verb; what it raises, the call raises (nothing is done);
-    `after` likewise, when it is done."""
+    """See the port. `before`: called before each call with its verb; what it raises, the call
+    raises (nothing is done); `after` likewise, when it is done."""
 
     before: Callable[[str], object] = lambda _verb: None
     after: Callable[[str], object] = lambda _verb: None

@@ -1,8 +1,9 @@
 """Machines are pilot jobs in an existing Slurm: each runs an agent for as long as its job lives.
 
-The job's name is the request id, so that `squeue` finds it again; its id is the instance id. A pilot that Slurm warns
-(`--signal=B:USR1@...`: before its time limit, or at a preemption with send_user_signal) or ends (SIGTERM) announces
-that it leaves; one that is killed is not listed any more.
+The job's name is the request id, so that `squeue` finds it again; its id is the instance id. A
+pilot that Slurm warns (`--signal=B:USR1@...`: before its time limit, or at a preemption with
+send_user_signal) or ends (SIGTERM) announces that it leaves; one that is killed is not listed any
+more.
 """
 
 from __future__ import annotations
@@ -32,12 +33,13 @@ while :; do
   again=; serve
 done
 rm -rf "$state"
-"""
+"""  # noqa: E501
 
 
 class SlurmProvider:
-    """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration there; `sbatch`: what it
-    is told besides; `leave_s`: how long jobs have to save once Slurm stops a pilot, as its KillWait or GraceTime says."""
+    """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration
+    there; `sbatch`: what it is told besides; `leave_s`: how long jobs have to save once Slurm stops
+    a pilot, as its KillWait or GraceTime says."""
 
     def __init__(
         self,

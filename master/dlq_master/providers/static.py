@@ -1,4 +1,6 @@
-"""Hosts that are there anyway, and cost something while they are used: which of them is the master's choice."""
+"""Hosts that are there anyway, and cost something while they are used: which of them is the
+master's choice.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from dlq_master.providers.port import Wish
 
 
 class StaticProvider:
-    """See the port. Nothing starts or stops: the agents are there. What is rented lives with the master."""
+    """See the port. Nothing starts or stops: the agents are there. What is rented lives with the
+    master.
+    """
 
     def __init__(self) -> None:
         self._rented: dict[str, str] = {}

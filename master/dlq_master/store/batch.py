@@ -21,7 +21,9 @@ from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the cluster. `uid` is both who they are on the master's host and whom jobs run as."""
+    """A user of the cluster. `uid` is both who they are on the master's host and whom jobs run
+    as.
+    """
 
     name: str
     role: str
@@ -65,8 +67,8 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Intention:
-    """A command that a node has not yet taken. A launch, and when a stop is due, is rebuilt from its
-    attempt when it is sent.
+    """A command that a node has not yet taken. A launch, and when a stop is due, is rebuilt from
+    its attempt when it is sent.
     """
 
     sequence: int
@@ -119,7 +121,9 @@ class Batch:
 
 
 class Window(NamedTuple):
-    """Which ended jobs memory holds: at most `most`, those that ended last, none older than `kept_s`."""
+    """Which ended jobs memory holds: at most `most`, those that ended last, none older than
+    `kept_s`.
+    """
 
     kept_s: float = math.inf
     most: int = sys.maxsize
@@ -157,7 +161,9 @@ class PastJobs(NamedTuple):
 
 
 class JournalCut(NamedTuple):
-    """What of the journal retention does not keep; events of jobs that live are never part of it."""
+    """What of the journal retention does not keep; events of jobs that live are never part of
+    it.
+    """
 
     by_age: int  # up to this sequence, but for jobs that ended at `ended_from_s` or later
     by_count: int  # up to this one, whenever they ended
@@ -191,7 +197,8 @@ class Loaded:
     last_time_s: float  # newest time in the journal; the clock never starts below it
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
-    # The newest `MOST_COMPLETED` that completed before the window, oldest first: what is learned from them outlives them.
+    # The newest `MOST_COMPLETED` that completed before the window, oldest first: what is learned
+    # from them outlives them.
     completed: tuple[Job, ...] = ()
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
     teams: tuple[Team, ...] = ()

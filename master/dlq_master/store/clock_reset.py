@@ -1,8 +1,8 @@
 """Corrects the instants in a stopped master's database once the host's clock has been set right.
 
-A master that ran while the wall clock was ahead stored instants of the future, and no master can start below
-them. What it stored lies apart from what is older: everything later than the present. These instants go back by
-the same shift, so that all durations between them stay.
+A master that ran while the wall clock was ahead stored instants of the future, and no master can
+start below them. What it stored lies apart from what is older: everything later than the present.
+These instants go back by the same shift, so that all durations between them stay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _COLUMNS = (
     ("stays", "from_s"),
     ("stays", "until_s"),
 )
-# Tables whose bodies hold instants. Reservations name instants that people chose, by clocks of their own.
+# Tables whose bodies hold instants. Reservations name instants that people chose, by clocks of
+# their own.
 _BODIES = (
     "jobs",
     "attempts",
@@ -51,7 +52,9 @@ _SLOTS = "slots"  # numbered from the zero of the grid of SLO terms
 
 
 class Reset(NamedTuple):
-    """What was corrected: instants from `since_s` on went back by `shift_s` (0: there were none)."""
+    """What was corrected: instants from `since_s` on went back by `shift_s` (0: there were
+    none).
+    """
 
     last_time_s: float
     since_s: float
@@ -85,10 +88,11 @@ class _Shift(NamedTuple):
 
 
 def reset_clock(path: Path, wall_s: float, apart_s: float, slot_s: float, actor: str) -> Reset:
-    """Take back what is later than `wall_s + apart_s`, and note in the journal that the clock was reset.
+    """Take back what is later than `wall_s + apart_s`, and note in the journal that the clock was
+    reset.
 
-    The shift is a multiple of `slot_s`, so that the grid of terms stays. Raises DatabaseInUse while a master
-    runs, DatabaseDamaged. One transaction: all or nothing.
+    The shift is a multiple of `slot_s`, so that the grid of terms stays. Raises DatabaseInUse while
+    a master runs, DatabaseDamaged. One transaction: all or nothing.
     """
     held = claim(path)
     db = open_database(path)
@@ -113,7 +117,8 @@ def _corrected(db: Database, wall_s: float, limit_s: float, slot_s: float, actor
         _shift_rows(db, _Shift(since_s, by_s, slot_s))
     told = json.dumps({"last_time_s": last_s, "shift_s": by_s})
     db.execute(
-        "INSERT INTO journal (sequence, time_s, kind, cause, actor, data) VALUES (?, ?, 'clock_reset', '', ?, ?)",
+        "INSERT INTO journal (sequence, time_s, kind, cause, actor, data) VALUES (?, ?, "
+        "'clock_reset', '', ?, ?)",
         [sequence + 1, wall_s, actor, told],
     )
     db.execute("DELETE FROM meta WHERE key = 'clock'")

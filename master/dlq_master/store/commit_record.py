@@ -1,11 +1,12 @@
 """A small file beside the database that says which batches were acknowledged, and what they held.
 
-SQLite drops what it cannot read at the end of its write-ahead log, without a word: the database is sound
-then, and older than what callers were told. Each batch has a number, which the database keeps; the last
-numbers are here too. A database behind them has lost batches, and here is what was in them.
+SQLite drops what it cannot read at the end of its write-ahead log, without a word: the database is
+sound then, and older than what callers were told. Each batch has a number, which the database
+keeps; the last numbers are here too. A database behind them has lost batches, and here is what was
+in them.
 
-The record of a batch is written after its commit and before its answers, and synced once a second: the
-death of the process loses none, a power cut the last second's.
+The record of a batch is written after its commit and before its answers, and synced once a second:
+the death of the process loses none, a power cut the last second's.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ class _Rows:
 
 
 class MemoryStore:
-    """Both halves of a store: commits batches, answers queries. Its knobs: `fail_with`, `commits`."""
+    """Both halves of a store: commits batches, answers queries. Its knobs: `fail_with`,
+    `commits`.
+    """
 
     def __init__(self) -> None:
         self._rows = _Rows()
@@ -81,8 +83,8 @@ class MemoryStore:
         self._onlooker: MemoryStore | None = None
 
     def onlooker(self) -> "MemoryStore":
-        """The same rows for who looks at them after every turn and changes nothing that it sees: it remembers
-        what each body was decoded to, and shares that with nobody else."""
+        """The same rows for who looks at them after every turn and changes nothing that it sees: it
+        remembers what each body was decoded to, and shares that with nobody else."""
         if self._onlooker is None:
             self._onlooker = MemoryStore()
             self._onlooker._rows = self._rows

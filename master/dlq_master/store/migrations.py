@@ -57,7 +57,8 @@ _FIRST = (
     "CREATE INDEX attempts_living ON attempts (job_id) WHERE ended_time_s IS NULL",
     "CREATE TABLE nodes (node_id TEXT PRIMARY KEY, state TEXT NOT NULL, body TEXT NOT NULL) STRICT",
     "CREATE TABLE users (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
-    "CREATE TABLE tokens (token_id TEXT PRIMARY KEY, expire_time_s REAL NOT NULL, body TEXT NOT NULL) STRICT",
+    "CREATE TABLE tokens (token_id TEXT PRIMARY KEY, expire_time_s REAL NOT NULL, body TEXT NOT "
+    "NULL) STRICT",
     """CREATE TABLE requests (
         user TEXT NOT NULL, request_id TEXT NOT NULL, digest TEXT NOT NULL, result TEXT NOT NULL,
         time_s REAL NOT NULL, PRIMARY KEY (user, request_id)) STRICT, WITHOUT ROWID""",
@@ -69,13 +70,15 @@ _FIRST = (
     "CREATE INDEX journal_by_job ON journal (job_id, sequence) WHERE job_id IS NOT NULL",
     """CREATE TABLE outbox (
         sequence INTEGER PRIMARY KEY, node_id TEXT NOT NULL, kind TEXT NOT NULL, job_id INTEGER NOT NULL,
-        attempt INTEGER NOT NULL, body TEXT NOT NULL) STRICT""",
+        attempt INTEGER NOT NULL, body TEXT NOT NULL) STRICT""",  # noqa: E501
 )
 
 
 @migrations(name="0002_ended_jobs")
 def ended_jobs(db: Database) -> None:
-    """Living jobs are found without looking at those that have ended, and these by end and owner."""
+    """Living jobs are found without looking at those that have ended, and these by end and
+    owner.
+    """
     for statement in _ENDED_JOBS:
         db.execute(statement)
 
@@ -117,7 +120,8 @@ def tenants(db: Database) -> None:
 _TENANTS = (
     "CREATE TABLE teams (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
     "CREATE TABLE reservations (reservation_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
-    "CREATE TABLE waited (job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), body TEXT NOT NULL) STRICT",
+    "CREATE TABLE waited (job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), body TEXT NOT NULL) "
+    "STRICT",
 )
 
 
@@ -129,7 +133,9 @@ def foreseen(db: Database) -> None:
 
 @migrations(name="0006_usage")
 def usage(db: Database) -> None:
-    """GPU-seconds of each day (of UTC, since 1970-01-01): of whom and for what, and of each pool."""
+    """GPU-seconds of each day (of UTC, since 1970-01-01): of whom and for what, and of each
+    pool.
+    """
     for statement in _USAGE:
         db.execute(statement)
 
@@ -139,10 +145,10 @@ _USAGE = (
         day INTEGER NOT NULL, user TEXT NOT NULL, team TEXT NOT NULL, class TEXT NOT NULL, pool TEXT NOT NULL,
         useful_gpu_s REAL NOT NULL, preempted_gpu_s REAL NOT NULL, failed_gpu_s REAL NOT NULL,
         transit_gpu_s REAL NOT NULL,
-        PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",
+        PRIMARY KEY (day, user, team, class, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
     """CREATE TABLE pool_days (
         day INTEGER NOT NULL, pool TEXT NOT NULL, used_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL,
-        withheld_gpu_s REAL NOT NULL, PRIMARY KEY (day, pool)) STRICT, WITHOUT ROWID""",
+        withheld_gpu_s REAL NOT NULL, PRIMARY KEY (day, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
 )
 
 
@@ -173,7 +179,7 @@ _STAYS = (
     """CREATE TABLE stays (
         request_id TEXT NOT NULL, job_id INTEGER NOT NULL, attempt INTEGER NOT NULL, part REAL NOT NULL,
         from_s REAL NOT NULL, until_s REAL,
-        PRIMARY KEY (request_id, job_id, attempt)) STRICT, WITHOUT ROWID""",
+        PRIMARY KEY (request_id, job_id, attempt)) STRICT, WITHOUT ROWID""",  # noqa: E501
     "CREATE INDEX stays_here ON stays (request_id) WHERE until_s IS NULL",
     "CREATE INDEX stays_by_end ON stays (until_s) WHERE until_s IS NOT NULL",
 )
@@ -181,7 +187,9 @@ _STAYS = (
 
 @migrations(name="0009_audit_owed")
 def audit_owed(db: Database) -> None:
-    """Lines of the audit, stored with the changes that they tell of until the audit's file has them."""
+    """Lines of the audit, stored with the changes that they tell of until the audit's file has
+    them.
+    """
     db.execute(
         """CREATE TABLE audit_owed (
         sequence INTEGER PRIMARY KEY, note_id TEXT NOT NULL UNIQUE, line TEXT NOT NULL) STRICT"""
@@ -190,9 +198,11 @@ def audit_owed(db: Database) -> None:
 
 @migrations(name="0010_requests_of_persons")
 def requests_of_persons(db: Database) -> None:
-    """Keys that somebody used who had a name before the one who has it now, or who is gone, answer nobody.
+    """Keys that somebody used who had a name before the one who has it now, or who is gone, answer
+    nobody.
 
-    From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps its own.
+    From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps
+    its own.
     """
     db.execute(
         """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')

@@ -46,8 +46,9 @@ def create_database(path: Path) -> None:
 def open_database(path: Path) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
-    Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a table
-    or holds a body that does not match its checksum: an empty start would forget acknowledged jobs. Raises DatabaseInUse when it is locked.
+    Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a
+    table or holds a body that does not match its checksum: an empty start would forget acknowledged
+    jobs. Raises DatabaseInUse when it is locked.
     """
     if not path.exists():
         raise DatabaseDamaged(
@@ -124,7 +125,8 @@ def connect(path: Path, *, mode: str = "ro") -> Database:
 
 
 def read_meta(path: Path, key: str) -> str | None:
-    """One fact that a database knows of itself, without opening it for the writer; None: it does not.
+    """One fact that a database knows of itself, without opening it for the writer; None: it does
+    not.
 
     Raises DatabaseDamaged when there is no database, or none that can be read.
     """

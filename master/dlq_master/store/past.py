@@ -1,4 +1,6 @@
-"""Reads that may take long, on a connection and a thread of their own: turns do not wait for them."""
+"""Reads that may take long, on a connection and a thread of their own: turns do not wait for
+them.
+"""
 
 import asyncio
 import sqlite3
@@ -49,7 +51,9 @@ class Past:
         return await self._in_thread(lambda: read_costs(self._db, first_day, last_day, now_s))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
-        """What is older than `from_s`, or beyond the newest `most` events. Never the newest event."""
+        """What is older than `from_s`, or beyond the newest `most` events. Never the newest
+        event.
+        """
         return await self._in_thread(lambda: _journal_cut(self._db, from_s, most))
 
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:

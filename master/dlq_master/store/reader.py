@@ -134,7 +134,8 @@ class Reader:
 
     def _recordings(self) -> tuple[Recording, ...]:
         rows = self._db.execute(
-            "SELECT body FROM recordings ORDER BY order_time_s DESC, job_id DESC, number DESC LIMIT ?",
+            "SELECT body FROM recordings ORDER BY order_time_s DESC, job_id DESC, number DESC "
+            "LIMIT ?",
             [MOST_RECORDINGS],
         ).fetchall()
         return tuple(decode(body, Recording) for (body,) in reversed(rows))

@@ -1,4 +1,6 @@
-"""One function for each kind of row: the only writers of their tables, all inside one transaction."""
+"""One function for each kind of row: the only writers of their tables, all inside one
+transaction.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -62,7 +64,7 @@ def _write_jobs(db: Database, batch: Batch) -> None:
         db,
         """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (job_id) DO UPDATE SET user = excluded.user, queue = excluded.queue, state = excluded.state,
-        version = excluded.version, end_time_s = excluded.end_time_s, body = excluded.body""",
+        version = excluded.version, end_time_s = excluded.end_time_s, body = excluded.body""",  # noqa: E501
         [
             (
                 job.job_id,
@@ -220,7 +222,8 @@ def _write_tenants(db: Database, batch: Batch) -> None:
     )
     _many(
         db,
-        "INSERT INTO foreseen VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = excluded.body",
+        "INSERT INTO foreseen VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = "
+        "excluded.body",
         [(row.job_id, encode(row)) for row in batch.foreseen],
     )
     dropped: list[tuple[object, ...]] = [(job_id,) for job_id in batch.dropped_foreseen]

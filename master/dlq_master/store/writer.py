@@ -26,7 +26,8 @@ from dlq_master.store.open import claim, open_database
 from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
 from dlq_master.store.write import write
 
-# What is beside the batches is written when none has come for so long, and after so many at the latest.
+# What is beside the batches is written when none has come for so long, and after so many at the
+# latest.
 BESIDE_AFTER_S: Final = 1.0
 BESIDE_AFTER: Final = 100
 
@@ -35,7 +36,9 @@ class AuditState(Protocol):
     """What the database is to know of the audit's file."""
 
     def written(self) -> tuple[str, tuple[str, ...]]:
-        """Its last line on disk, and ids of lines that need not be kept in the database any more."""
+        """Its last line on disk, and ids of lines that need not be kept in the database any
+        more.
+        """
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
         """These are not kept any more."""
@@ -86,7 +89,8 @@ class Writer:
         await self._hand_in(partial(write_batch, batch=batch), batch)
 
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None:
-        """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for it.
+        """Drop these events, in a transaction of its own: a batch that comes meanwhile waits for
+        it.
 
         Raises as `commit` does. A full disk alone ends nothing: batches are still tried.
         """
@@ -144,7 +148,9 @@ class Writer:
         self._record.close()
 
     def _next(self) -> _Work | None:
-        """What was handed in next; None: nothing will be. What is beside the batches waits for no batch."""
+        """What was handed in next; None: nothing will be. What is beside the batches waits for no
+        batch.
+        """
         while True:
             try:
                 return self._work.get(timeout=BESIDE_AFTER_S)

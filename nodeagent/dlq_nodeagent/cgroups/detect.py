@@ -26,11 +26,13 @@ def detect(
     node_id: str, *, base: str = "", proc: Path = Path("/proc"), make_dir: MakeDir = make_dir
 ) -> CgroupTree:
     """The tree for this node's attempts, below the agent's own groups (so its limits hold too), or
-    below the group `base`, which must be there and be ours to fill (FileNotFoundError if it is not).
+    below the group `base`, which must be there and be ours to fill (FileNotFoundError if it is
+    not).
 
     A service whose jobs outlive it needs such a base: v2 takes no process back into a group whose
-    children have controllers, so systemd could not start the agent again. Falls back to `none`, with the reason in `why`, when groups are missing or not writable; a
-    service that must have limits refuses to start on that. Nothing is mounted or unmounted.
+    children have controllers, so systemd could not start the agent again. Falls back to `none`,
+    with the reason in `why`, when groups are missing or not writable; a service that must have
+    limits refuses to start on that. Nothing is mounted or unmounted.
     """
     if not _NODE_ID.match(node_id):
         raise ValueError(f"not a node id: {node_id!r}")
@@ -79,7 +81,9 @@ def own_paths(text: str) -> Mapping[str, str]:
 
 
 def _moved(own: Mapping[str, str], mounts: Mapping[str, Path], base: str) -> Mapping[str, str]:
-    """Our paths, with `base` in every hierarchy that has it; systemd does not manage all of v1's."""
+    """Our paths, with `base` in every hierarchy that has it; systemd does not manage all of
+    v1's.
+    """
     there = {kind for kind, mount in mounts.items() if (mount / base.lstrip("/")).is_dir()}
     if not there:
         why = f"there is no control group {base}"

@@ -1,7 +1,8 @@
 """The v2 answer to the devices controller: an eBPF program on a group that judges every open.
 
-The kernel keeps the program as long as the group is there, whoever loaded it: an agent that restarts
-has nothing to do, and neither has one that dies. All programs above and on a group must agree.
+The kernel keeps the program as long as the group is there, whoever loaded it: an agent that
+restarts has nothing to do, and neither has one that dies. All programs above and on a group must
+agree.
 """
 
 import ctypes
@@ -48,7 +49,9 @@ def program(rules: Iterable[OnlyMinors]) -> bytes:
 
 
 def attach(group: Path, rules: Iterable[OnlyMinors]) -> None:
-    """Let the rules hold for everything in a v2 group, from its next open on; OSError when refused."""
+    """Let the rules hold for everything in a v2 group, from its next open on; OSError when
+    refused.
+    """
     loaded = _load(program(rules))
     directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

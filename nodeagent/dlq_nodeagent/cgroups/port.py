@@ -15,7 +15,9 @@ class CgroupDir(NamedTuple):
 
 
 class OnlyMinors(NamedTuple):
-    """Of the character devices with this major number, only those with these minors may be opened."""
+    """Of the character devices with this major number, only those with these minors may be
+    opened.
+    """
 
     major: int
     minors: frozenset[int]
@@ -29,7 +31,8 @@ class Limits:
     pids_max: int | None
     cpus: float | None
     devices: tuple[OnlyMinors, ...] = ()
-    """Device nodes that are kept from it, whoever it runs as; only where `devices_open` is empty."""
+    """Device nodes that are kept from it, whoever it runs as; only where `devices_open` is empty.
+    """
 
 
 class CgroupTree(Protocol):

@@ -1,8 +1,8 @@
 """Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown.
 
-With `@/path/of/a/file` behind it, that file says how they are, and is read anew at every look: a line
-`1|xid_79|fallen off the bus` gives GPU 1 a symptom, `1|temperature|85` and `1|utilization|97` figures,
-`1|process|4711|8589934592` a process that holds so much of its memory.
+With `@/path/of/a/file` behind it, that file says how they are, and is read anew at every look: a
+line `1|xid_79|fallen off the bus` gives GPU 1 a symptom, `1|temperature|85` and `1|utilization|97`
+figures, `1|process|4711|8589934592` a process that holds so much of its memory.
 """
 
 import re
@@ -41,7 +41,8 @@ def parse_virtual(text: str) -> VirtualDevices:
     match = _FORM.fullmatch(text)
     if not match or int(match.group(1)) > _MAX_DEVICES:
         raise ValueError(
-            f"virtual devices are written COUNTxMODEL-MEMORYGB with at most {_MAX_DEVICES} devices, "
+            f"virtual devices are written COUNTxMODEL-MEMORYGB with at most {_MAX_DEVICES} "
+            "devices, "
             f"like 8xH100-80GB; got {text!r}"
         )
     script = Path(match.group(4)) if match.group(4) else None

@@ -25,7 +25,8 @@ class HostFacts:
 def read_host_facts(*, agent_version: str) -> HostFacts:
     """Read the facts of the machine the agent runs on.
 
-    CPUs are those the agent may be scheduled on, which a cpuset can make fewer than the machine has.
+    CPUs are those the agent may be scheduled on, which a cpuset can make fewer than the machine
+    has.
     """
     return HostFacts(
         hostname=platform.node(),

@@ -1,4 +1,6 @@
-"""The driver's messages (Xids) in the kernel's log: those of this boot that are still there, then new ones."""
+"""The driver's messages (Xids) in the kernel's log: those of this boot that are still there, then
+new ones.
+"""
 
 import os
 import re
@@ -7,7 +9,7 @@ from typing import NamedTuple
 KMSG = "/dev/kmsg"
 _RECORD = 8192  # the kernel's own limit for one
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (\d{1,4})(?:, (.*))?"
+    r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})[^)]*\): (\d{1,4})(?:, (.*))?"  # noqa: E501
 )
 
 

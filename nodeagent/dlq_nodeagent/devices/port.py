@@ -74,8 +74,8 @@ class DeviceHealth:
 class DeviceVitals:
     """How a device is at this instant: facts, no verdict. None: the driver does not say.
 
-    `symptoms` are (code, words): `gpu_is_lost`, `row_remap_pending`, `nvlink_down`, ...; the master's
-    model/nodes/gpu_health.py knows what is done about them.
+    `symptoms` are (code, words): `gpu_is_lost`, `row_remap_pending`, `nvlink_down`, ...; the
+    master's model/nodes/gpu_health.py knows what is done about them.
     """
 
     uuid: str
@@ -99,7 +99,9 @@ class DeviceFault(Exception):
 
 
 class Devices(Protocol):
-    """What the agent asks of the GPUs of its machine. All calls are short and may block on a driver."""
+    """What the agent asks of the GPUs of its machine. All calls are short and may block on a
+    driver.
+    """
 
     def devices(self) -> tuple[Device, ...]:
         """Every GPU in the order of its index; the same answer for the life of the agent."""
@@ -108,21 +110,26 @@ class Devices(Protocol):
     def usage(self, uuid: str) -> DeviceUsage:
         """Used memory and processes of one device.
 
-        Raises KeyError for a uuid that `devices()` does not list, DeviceFault when it does not answer.
+        Raises KeyError for a uuid that `devices()` does not list, DeviceFault when it does not
+        answer.
         """
         ...
 
     def health(self) -> tuple[DeviceHealth, ...]:
-        """One entry for each device, in the order of `devices()`; never raises for a broken device."""
+        """One entry for each device, in the order of `devices()`; never raises for a broken
+        device.
+        """
         ...
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
-        """One entry for each device, in the order of `devices()`; never raises for a broken device."""
+        """One entry for each device, in the order of `devices()`; never raises for a broken
+        device.
+        """
         ...
 
     def next_xid(self) -> tuple[str, int] | None:
-        """The uuid and number of a message that the driver has sent since the last call, one at a time;
-        None: there is none (any more). Does not wait.
+        """The uuid and number of a message that the driver has sent since the last call, one at a
+        time; None: there is none (any more). Does not wait.
         """
         ...
 

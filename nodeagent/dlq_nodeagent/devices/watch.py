@@ -1,9 +1,9 @@
 """Looks at the GPUs again and again, in threads of its own, and says what the master must hear.
 
-Drivers may hang: the agent's loop never waits for them, and a look that does not come back is told as
-`driver_hangs`. What happens when: the agent restarts - everything is looked at anew, and the driver's
-messages of this boot are read from the kernel's log; the master restarts or the line was silent - the
-first heartbeat of a session tells everything.
+Drivers may hang: the agent's loop never waits for them, and a look that does not come back is told
+as `driver_hangs`. What happens when: the agent restarts - everything is looked at anew, and the
+driver's messages of this boot are read from the kernel's log; the master restarts or the line was
+silent - the first heartbeat of a session tells everything.
 """
 
 import threading

@@ -12,7 +12,8 @@ from dlq_nodeagent.execs.streams import ended, read_some
 from dlq_nodeagent.model.port import Inside
 from dlq_nodeagent.runtimes.process.shim_process import reap
 
-# Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them close-on-exec.
+# Numbers of the guard's descriptors; ours must be others, or posix_spawn would leave them
+# close-on-exec.
 _LEASH, _SHIM, _ABOVE = 3, 4, 16
 
 
@@ -28,7 +29,9 @@ class Ending:
 
 
 class Guarded:
-    """A command that has been started. Everything of it is killed by `close`, or with this process."""
+    """A command that has been started. Everything of it is killed by `close`, or with this
+    process.
+    """
 
     def __init__(self, inside: Inside, *, size: tuple[int, int] | None) -> None:
         """Start it; `size` (columns, rows) gives it a terminal. OSError when this node cannot."""

@@ -75,7 +75,9 @@ class Stdin:
         self._waiting.put_nowait(data)
 
     async def feed(self, talk: Talk) -> None:
-        """Hand it over as the command takes it, and say so. What nobody will read counts as taken."""
+        """Hand it over as the command takes it, and say so. What nobody will read counts as
+        taken.
+        """
         taken_bytes, reads = 0, True
         while (data := await self._waiting.get()) is not None:
             reads = reads and await write_all(self._guarded.stdin, data)

@@ -1,8 +1,9 @@
 """Commands inside ranks, for the master's OpenExec: each by a connection of its own, like output.
 
-What happens when: the agent restarts - its guards see their leashes end and kill the commands, and the
-caller hears UNAVAILABLE; the master restarts or the line goes silent - the stream ends (a silent one
-within 15 s, by keepalive) and the commands are killed; the rank ends - its commands are killed with it.
+What happens when: the agent restarts - its guards see their leashes end and kill the commands, and
+the caller hears UNAVAILABLE; the master restarts or the line goes silent - the stream ends (a
+silent one within 15 s, by keepalive) and the commands are killed; the rank ends - its commands are
+killed with it.
 """
 
 import asyncio
@@ -116,8 +117,8 @@ class Execs:
         )
 
     async def _attend(self, handle: Handle, guarded: Guarded, talk: Talk) -> None:
-        """Bytes both ways until the command has ended and all is said. TimeoutError when nobody wants
-        it any more.
+        """Bytes both ways until the command has ended and all is said. TimeoutError when nobody
+        wants it any more.
         """
         over, stdin = asyncio.Event(), Stdin(guarded)
         waiting = asyncio.create_task(guarded.wait())
@@ -145,8 +146,8 @@ class Execs:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _rank_ended(self, handle: Handle, ending: Ending) -> Ending:
-        """A command that SIGKILL ended: was that the end of its rank? It ends with its group, and the
-        rank is over only a moment later."""
+        """A command that SIGKILL ended: was that the end of its rank? It ends with its group, and
+        the rank is over only a moment later."""
         killed = ending.signal == 9 or ending.exit_code == 128 + 9
         if not killed or ending.rank_ended:
             return ending

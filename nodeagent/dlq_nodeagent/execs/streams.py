@@ -1,4 +1,6 @@
-"""Bytes to and from a command's pipes or terminal, on the event loop, no faster than the other side."""
+"""Bytes to and from a command's pipes or terminal, on the event loop, no faster than the other
+side.
+"""
 
 import asyncio
 import errno

@@ -35,8 +35,9 @@ def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
 
 
 def json_object(content: bytes) -> dict[str, Any]:
-    """The JSON object in these bytes; empty for anything else, however hostile. UTF-8 alone: for another
-    encoding Python would load a module with the rights of the user whose file this is, and may not find it.
+    """The JSON object in these bytes; empty for anything else, however hostile. UTF-8 alone: for
+    another encoding Python would load a module with the rights of the user whose file this is, and
+    may not find it.
     """
     try:
         value = json.loads(content.decode("utf-8"))

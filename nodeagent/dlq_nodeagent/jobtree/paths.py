@@ -37,8 +37,9 @@ def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
 
 
 def make_directory(path: str, what: str, mode: int = 0o755) -> None:
-    """Make a directory and its parents where they are missing. Call it with the user's rights. Links are followed: it
-    is for directories above which everything is the site's or the user's own choice.
+    """Make a directory and its parents where they are missing. Call it with the user's rights.
+    Links are followed: it is for directories above which everything is the site's or the user's own
+    choice.
 
     PathRefused when the user may not; OSError when the host cannot (a full disk, a lost server).
     """
@@ -61,7 +62,9 @@ def check_directory(path: str, what: str) -> None:
 
 
 def refusal_of(error: OSError, text: str) -> Exception:
-    """Whose fault this error over a file is: PathRefused, the user's, with the text; else the host's."""
+    """Whose fault this error over a file is: PathRefused, the user's, with the text; else the
+    host's.
+    """
     exit_code = exit_code_of(error.errno or 0)
     if exit_code is None:
         return UserFileFault(error.errno, error.strerror, error.filename)

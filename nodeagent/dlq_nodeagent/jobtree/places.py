@@ -1,8 +1,9 @@
 """Makes and checks the directories of a job's checkpoints, which lie where others may write too.
 
-All functions are to be called with the submitter's rights. They go from the base down by descriptors and follow no
-link. What lies above the base was chosen by the site or by the user. Below the base every level is the submitter's own,
-and nobody else may write to it; so what was found right stays right, and its path may be handed on.
+All functions are to be called with the submitter's rights. They go from the base down by
+descriptors and follow no link. What lies above the base was chosen by the site or by the user.
+Below the base every level is the submitter's own, and nobody else may write to it; so what was
+found right stays right, and its path may be handed on.
 """
 
 import contextlib
@@ -24,20 +25,24 @@ _REMEDY = "remove or rename it, or name a directory of your own with --checkpoin
 
 
 class PlaceRefused(ValueError):
-    """A directory or a file is not the submitter's alone; the text says which, whose, and what to do."""
+    """A directory or a file is not the submitter's alone; the text says which, whose, and what to
+    do.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The levels of one attempt below a base that may be shared; none where the script has its own directory."""
+    """The levels of one attempt below a base that may be shared; none where the script has its own
+    directory.
+    """
 
     base: str
     below: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, directory: str, base: str, *, whole: bool) -> "Place":
-        """The place of a normal path. Without a base above it (a master of before does not tell) its last two levels
-        are the job's; with `whole` none is, for the user has named all of it.
+        """The place of a normal path. Without a base above it (a master of before does not tell)
+        its last two levels are the job's; with `whole` none is, for the user has named all of it.
         """
         if whole:
             return cls(directory)
@@ -50,7 +55,9 @@ class Place:
 
 
 def make_place(place: Place, uid: int, mode: int = PRIVATE) -> None:
-    """Make what is missing, and check all. PlaceRefused for what is another's; errors else as `make_directory`."""
+    """Make what is missing, and check all. PlaceRefused for what is another's; errors else as
+    `make_directory`.
+    """
     what = "the checkpoint directory"
     make_directory(place.base, what, mode)
     with _Walk(place.base, uid) as walk:
@@ -65,7 +72,9 @@ def make_place(place: Place, uid: int, mode: int = PRIVATE) -> None:
 
 
 def is_theirs(place: Place, uid: int) -> bool:
-    """Whether all levels are there and still the submitter's alone, so that what lies in them counts as saved."""
+    """Whether all levels are there and still the submitter's alone, so that what lies in them
+    counts as saved.
+    """
     try:
         with _Walk(place.base, uid) as walk:
             for name in place.below:
@@ -77,8 +86,9 @@ def is_theirs(place: Place, uid: int) -> bool:
 
 
 def check_saved(path: str, base: str, uid: int) -> None:
-    """Refuse a checkpoint that another may have made or changed: each level below the base and the checkpoint's own
-    entries are the submitter's, and links lead nowhere out of the base. PlaceRefused or OSError.
+    """Refuse a checkpoint that another may have made or changed: each level below the base and the
+    checkpoint's own entries are the submitter's, and links lead nowhere out of the base.
+    PlaceRefused or OSError.
 
     It may be gone, as long as only the submitter can put another in its place.
     """
@@ -99,8 +109,8 @@ def check_saved(path: str, base: str, uid: int) -> None:
 
 
 def base_of_saved(path: str, base: str, *, levels: int) -> str:
-    """The base that a checkpoint lies below: the named one, else what is so many levels above it, because a site may
-    have moved its root since."""
+    """The base that a checkpoint lies below: the named one, else what is so many levels above it,
+    because a site may have moved its root since."""
     if _parts_below(path, base):
         return base
     for _ in range(levels):
@@ -186,7 +196,8 @@ class _Walk:
         if facts.st_mode & _OTHERS_WRITE:
             mode = stat.S_IMODE(facts.st_mode)
             raise PlaceRefused(
-                f"{self.path} may be written to by others than its owner (mode {mode:04o}): chmod go-w it"
+                f"{self.path} may be written to by others than its owner (mode {mode:04o}): chmod "
+                "go-w it"
             )
 
     def check_entries(self) -> None:
@@ -214,7 +225,8 @@ class _Walk:
             raise PlaceRefused(_whose(self._base, facts, "is neither the submitter's nor root's"))
         if facts.st_mode & stat.S_IWOTH and not facts.st_mode & stat.S_ISVTX:
             raise PlaceRefused(
-                f"{self._base} may be written to by everybody and has no sticky bit, so that anybody may "
+                f"{self._base} may be written to by everybody and has no sticky bit, so that "
+                "anybody may "
                 f"rename what is another's there: chmod +t it, as /tmp has it"
             )
 

@@ -1,9 +1,9 @@
 """What a job that is over has left in its own directory: it would fill the node's disk for days.
 
-The directory is for beats and a few words (runtimes/process/layout.py), and it is kept with the log of its rank.
-A job that put more there, to fill the disk or for lack of a better place, does not keep it. The agent
-restarts: an end that it had not finished with is finished again, this too. The master and a silent line
-have no part in it.
+The directory is for beats and a few words (runtimes/process/layout.py), and it is kept with the log
+of its rank. A job that put more there, to fill the disk or for lack of a better place, does not
+keep it. The agent restarts: an end that it had not finished with is finished again, this too. The
+master and a silent line have no part in it.
 """
 
 import os
@@ -18,10 +18,10 @@ _MOST = 100_000  # names in one sweep: what is beyond is set aside with the dire
 
 
 def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
-    """Delete all of it but plain files at its top that take less than that (0: none is kept); False if a
-    part is still there. By descriptors: no link is followed, whoever renames what meanwhile. A directory
-    that is not of the same owner as `job_dir` stays: its user may have moved it here from a place that is
-    shared, and root would delete for him what he must not delete himself.
+    """Delete all of it but plain files at its top that take less than that (0: none is kept); False
+    if a part is still there. By descriptors: no link is followed, whoever renames what meanwhile. A
+    directory that is not of the same owner as `job_dir` stays: its user may have moved it here from
+    a place that is shared, and root would delete for him what he must not delete himself.
     """
     try:
         top = os.open(job_dir, _OPEN)

@@ -2,8 +2,8 @@
 
 Linux keeps file system ids and supplementary groups per thread, and leaving uid 0 as file system id
 drops the capabilities that override permissions. So no path that a user controls is ever opened as
-root, also where root is squashed (NFS), and nothing is forked. A thread that is started meanwhile inherits the
-rights: start none inside the block.
+root, also where root is squashed (NFS), and nothing is forked. A thread that is started meanwhile
+inherits the rights: start none inside the block.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ class UserRights:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Inside the block, this thread opens files as the user. Must not be left by another thread.
+        """Inside the block, this thread opens files as the user. Must not be left by another
+        thread.
 
         Raises PermissionError when the agent may not become that user.
         """

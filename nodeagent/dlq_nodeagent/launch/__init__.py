@@ -1,4 +1,5 @@
 """From the master's launch to a plan that a runtime can start: paths, environment, tasks, ports.
 
-`launching` is the entry; `env`, `slurm_env` and `live_torchrun` make variables, `tasks` the processes of a rank.
+`launching` is the entry; `env`, `slurm_env` and `live_torchrun` make variables, `tasks` the
+processes of a rank.
 """

@@ -1,4 +1,6 @@
-"""The environment of a job: its own, and above it what dlq tells it (facts: torchrun without flags)."""
+"""The environment of a job: its own, and above it what dlq tells it (facts: torchrun without
+flags).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -38,8 +40,8 @@ def job_environment(
 ) -> dict[str, str]:
     """The whole environment: defaults of a login, then the job's own, then ours.
 
-    Nothing of the agent's environment is in it, so the job's LD_* and PYTHON* are its own. Ours come
-    last: a submitter cannot pretend to be another attempt or name another GPU. `now_s` is UTC.
+    Nothing of the agent's environment is in it, so the job's LD_* and PYTHON* are its own. Ours
+    come last: a submitter cannot pretend to be another attempt or name another GPU. `now_s` is UTC.
     RANK, LOCAL_RANK and WORLD_SIZE are not set: launchers would take them for their own.
     """
     login = {
@@ -128,9 +130,9 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> M
 
 
 def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE: by how much each of them has
-    to do more, or less, than on what it asks for: so that the batch of all together stays the same, or so that
-    it fits into the smaller memory of this node's GPUs."""
+    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE: by how much each
+    of them has to do more, or less, than on what it asks for: so that the batch of all together
+    stays the same, or so that it fits into the smaller memory of this node's GPUs."""
     if not launch.sizes and not launch.gpu_memory_bytes:
         return {}
     gpus = sum(launch.node_gpu_counts) or len(devices) * max(1, len(launch.node_ids))

@@ -120,7 +120,9 @@ class Launching:
         return UserRights(launch.uid, launch.gid, launch.groups)
 
     def devices_of(self, launch: Launch) -> tuple[Device, ...]:
-        """The devices of this node that the launch names; LaunchRefused for one it does not have."""
+        """The devices of this node that the launch names; LaunchRefused for one it does not
+        have.
+        """
         have = {device.index: device for device in self.devices}
         missing = [index for index in launch.gpu_indexes if index not in have]
         if missing:
@@ -171,7 +173,9 @@ class Launching:
         return cwd, watch_of(launch, 0, rights.uid)
 
     def _make_checkpoint_place(self, launch: Launch, rights: UserRights) -> None:
-        """Make the directory for checkpoints, and look at the one to resume from, before anything runs."""
+        """Make the directory for checkpoints, and look at the one to resume from, before anything
+        runs.
+        """
         what, roots = "the checkpoint directory", self.rules.roots
         try:
             with rights.taken():
@@ -306,7 +310,9 @@ def refusal(error: BaseException) -> Preparation:
 
 
 def place_of(launch: Launch) -> Place:
-    """Where the checkpoints of this attempt lie. A script's own directory is the user's choice as a whole."""
+    """Where the checkpoints of this attempt lie. A script's own directory is the user's choice as a
+    whole.
+    """
     directory = os.path.normpath(launch.checkpoint_directory)
     named = bool(launch.checkpoint_marker) and directory == os.path.normpath(
         launch.checkpoint_base or directory
@@ -323,7 +329,9 @@ def base_of(launch: Launch) -> str:
 
 
 def _not_theirs(launch: Launch, text: str) -> Exception:
-    """A place that is not its user's alone: over one that the user has named, theirs to mend; else the site's."""
+    """A place that is not its user's alone: over one that the user has named, theirs to mend; else
+    the site's.
+    """
     return (
         PathRefused(text)
         if launch.checkpoint_named
@@ -343,7 +351,9 @@ def watch_of(launch: Launch, floor_mtime_ns: int, uid: int) -> CheckpointWatch:
 
 
 def interpreter_of(script: str) -> tuple[str, ...]:
-    """What the first line of a script asks for, as the kernel reads it; /bin/sh when it does not."""
+    """What the first line of a script asks for, as the kernel reads it; /bin/sh when it does
+    not.
+    """
     first, _, _ = script.partition("\n")
     if not first.startswith("#!") or not first[2:].strip():
         return _DEFAULT_INTERPRETER
@@ -379,7 +389,9 @@ def _signal(launch: Launch) -> int:
 
 
 def _write_script(path: Path, text: str, rights: UserRights) -> None:
-    """Put a script where its user, and nobody else, can read it; our own directory, so as ourselves."""
+    """Put a script where its user, and nobody else, can read it; our own directory, so as
+    ourselves.
+    """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -390,8 +402,8 @@ def _write_script(path: Path, text: str, rights: UserRights) -> None:
 
 
 def check_account(launch: Launch, run_as: str) -> None:
-    """LaunchRefused when the user's name and uid are not one account on this node: the uid has become
-    somebody else's. A node that knows neither goes by its users map alone (shim/users.c)."""
+    """LaunchRefused when the user's name and uid are not one account on this node: the uid has
+    become somebody else's. A node that knows neither goes by its users map alone (shim/users.c)."""
     if run_as != "submitter" or not launch.user:
         return
     if launch.uid < 0:
@@ -409,7 +421,8 @@ def check_account(launch: Launch, run_as: str) -> None:
         uid = pwd.getpwnam(launch.user).pw_uid
         if uid != launch.uid:
             raise LaunchRefused(
-                f"the user {launch.user} has uid {launch.uid} in the cluster and {uid} on this node",
+                f"the user {launch.user} has uid {launch.uid} in the cluster and {uid} on this "
+                "node",
                 StartCause.ACCOUNT,
             )
 

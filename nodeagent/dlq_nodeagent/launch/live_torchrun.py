@@ -1,7 +1,7 @@
 """torchrun's variables for a job whose nodes come and go while it runs (docs/elastic.md).
 
-Its elastic rendezvous, c10d, finds out who is there: each time somebody joins or is gone, all workers end and
-start again, the torchruns stay. Tried with PyTorch 2.13.
+Its elastic rendezvous, c10d, finds out who is there: each time somebody joins or is gone, all
+workers end and start again, the torchruns stay. Tried with PyTorch 2.13.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ from dlq_nodeagent.model.rank import Rank, RankState
 from dlq_nodeagent.runtimes.process.torchrun_logs import LOGS
 
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-# Seconds. Who has not said anything for so many times the interval has left; the workers of the others wait for
-# that. Once as many nodes as it needs are there, the rendezvous waits so long for more, unless all are.
-# Whoever knocks looks once a second whether it may join: with less, those that run would begin without it, and
-# all start their workers twice.
+# Seconds. Who has not said anything for so many times the interval has left; the workers of the
+# others wait for that. Once as many nodes as it needs are there, the rendezvous waits so long for
+# more, unless all are. Whoever knocks looks once a second whether it may join: with less, those
+# that run would begin without it, and all start their workers twice.
 _KEEP_ALIVE = 1
 _MISSED = 3
 _LAST_CALL = 3
@@ -31,7 +31,8 @@ def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
         "keep_alive_interval": _KEEP_ALIVE,
         "keep_alive_max_attempt": _MISSED,
     }
-    # It makes a directory there for each start of its workers: so it shows how often they have failed.
+    # It makes a directory there for each start of its workers: so it shows how often they have
+    # failed.
     logs = {"PET_LOG_DIR": f"{job_dir}/{LOGS}"} if launch.joins else {}
     return {
         **logs,
@@ -44,15 +45,18 @@ def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
         "PET_LOCAL_ADDR": launch.node_addresses[rank],
         "PET_MAX_RESTARTS": str(RESTARTS_PER_ATTEMPT),
         "PET_SIGNALS_TO_HANDLE": SIGNALS_TO_HANDLE,
-        # Rank 0 of the workers may be on another node each time: the store that they meet at goes with it.
+        # Rank 0 of the workers may be on another node each time: the store that they meet at goes
+        # with it.
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "TORCH_ELASTIC_SHUTDOWN_TIMEOUT": str(max(1, round(launch.grace_s))),
     }
 
 
-# So often its workers fail where it has just joined. Others that leave at the same time cost it one, or two.
+# So often its workers fail where it has just joined. Others that leave at the same time cost it
+# one, or two.
 _FAILURES = 3
-# And where they say that it is others who have gone: of two that join at once, the one that fails takes the other along.
+# And where they say that it is others who have gone: of two that join at once, the one that fails
+# takes the other along.
 _FAILURES_OF_OTHERS = 6
 
 
@@ -64,10 +68,11 @@ def may_fail_to_join(rank: Rank, now_s: float) -> bool:
 
 
 def stop_of_a_failure(rank: Rank, failures: int, blames_others: Callable[[], bool]) -> Stop | None:
-    """How a rank that cannot join is ended, so that the master hears of it; None: it is not that far. `blames_others`: whether
-    its output says that others have gone.
+    """How a rank that cannot join is ended, so that the master hears of it; None: it is not that
+    far. `blames_others`: whether its output says that others have gone.
 
-    Left alone, all would start their workers again until its restarts are used up, and nobody would train.
+    Left alone, all would start their workers again until its restarts are used up, and nobody would
+    train.
     """
     if failures < _FAILURES or (failures < _FAILURES_OF_OTHERS and blames_others()):
         return None

@@ -1,7 +1,8 @@
-"""How a rank with `compat = "slurm"` is started: by the stand-ins' `batch`, which stays its main process.
+"""How a rank with `compat = "slurm"` is started: by the stand-ins' `batch`, which stays its main
+process.
 
-After a restart of the agent or the master it goes on like any other rank: what routes its signals is
-part of the job.
+After a restart of the agent or the master it goes on like any other rank: what routes its signals
+is part of the job.
 """
 
 from pathlib import Path
@@ -27,8 +28,8 @@ def with_batch(
 ) -> tuple[str, ...]:
     """The words that start a rank; LaunchRefused where this node has no stand-ins.
 
-    A script starts its steps itself, by `srun`. A command is a step of its own, with one process for
-    each task.
+    A script starts its steps itself, by `srun`. A command is a step of its own, with one process
+    for each task.
     """
     if launch.compat != COMPAT:
         return argv

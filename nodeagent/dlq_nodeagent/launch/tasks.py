@@ -30,7 +30,9 @@ class Task:
 
 
 def port_count(launch: Launch) -> int:
-    """Ports that a rank needs of its own: the gang's rendezvous, and one for each worker or server."""
+    """Ports that a rank needs of its own: the gang's rendezvous, and one for each worker or
+    server.
+    """
     rendezvous = 1 if launch.key.node_rank == 0 else 0
     return rendezvous + len(_roles_here(launch))
 
@@ -43,7 +45,9 @@ def with_own_ports(launch: Launch, ports: tuple[int, ...]) -> Launch:
 
 
 def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
-    """The processes of this node beside each other; empty: it is one process, told by node alone."""
+    """The processes of this node beside each other; empty: it is one process, told by node
+    alone.
+    """
     if launch.worker_count:
         return _role_tasks(launch, devices)
     if launch.launch_mode == PER_GPU:
@@ -59,8 +63,8 @@ def with_tasks(
     words_at: str,
     state_dir: Path | None = None,
 ) -> tuple[str, ...]:
-    """The words that start a rank: those of `dlq-tasks`, if it has several processes. It tells of them
-    in the job's own directory `words_at`.
+    """The words that start a rank: those of `dlq-tasks`, if it has several processes. It tells of
+    them in the job's own directory `words_at`.
 
     A restart of the agent or the master does not touch it, and silence ends it as any main process.
     """
@@ -91,8 +95,9 @@ def tasks_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
 
 
 def install_tasks(state_dir: Path, program: Path) -> None:
-    """Copy `dlq-tasks` to where every user can start it, if dlq itself lies in a directory that is closed to
-    them. OSError when that cannot be written. Ranks that run keep the file that they were started from.
+    """Copy `dlq-tasks` to where every user can start it, if dlq itself lies in a directory that is
+    closed to them. OSError when that cannot be written. Ranks that run keep the file that they were
+    started from.
     """
     if not program.is_file() or _is_open_to_all(program):
         return
@@ -160,7 +165,9 @@ class _Place:
 
 
 def _places(launch: Launch) -> tuple[_Place, ...]:
-    """Every worker and server of the job. Workers go where their GPUs are, servers round the nodes."""
+    """Every worker and server of the job. Workers go where their GPUs are, servers round the
+    nodes.
+    """
     counts = launch.node_gpu_counts or (len(launch.gpu_indexes),)
     each = max(1, sum(counts) // max(1, launch.worker_count))
     wanted = [("worker", node) for node, count in enumerate(counts) for _ in range(count // each)]

@@ -84,7 +84,9 @@ async def persist(
     clock: Clock,
     pause_s: float = _AGAIN_S,
 ) -> Joined:
-    """The same attempt to join again while the master does not answer, for so long at most; then Unavailable."""
+    """The same attempt to join again while the master does not answer, for so long at most; then
+    Unavailable.
+    """
     end_s = clock.boottime_s() + patience_s
     while True:
         try:
@@ -96,7 +98,9 @@ async def persist(
 
 
 def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:
-    """The key and request of a join that was not answered, or new ones, kept before they are used."""
+    """The key and request of a join that was not answered, or new ones, kept before they are
+    used.
+    """
     path = state_dir / _REQUEST_FILE
     if path.exists():
         kept = json.loads(path.read_text("ascii"))

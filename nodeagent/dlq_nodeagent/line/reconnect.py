@@ -1,4 +1,6 @@
-"""When to dial the master again: spread evenly after a loss, ever more seldom while it stays away."""
+"""When to dial the master again: spread evenly after a loss, ever more seldom while it stays
+away.
+"""
 
 import random
 from dataclasses import dataclass

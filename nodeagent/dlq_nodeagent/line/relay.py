@@ -92,7 +92,9 @@ async def log_pieces(
 
 
 async def words_pieces(order: OpenLog, never_ran: str) -> AsyncIterator[wire.PushLogRequest]:
-    """In place of the output of a rank that has none: why it never ran, as the shim would say it."""
+    """In place of the output of a rank that has none: why it never ran, as the shim would say
+    it.
+    """
     said = f"dlq: cannot run the job: {never_ran}\n".encode("utf-8", "replace")
     offset = min(_first_offset(order.offset, len(said)), len(said))
     yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset, data=said[offset:])

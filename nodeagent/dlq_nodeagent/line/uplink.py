@@ -182,7 +182,9 @@ class Uplink:
             self._transport.send(message)
 
     def _has_new_word(self) -> bool:
-        """Somebody waits to hear that all ranks hold out longer: that goes with the next heartbeat."""
+        """Somebody waits to hear that all ranks hold out longer: that goes with the next
+        heartbeat.
+        """
         return self._hold_revision() not in (0, self._said_revision)
 
     def _beat(self, now_s: float) -> None:

@@ -37,9 +37,12 @@ class ContainerPlan:
     image_digest: str = ""
     """Of its manifest, for people."""
     image_cwd: str = ""
-    """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error."""
+    """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error.
+    """
     image_environment: tuple[str, ...] = ()
-    """What the image sets, as NAME=VALUE: lists that we add to begin with ours and go on with these."""
+    """What the image sets, as NAME=VALUE: lists that we add to begin with ours and go on with
+    these.
+    """
     mounts: tuple[Mount, ...] = ()
     mount_roots: tuple[str, ...] = ()
     own_mounts: tuple[Mount, ...] = ()

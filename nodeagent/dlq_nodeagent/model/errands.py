@@ -65,7 +65,9 @@ class LookOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCheckpoint:
-    """A committed checkpoint in a job's tree; `mtime_ns` is the time of the file system it is on."""
+    """A committed checkpoint in a job's tree; `mtime_ns` is the time of the file system it is
+    on.
+    """
 
     path: str
     step: int | None
@@ -76,8 +78,9 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen. `released` is None unless asked for, and False also when that look failed; then
-    `held_by` says why, or names a GPU that is not free. A look at checkpoints that failed has seen none.
+    """What was seen. `released` is None unless asked for, and False also when that look failed;
+    then `held_by` says why, or names a GPU that is not free. A look at checkpoints that failed has
+    seen none.
     """
 
     checkpoint: SeenCheckpoint | None = None
@@ -87,7 +90,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOrder:
-    """Switch a rank's recording off and read what it recorded in `window_s`. `main_pid`: it runs."""
+    """Switch a rank's recording off and read what it recorded in `window_s`. `main_pid`: it
+    runs.
+    """
 
     launch: Launch
     window_s: float
@@ -100,13 +105,15 @@ class Errands(Protocol):
     """
 
     def prepare(self, order: PrepareOrder) -> None:
-        """Answered by `core.prepared(key, Preparation)`; a long one says `core.preparing(key, words)`
-        meanwhile.
+        """Answered by `core.prepared(key, Preparation)`; a long one says `core.preparing(key,
+        words)` meanwhile.
         """
         ...
 
     def abandon(self, key: AttemptKey) -> None:
-        """The rank shall not start: what its preparation alone waits for is ended, and it is answered."""
+        """The rank shall not start: what its preparation alone waits for is ended, and it is
+        answered.
+        """
         ...
 
     def look(self, order: LookOrder) -> None:
@@ -114,7 +121,9 @@ class Errands(Protocol):
         ...
 
     def look_at_gpus(self, number: int) -> None:
-        """Answered by `core.gpus_seen(GpuLook)`, unless another such look is under way: then that one is."""
+        """Answered by `core.gpus_seen(GpuLook)`, unless another such look is under way: then that
+        one is.
+        """
         ...
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:

@@ -128,13 +128,14 @@ class Launch:
     node_gpu_types: tuple[str, ...] = ()
     profile: ProfileOrder | None = None
     trial: bool = False
-    """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with."""
+    """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with.
+    """
     sizes: tuple[int, ...] = ()
     """Of an elastic job: numbers of GPUs that will do, rising; `asked_gpus` is one of them."""
     asked_gpus: int = 0
     live: bool = False
-    """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has all that
-    it ever had, and those without GPUs have left."""
+    """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has
+    all that it ever had, and those without GPUs have left."""
     joins: bool = False
     """The others run already."""
     gpu_memory_bytes: int = 0
@@ -143,7 +144,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End one rank: after `delay_s` notice and signal, TERM, and KILL `grace_s` after the notice."""
+    """End one rank: after `delay_s` notice and signal, TERM, and KILL `grace_s` after the
+    notice.
+    """
 
     key: AttemptKey
     fence: Fence
@@ -292,7 +295,8 @@ class RankReport:
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
     unnoticed: bool = False
-    """It has ended by itself, and no notice was given before: False also where that is not known."""
+    """It has ended by itself, and no notice was given before: False also where that is not known.
+    """
     gpus_held: str = ""
     """Of one that has ended: why its GPUs may be given to nobody yet."""
     no_room: bool = False
@@ -353,7 +357,9 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The command was taken (empty refusal: it will be carried out) or refused with a fixed word."""
+    """The command was taken (empty refusal: it will be carried out) or refused with a fixed
+    word.
+    """
 
     sequence: int
     refusal: str = ""
@@ -370,8 +376,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFound:
-    """What a rank's traffic told; fields as in dlq/v1/profile.proto. Bytes and times are those of one
-    iteration; what is not known is None.
+    """What a rank's traffic told; fields as in dlq/v1/profile.proto. Bytes and times are those of
+    one iteration; what is not known is None.
     """
 
     ended_s: float

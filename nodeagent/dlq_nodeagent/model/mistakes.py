@@ -1,4 +1,6 @@
-"""Whose fault it is that a rank cannot start: its user's, who hears an exit code, or this host's."""
+"""Whose fault it is that a rank cannot start: its user's, who hears an exit code, or this
+host's.
+"""
 
 import errno
 
@@ -6,7 +8,9 @@ from dlq_common.start_causes import StartCause
 
 
 class LaunchRefused(ValueError):
-    """The plan cannot be started as it stands; the text says which field and why. `cause` says whose fault that is."""
+    """The plan cannot be started as it stands; the text says which field and why. `cause` says
+    whose fault that is.
+    """
 
     def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
         super().__init__(text)
@@ -19,8 +23,8 @@ CANNOT_RUN = 126
 # Where the shim fails over what the user named: a directory, a program, its interpreter, a mount.
 _USERS_STAGES = frozenset({"chdir", "exec", "interpreter", "mount"})
 
-# What a host says that is full, out of something, or has lost a disk or a file server. Whoever names
-# a file meets these too, and another node may not have them.
+# What a host says that is full, out of something, or has lost a disk or a file server. Whoever
+# names a file meets these too, and another node may not have them.
 _HOSTS_ERRORS = frozenset(
     {
         errno.EAGAIN,
@@ -118,7 +122,9 @@ def cause_of_stage(stage: str, number: int) -> StartCause:
 
 
 def cause_of(error: BaseException) -> StartCause:
-    """The same for what keeps a rank from being made ready. Only what is known to be the node's is said to be."""
+    """The same for what keeps a rank from being made ready. Only what is known to be the node's is
+    said to be.
+    """
     if isinstance(error, LaunchRefused):
         return error.cause
     if isinstance(error, OSError):

@@ -48,7 +48,9 @@ class StaleEpoch(RuntimeFault):
 
 
 class NotDelivered(RuntimeFault):
-    """The command could not be handed over: the shim is ending, or its channel is full; ask again."""
+    """The command could not be handed over: the shim is ending, or its channel is full; ask
+    again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,9 @@ class JobFiles(NamedTuple):
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
     job_dir: str
-    """Owned by the job's user, mode 0700; plain files only (and where torchrun logs), deleted with the attempt."""
+    """Owned by the job's user, mode 0700; plain files only (and where torchrun logs), deleted with
+    the attempt.
+    """
     beat_file: str
     """Where the job's beats go (DLQ_BEAT_FILE), below `job_dir`."""
     done_file: str
@@ -185,7 +189,9 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """How to start a command inside a rank: what to run with which descriptors is in shim/exec.c."""
+    """How to start a command inside a rank: what to run with which descriptors is in
+    shim/exec.c.
+    """
 
     argv: tuple[str, ...]
     shim_pidfd: int
@@ -231,7 +237,9 @@ class Runtime(Protocol):
         ...
 
     def poll(self, handle: Handle) -> ExitRecord | None:
-        """The exit record once the rank has ended and nothing of it is left; None while it lives."""
+        """The exit record once the rank has ended and nothing of it is left; None while it
+        lives.
+        """
         ...
 
     def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
@@ -240,7 +248,8 @@ class Runtime(Protocol):
 
     def ends(self) -> int | None:
         """A descriptor that is readable from when the guard of a rank has ended until `exited` is
-        asked. A hint only: not every end shows. Owned by the runtime. None: there are no such hints.
+        asked. A hint only: not every end shows. Owned by the runtime. None: there are no such
+        hints.
         """
         ...
 
@@ -284,12 +293,14 @@ class Runtime(Protocol):
         ...
 
     def workers_done(self, handle: Handle) -> bool:
-        """Whether only tasks that serve others are left of a rank with several (dlq-tasks says so)."""
+        """Whether only tasks that serve others are left of a rank with several (dlq-tasks says
+        so).
+        """
         ...
 
     def worker_failures(self, handle: Handle) -> int:
-        """How often torchrun has started its workers again because they failed, as far as it can be seen: of a rank
-        that joined others (live_torchrun.py)."""
+        """How often torchrun has started its workers again because they failed, as far as it can be
+        seen: of a rank that joined others (live_torchrun.py)."""
         ...
 
     def failed_task(self, handle: Handle) -> str:
@@ -301,7 +312,9 @@ class Runtime(Protocol):
         ...
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
-        """At most `limit` bytes from logical `offset`; empty at the end. Works after the end too."""
+        """At most `limit` bytes from logical `offset`; empty at the end. Works after the end
+        too.
+        """
         ...
 
     def inside(

@@ -78,7 +78,9 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class NoticeDue:
-    """All waiting is over; checkpoints newer than the baseline (file system time) answer the notice."""
+    """All waiting is over; checkpoints newer than the baseline (file system time) answer the
+    notice.
+    """
 
     baseline_mtime_ns: int
 
@@ -243,7 +245,9 @@ def accept(launch: Launch, *, now_s: float) -> Step:
 
 
 def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
-    """The rank after `event`. Raises IllegalRankEvent where the table has no row; `now_s` is boottime."""
+    """The rank after `event`. Raises IllegalRankEvent where the table has no row; `now_s` is
+    boottime.
+    """
     target = TABLE.get((rank.state, type(event)))
     if target is None:
         raise IllegalRankEvent(rank, event)
@@ -258,8 +262,8 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
                 image_digest=image_digest,
                 ready_s=now_s,
             )
-            # Preparing again after a crash is harmless; a floor cannot be found again, and ports that
-            # were told shall stay.
+            # Preparing again after a crash is harmless; a floor cannot be found again, and ports
+            # that were told shall stay.
             kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
             return Step(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):

@@ -21,7 +21,9 @@ _PHASES = {
 
 
 def phase_of(rank: Rank) -> Phase:
-    """The phase on the wire. A rank whose GPUs are not proven free yet has exited once that is said."""
+    """The phase on the wire. A rank whose GPUs are not proven free yet has exited once that is
+    said.
+    """
     if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
         return Phase.READY
     if rank.state in _PHASES and not rank.gpus_held:
@@ -129,8 +131,9 @@ _BY_ITSELF = frozenset({ExitWhy.EXITED, ExitWhy.START_ERROR})
 def _unnoticed(rank: Rank, record: ExitRecord) -> bool:
     """Whether the rank ended by itself before anybody told it to leave.
 
-    The shim's record decides. Where an agent has begun to give a notice, its file may have been there before the
-    shim heard: then nobody knows, and False says so. A stop without grace is a kill, of which a rank hears nothing.
+    The shim's record decides. Where an agent has begun to give a notice, its file may have been
+    there before the shim heard: then nobody knows, and False says so. A stop without grace is a
+    kill, of which a rank hears nothing.
     """
     if record.why not in _BY_ITSELF or record.noticed is not None:
         return False
@@ -152,8 +155,8 @@ def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
 
 
 def _answered_shim(rank: Rank) -> bool:
-    """Whether it saved because its shim told it to leave: there was no master, and perhaps no agent,
-    so the times must tell. They are taken from the end, which may lie before this boot.
+    """Whether it saved because its shim told it to leave: there was no master, and perhaps no
+    agent, so the times must tell. They are taken from the end, which may lie before this boot.
     """
     record, found = rank.record, rank.checkpoint
     if record is None or found is None or rank.ended_s is None:

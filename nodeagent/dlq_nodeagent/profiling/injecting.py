@@ -1,4 +1,5 @@
-"""Puts the profiler into a rank: what its environment and its container get, and what stands in the way.
+"""Puts the profiler into a rank: what its environment and its container get, and what stands in the
+way.
 
 Nothing here keeps a rank from starting: what cannot be watched runs as it would without us, and the
 reason is noted for the evidence.
@@ -20,7 +21,8 @@ from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.limits import reason_of
 from dlq_profiler.results import Reason
 
-# Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's plugin.
+# Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's
+# plugin.
 TOTAL_BYTES = 512 << 20
 _FILES_OF_A_TASK = 4
 _OTHER_FILES = 32  # launchers, and what fetches data
@@ -58,8 +60,8 @@ class Injecting:
         environment: Mapping[str, str],
         cwd: str,
     ) -> Injection:
-        """For a rank that is started with these words, `environment` being what it would see: the image's
-        too. Never raises.
+        """For a rank that is started with these words, `environment` being what it would see: the
+        image's too. Never raises.
         """
         limits: tuple[Reason, ...] = ()
         try:
@@ -99,8 +101,8 @@ class Injecting:
         parts = self.parts()
         if parts is None:
             return None
-        # The copies first: they stay where they are when this installation is replaced, and what a job
-        # starts then would otherwise be told of it by the loader.
+        # The copies first: they stay where they are when this installation is replaced, and what a
+        # job starts then would otherwise be told of it by the loader.
         for candidate in (self._copied(parts), parts):
             if candidate is not None and _loadable(candidate, rights):
                 return candidate
@@ -139,8 +141,8 @@ def _tasks(launch: Launch) -> int:
 
 
 def _loadable(parts: Parts, rights: UserRights) -> bool:
-    """The loader splits its list at blanks and colons, podman its volumes at colons and commas; and the
-    library is mapped to be run.
+    """The loader splits its list at blanks and colons, podman its volumes at colons and commas; and
+    the library is mapped to be run.
     """
     if set(f"{parts.preload}{parts.hook}") & set(" :,"):
         return False

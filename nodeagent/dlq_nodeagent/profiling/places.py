@@ -5,8 +5,9 @@ STATE_DIR/profiles/            0711: jobs pass through, and list nothing
     before.json      0600      what was known before the start
     rings/           0700      the job's own: `control`, and what it recorded
 
-What the agent does in `rings` it does with the rights of the job's user, and it follows no link there.
-A place is removed when its evidence is on the agent's own disk, and when nobody needs it after a restart.
+What the agent does in `rings` it does with the rights of the job's user, and it follows no link
+there. A place is removed when its evidence is on the agent's own disk, and when nobody needs it
+after a restart.
 """
 
 import json
@@ -32,7 +33,9 @@ _MOST_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was known before a rank started: whether anything was put into it, and what is in the way."""
+    """What was known before a rank started: whether anything was put into it, and what is in the
+    way.
+    """
 
     recording: bool
     limits: tuple[Reason, ...] = ()
@@ -56,7 +59,9 @@ class Places:
     def make(
         self, key: AttemptKey, rights: UserRights, *, file_limit: int, ring_bytes: int
     ) -> Path:
-        """A place with recording switched on. Raises OSError. A rank that is made ready anew has a new one."""
+        """A place with recording switched on. Raises OSError. A rank that is made ready anew has a
+        new one.
+        """
         self._make_home(key)
         rings = self.rings(key)
         _remove(rings)
@@ -83,8 +88,8 @@ class Places:
             return None
 
     def switch_off(self, key: AttemptKey, rights: UserRights) -> None:
-        """No process records any more, whether it runs or will be started. What a job did to its own
-        switch is its own loss.
+        """No process records any more, whether it runs or will be started. What a job did to its
+        own switch is its own loss.
         """
         with rights.taken(), suppress(OSError, ValueError):
             switch(self.rings(key), on=False)
@@ -97,7 +102,8 @@ class Places:
 
     def remove(self, key: AttemptKey) -> bool:
         """Whether it is gone; with more names in it than any rank makes, a part may be left."""
-        # The rings first: they are their user's, and a sweep goes into no directory of another owner.
+        # The rings first: they are their user's, and a sweep goes into no directory of another
+        # owner.
         return _remove(self.rings(key)) and _remove(self.root / str(key))
 
     def keep_only(self, keys: Iterable[AttemptKey]) -> None:

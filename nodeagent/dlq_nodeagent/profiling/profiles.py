@@ -1,9 +1,9 @@
 """When a rank's profile is read, and that the master hears of it: decisions only.
 
-A rank with an order is read once, when its window is over or it has ended, whatever comes first. The
-agent restarts: the window goes on by the start of the rank, and what is not on record yet is read again.
-The master restarts, or the line is silent: what was found stays on record, and is told on every new line
-and every few seconds until the master has it. Nothing here holds a rank up.
+A rank with an order is read once, when its window is over or it has ended, whatever comes first.
+The agent restarts: the window goes on by the start of the rank, and what is not on record yet is
+read again. The master restarts, or the line is silent: what was found stays on record, and is told
+on every new line and every few seconds until the master has it. Nothing here holds a rank up.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,7 +27,9 @@ log = structlog.get_logger("nodeagent.profiling")
 
 @dataclass(slots=True, kw_only=True)
 class Profiles:
-    """Holds no state but when each evidence was last sent: the rest is noted on the watched ranks."""
+    """Holds no state but when each evidence was last sent: the rest is noted on the watched
+    ranks.
+    """
 
     clock: Clock
     errands: Errands

@@ -1,4 +1,5 @@
-"""Reads what a rank recorded, by a short program with the rights of its user (dlq_profiler.telling).
+"""Reads what a rank recorded, by a short program with the rights of its user
+(dlq_profiler.telling).
 
 A job owns its rings: that program may be told anything, run out of its time or memory, or die. The
 agent reads no ring itself, believes no figure that is not one, and waits no longer than this.
@@ -30,8 +31,8 @@ log = structlog.get_logger("nodeagent.profiling")
 
 
 class Reading(NamedTuple):
-    """What the rings told. `failure`: why nobody could read them; then the rest says nothing. `limits`: what
-    kept a part from being recorded.
+    """What the rings told. `failure`: why nobody could read them; then the rest says nothing.
+    `limits`: what kept a part from being recorded.
     """
 
     job: JobProfile | None = None
@@ -111,7 +112,8 @@ def _plausible(job: JobProfile) -> JobProfile:
 
 
 def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[Reason, ...]:
-    """What keeps a running process, or one that it has started, from being seen: io_uring, static, ...
+    """What keeps a running process, or one that it has started, from being seen: io_uring, static,
+    ...
 
     Of what is gone meanwhile, or somebody else's, nothing is said.
     """

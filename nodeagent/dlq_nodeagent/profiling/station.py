@@ -1,4 +1,6 @@
-"""What is done for a profile in the agent's threads: it is read when its window is over, and removed."""
+"""What is done for a profile in the agent's threads: it is read when its window is over, and
+removed.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -35,7 +37,9 @@ class Station:
     reader: Reader = field(default_factory=Reader)
 
     def read(self, order: ReadOrder) -> ProfileFound:
-        """Switch recording off and read what there is. Repeating it is fine as long as it is not removed."""
+        """Switch recording off and read what there is. Repeating it is fine as long as it is not
+        removed.
+        """
         launch = order.launch
         ended_s = self.clock.now_s()
         rights = self.rights_of(launch)

@@ -1,4 +1,6 @@
-"""What a rank that failed said last: found on its node, told with its end, shown beside its name."""
+"""What a rank that failed said last: found on its node, told with its end, shown beside its
+name.
+"""
 
 import json
 import re
@@ -36,8 +38,8 @@ def last_lines(
     Before them comes what was said of too little GPU memory, where launchers have said more since.
 
     It is what `dlq logs` shows, so it goes to the same people, and it may be anything: control
-    characters are the reader's business. But the master keeps it: what is in one of its `secrets` is
-    not told, as far as it is printed as it stands there.
+    characters are the reader's business. But the master keeps it: what is in one of its `secrets`
+    is not told, as far as it is printed as it stands there.
     """
     data, end = _tail(runtime, handle)
     prefix = f"[{task}] " if task else ""
@@ -67,8 +69,8 @@ def _tail(runtime: Runtime, handle: Handle) -> tuple[bytes, int]:
 
 
 def _hidden(secrets: Iterable[bytes]) -> re.Pattern[str] | None:
-    """What must not be told: the lines of secrets, and what stands behind a `NAME=` or `USER:`, or as
-    a text in JSON; the longest first, since one may be in another.
+    """What must not be told: the lines of secrets, and what stands behind a `NAME=` or `USER:`, or
+    as a text in JSON; the longest first, since one may be in another.
     """
     found = {word.strip() for content in secrets for word in _words(content)}
     telling = sorted((word for word in found if len(word) >= _SHORTEST_SECRET), key=len)

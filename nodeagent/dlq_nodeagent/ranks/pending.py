@@ -42,8 +42,8 @@ class PendingReports:
         return self._waiting[subject].sequence
 
     def due(self, now_s: float, *, repeat_s: float) -> Iterator[tuple[Subject, int]]:
-        """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them sent. In the order
-        of their numbers: a confirmation is of all up to its number.
+        """Reports never sent in this session, and those not confirmed for `repeat_s`; marks them
+        sent. In the order of their numbers: a confirmation is of all up to its number.
         """
         for subject, waiting in sorted(self._waiting.items(), key=lambda item: item[1].sequence):
             if waiting.sent_s is None or now_s - waiting.sent_s >= repeat_s:
@@ -58,8 +58,8 @@ class PendingReports:
             self._waiting[subject].sent_s = now_s
 
     def confirmed(self, sequence: int) -> list[Subject]:
-        """The ranks whose latest report is confirmed now, in the order of their reports. One that this session has
-        not sent is not: the number is of another's report.
+        """The ranks whose latest report is confirmed now, in the order of their reports. One that
+        this session has not sent is not: the number is of another's report.
         """
         confirmed = [
             subject

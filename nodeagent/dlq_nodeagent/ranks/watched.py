@@ -127,7 +127,9 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
 
 
 def orphan(handle: Handle) -> RankRecord:
-    """A record for what runs without one: it is adopted and reported; only the master can say stop."""
+    """A record for what runs without one: it is adopted and reported; only the master can say
+    stop.
+    """
     fence = Fence(handle.epoch, handle.key.attempt)
     launch = Launch(key=handle.key, fence=fence, command=("unknown",))
     return RankRecord(launch=launch, state=RankState.LAUNCHING)

@@ -40,12 +40,15 @@ def ensure_tasks() -> Path:
 
 
 def ensure_init() -> Path:
-    """Process 1 of containers; ShimMissing with the remedy otherwise. Call when containers are wanted."""
+    """Process 1 of containers; ShimMissing with the remedy otherwise. Call when containers are
+    wanted.
+    """
     path = shim_path().with_name(INIT_NAME)
     if not path.is_file():
         raise ShimMissing(
             f"the init of containers is missing ({path}): this package was built without a static "
-            "C library.\nInstall gcc and libc6-dev (glibc-static elsewhere) and install dlq again, or "
+            "C library.\nInstall gcc and libc6-dev (glibc-static elsewhere) and install dlq "
+            "again, or "
             "run `make setup` in a source tree."
         )
     return path

@@ -1,7 +1,7 @@
 """How much room is left where the agent keeps its state, which every rank and its end need.
 
-A job may fill the disk and stay. Then whatever is placed here cannot start: the master must know, and
-places nothing until there is room again.
+A job may fill the disk and stay. Then whatever is placed here cannot start: the master must know,
+and places nothing until there is room again.
 """
 
 import os
@@ -15,7 +15,8 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.messages import DiskSpace
 
-# There is room again only when there is this much more: a disk that hovers is one story, not a hundred.
+# There is room again only when there is this much more: a disk that hovers is one story, not a
+# hundred.
 _AGAIN = 1.25
 _LEAST_FILES = 10_000
 _TELL_AGAIN_S = 60.0
@@ -24,7 +25,9 @@ log = structlog.get_logger("nodeagent.disk")
 
 
 class Free(NamedTuple):
-    """What users without privileges may still take: bytes, and files (-1: the file system sets no limit)."""
+    """What users without privileges may still take: bytes, and files (-1: the file system sets no
+    limit).
+    """
 
     size_bytes: int
     files: int

@@ -1,7 +1,9 @@
-"""Which agent this is: one process, one memory, one machine, told apart from others with its certificate.
+"""Which agent this is: one process, one memory, one machine, told apart from others with its
+certificate.
 
-The memory is the journal and the attempts' directories together. Each carries the same mark; when one of
-them was lost or is of another time, the records that are left are put aside and the memory is a new one.
+The memory is the journal and the attempts' directories together. Each carries the same mark; when
+one of them was lost or is of another time, the records that are left are put aside and the memory
+is a new one.
 """
 
 import hashlib
@@ -37,8 +39,8 @@ def read_machine_id(files: tuple[Path, ...] = _MACHINE_FILES) -> str:
 
 
 def open_instance(state_dir: Path, ids: Ids, machine_id: str, boot_id: str) -> Instance:
-    """The instance of an agent that holds the lock of `state_dir`. ConfigError when its records were made
-    on another machine: whatever they say is not true here.
+    """The instance of an agent that holds the lock of `state_dir`. ConfigError when its records
+    were made on another machine: whatever they say is not true here.
     """
     journal, attempts = state_dir / "journal", state_dir / "attempts"
     journal.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -47,8 +49,10 @@ def open_instance(state_dir: Path, ids: Ids, machine_id: str, boot_id: str) -> I
     if machine_id and kept.get("machine_id", machine_id) != machine_id:
         raise ConfigError(
             f"the records in {state_dir} were made on another machine",
-            hint="if this is a copy: remove the directory and join anew (dlq-nodeagent join). If the disk was "
-            f"moved here and the old machine is off: remove {journal} and {attempts}, start again, then "
+            hint="if this is a copy: remove the directory and join anew (dlq-nodeagent join). If "
+            "the disk was "
+            f"moved here and the old machine is off: remove {journal} and {attempts}, start "
+            "again, then "
             "`dlq admin node fence NODE` on a client",
             key="node.state_dir",
         )

@@ -10,8 +10,8 @@ _OWN_DIRECTORIES = ("scripts", "attempts", "profiler", "profiles", "programs", "
 
 
 def refuse_if_foreign(state_dir: Path) -> None:
-    """ConfigError for a directory that another has made or could have filled: programs of all users' jobs
-    are started from it.
+    """ConfigError for a directory that another has made or could have filled: programs of all
+    users' jobs are started from it.
     """
     for path in (state_dir, *(state_dir / name for name in _OWN_DIRECTORIES)):
         try:
@@ -25,7 +25,9 @@ def refuse_if_foreign(state_dir: Path) -> None:
         ):
             continue
         raise ConfigError(
-            f"{path} is not the agent's alone (uid {facts.st_uid}, mode {stat.S_IMODE(facts.st_mode):04o}), "
-            "so others could change what jobs are started with: remove it, or name another directory",
+            f"{path} is not the agent's alone (uid {facts.st_uid}, mode "
+            f"{stat.S_IMODE(facts.st_mode):04o}), "
+            "so others could change what jobs are started with: remove it, or name another "
+            "directory",
             key="node.state_dir",
         )

@@ -1,1 +1,3 @@
-"""Iterations found in recordings, by transport: NCCL calls, gloo, parameter servers, recurring addresses."""
+"""Iterations found in recordings, by transport: NCCL calls, gloo, parameter servers, recurring
+addresses.
+"""

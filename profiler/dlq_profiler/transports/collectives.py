@@ -72,7 +72,9 @@ def decode(calls: Records, ranks_of: NDArray[np.int64]) -> Calls | None:
 def _sent(
     op: NDArray[np.uint16], size: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Bytes that one rank sends: ring algorithms for collectives, the message itself from one to one."""
+    """Bytes that one rank sends: ring algorithms for collectives, the message itself from one to
+    one.
+    """
     others = (ranks - 1).astype(float)
     factor = np.ones(len(op))
     factor = np.where(op == Op.ALL_REDUCE, 2.0 * others / ranks, factor)

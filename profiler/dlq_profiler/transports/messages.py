@@ -1,4 +1,6 @@
-"""Parameter servers: every message is a tensor, and every connection repeats its own list of them."""
+"""Parameter servers: every message is a tensor, and every connection repeats its own list of
+them.
+"""
 
 from __future__ import annotations
 

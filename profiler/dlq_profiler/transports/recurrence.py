@@ -2,9 +2,10 @@
 
 Communication buffers keep their place, so in steady state the same bytes at the same address go out
 on the same connection once or twice in every iteration (twice: a ring all-reduce of three or more
-sends most chunks in both its halves). Such a request is a key. Between two occurrences of a key that
-goes out once, every other one goes out once or twice, wherever the recording began and ended: so
-each likely key is tried as the mark of iterations, and the one that explains most bytes is taken.
+sends most chunks in both its halves). Such a request is a key. Between two occurrences of a key
+that goes out once, every other one goes out once or twice, wherever the recording began and ended:
+so each likely key is tried as the mark of iterations, and the one that explains most bytes is
+taken.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def _keys(requests: Requests) -> _Keys:
 
 
 def _likely_marks(requests: Requests, keys: _Keys) -> Iterator[int]:
-    """For each of the counts that carry most bytes, the key that most often comes after a pause, and
-    the first and the last one of it."""
+    """For each of the counts that carry most bytes, the key that most often comes after a pause,
+    and the first and the last one of it."""
     carried = np.bincount(keys.seen, weights=keys.seen * keys.size)
     carried[:LEAST_SEEN] = 0
     before = np.append(0, np.maximum.accumulate(requests["end_ns"])[:-1])
@@ -143,8 +144,9 @@ def _marked(requests: Requests, keys: _Keys, key: int) -> _Marked | None:
     whole = len(marks) - 1
     inside = _between(requests, marks)
     found = np.bincount(keys.of[inside], minlength=len(keys.seen))
-    # What is sent near a mark may come before it in one iteration, and after it in the next. In fewer
-    # iterations that would let what occurs half as often as the mark pass for what occurs as often.
+    # What is sent near a mark may come before it in one iteration, and after it in the next. In
+    # fewer iterations that would let what occurs half as often as the mark pass for what occurs as
+    # often.
     slack = 1 if whole > 4 else 0
     times = np.zeros(len(found), np.int64)
     for often in (1, 2):

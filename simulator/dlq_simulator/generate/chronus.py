@@ -35,7 +35,9 @@ _SOFT = ((1.0, 100.0), (1.1, 80.0), (1.2, 50.0), (1.5, 20.0))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chronus:
-    """A mix of kinds over the jobs of a trace, thinned or thickened to `density` percent of them."""
+    """A mix of kinds over the jobs of a trace, thinned or thickened to `density` percent of
+    them.
+    """
 
     mix: Mix = MIXES["mix2"]
     density: int = 100

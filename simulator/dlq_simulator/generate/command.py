@@ -85,7 +85,9 @@ def tiresias(jobs: int, mean_gap: float, seed: int, output: IO[str]) -> None:
 @_FORM
 @_common
 def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO[str]) -> None:
-    """Chronus 4.1 over TRACE: deadlines at 1.2 to 2 run times, soft ones at 1.1, 1.2, 1.5 of the first."""
+    """Chronus 4.1 over TRACE: deadlines at 1.2 to 2 run times, soft ones at 1.1, 1.2, 1.5 of the
+    first.
+    """
     with refusals():
         write_trace(
             output,

@@ -1,4 +1,6 @@
-"""Random instances of GPU as a Service (section 4.1): due dates, weights, arrivals at four rates."""
+"""Random instances of GPU as a Service (section 4.1): due dates, weights, arrivals at four
+rates.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ class Drawn(NamedTuple):
 
 def pictures(results: Sequence[Result], cluster: ClusterSpec) -> Drawn:
     """Pictures: CDFs of completion and queueing, use over time, a Gantt chart each policy;
-    bars of missed deadlines and of cost where the replay has them. UsageError without matplotlib."""
+    bars of missed deadlines and of cost where the replay has them. UsageError without matplotlib.
+    """
     drawn = {
         "jct-cdf.svg": _picture(partial(_cdf, results, "jct")),
         "queue-cdf.svg": _picture(partial(_cdf, results, "queue")),

@@ -1,4 +1,6 @@
-"""One HTML file that compares policies: the table and the pictures, nothing fetched from outside."""
+"""One HTML file that compares policies: the table and the pictures, nothing fetched from
+outside.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #ddd; }
 th:first-child, td:first-child { text-align: left; }
 figure { margin: 2rem 0; } svg { max-width: 100%; height: auto; }
-"""
+"""  # noqa: E501
 
 
 def page(
@@ -39,7 +41,8 @@ def page(
     return (
         f"<!doctype html>\n<html lang=en><meta charset=utf-8><title>{escape(title)}</title>\n"
         f"<style>{_STYLE}</style>\n<h1>{escape(title)}</h1>\n"
-        f"<p>{len(trace.jobs)} jobs, {cluster.nodes} nodes, {cluster.gpus} GPUs; {escape(told)}</p>\n"
+        f"<p>{len(trace.jobs)} jobs, {cluster.nodes} nodes, {cluster.gpus} GPUs; "
+        f"{escape(told)}</p>\n"
         f"{_table(results)}\n{figures}</html>\n"
     )
 

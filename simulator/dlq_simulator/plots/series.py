@@ -46,7 +46,8 @@ def busy_gpus(outcomes: Sequence[Outcome]) -> Series:
 
 
 def gantt(outcomes: Sequence[Outcome], gpus: int, most: int | None = None) -> list[Bar]:
-    """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that is split keeps its parts apart.
+    """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that
+    is split keeps its parts apart.
 
     Lanes are for the eye: which GPU of which node an attempt really had is not told.
     """

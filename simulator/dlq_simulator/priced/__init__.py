@@ -1,1 +1,3 @@
-"""The world of priced nodes: one job on one node, nodes rented and released, jobs resized at every decision."""
+"""The world of priced nodes: one job on one node, nodes rented and released, jobs resized at every
+decision.
+"""

@@ -22,8 +22,9 @@ _REMEDY = "correct the row, give a node type that holds it, or leave such jobs o
 
 
 class RentingJob(NamedTuple):
-    """`due_s` is an instant, `weight` $ per second after it; `time_s[k, g - 1]`: on g GPUs of kind k of the
-    catalogue, inf where it may not run. `kin`: what is known of it where run times are not."""
+    """`due_s` is an instant, `weight` $ per second after it; `time_s[k, g - 1]`: on g GPUs of kind
+    k of the catalogue, inf where it may not run. `kin`: what is known of it where run times are
+    not."""
 
     job_id: str
     submit_s: float
@@ -35,8 +36,8 @@ class RentingJob(NamedTuple):
 
 @dataclass(frozen=True)
 class Instance:
-    """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at most.
-    `speeds`: of one GPU, by type; 1 where nothing is said."""
+    """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at
+    most. `speeds`: of one GPU, by type; 1 where nothing is said."""
 
     jobs: tuple[RentingJob, ...]
     catalogue: Catalogue
@@ -56,7 +57,9 @@ class Instance:
 
 
 def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
-    """What the trace and the cluster come to; UsageError or DataError where they do not go together."""
+    """What the trace and the cluster come to; UsageError or DataError where they do not go
+    together.
+    """
     groups, nodes = _rentable(spec)
     catalogue = Catalogue(
         tuple(

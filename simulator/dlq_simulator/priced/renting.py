@@ -17,9 +17,9 @@ class _Rented(NamedTuple):
 
 
 class Renting:
-    """A node is billed from when it is asked for, booting included, and for its minimum at least. One that
-    nobody needs any more stays until its minimum is over, as it is paid for: who asks for that type meanwhile
-    gets it, at most `most` of both kinds together."""
+    """A node is billed from when it is asked for, booting included, and for its minimum at least.
+    One that nobody needs any more stays until its minimum is over, as it is paid for: who asks for
+    that type meanwhile gets it, at most `most` of both kinds together."""
 
     def __init__(self, catalogue: Catalogue, most: int) -> None:
         self._types = catalogue.types

@@ -20,7 +20,9 @@ Table = NDArray[np.float64]
 
 
 class Times(Protocol):
-    """Of jobs by number: seconds of the whole run by kind and GPUs - 1, inf where they may not run."""
+    """Of jobs by number: seconds of the whole run by kind and GPUs - 1, inf where they may not
+    run.
+    """
 
     def told(self, number: int, way: Way) -> Table:
         """What is known of it now."""
@@ -52,11 +54,12 @@ class Exact:
 
 
 class Fitted:
-    """What models foretell that were fitted to jobs that have ended, refined by a job's own speed once it has
-    made progress on a shape for `measure_s` (unless not `refine`). The share that is done is known, as jobs tell it.
+    """What models foretell that were fitted to jobs that have ended, refined by a job's own speed
+    once it has made progress on a shape for `measure_s` (unless not `refine`). The share that is
+    done is known, as jobs tell it.
 
-    `errors`: of each job, how far what was foretold at its submit was off, the mean over its shapes of the
-    absolute error over the truth."""
+    `errors`: of each job, how far what was foretold at its submit was off, the mean over its shapes
+    of the absolute error over the truth."""
 
     def __init__(
         self, instance: Instance, learned: Learned, measure_s: float, *, refine: bool = True
@@ -100,8 +103,8 @@ class Fitted:
 
 
 def learn(learned: Learned, history: Trace, speeds: Mapping[str, float]) -> None:
-    """All jobs of an earlier trace, in every configuration whose run time it tells. `speeds` by GPU type; rows of
-    other types teach nothing, rows of none are of speed 1."""
+    """All jobs of an earlier trace, in every configuration whose run time it tells. `speeds` by GPU
+    type; rows of other types teach nothing, rows of none are of speed 1."""
     for row in history.jobs:
         told = row.times_s or ((row.gpu_type, row.num_gpus, row.duration_s),)
         took = [

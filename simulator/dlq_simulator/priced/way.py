@@ -1,4 +1,6 @@
-"""One job's way through a replay on rented nodes: what is left of it, and when it held how many GPUs."""
+"""One job's way through a replay on rented nodes: what is left of it, and when it held how many
+GPUs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ class Held(NamedTuple):
 
 @dataclass
 class Way:
-    """`left`: the share that is not done; `time_s`: what all of it would take on what it holds now."""
+    """`left`: the share that is not done; `time_s`: what all of it would take on what it holds
+    now.
+    """
 
     left: float = 1.0
     kind: int = 0

@@ -1,9 +1,10 @@
 """Replays jobs on rented nodes: what is decided, what it costs, and who is late (P1m of the paper).
 
-It is decided at every submit, at every completion, when a provider takes a type of nodes back, when a job's
-speed becomes known, and every `interval_s` if nothing else happens. A node whose type stays goes on; another is
-released, and the new one boots unless one of its type is idle and paid for. A job that keeps its node and its
-GPUs makes progress all the while; one that gets others loses `resume_s` (for saving and resuming).
+It is decided at every submit, at every completion, when a provider takes a type of nodes back, when
+a job's speed becomes known, and every `interval_s` if nothing else happens. A node whose type stays
+goes on; another is released, and the new one boots unless one of its type is idle and paid for. A
+job that keeps its node and its GPUs makes progress all the while; one that gets others loses
+`resume_s` (for saving and resuming).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _DONE = 1e-9  # of a job: what is left below that is the noise of doubles
 
 @dataclass(frozen=True)
 class Bill:
-    """$: nodes, and being late; `late_s` sums all jobs' seconds after their due dates. By job number: when it
-    finished, and its way."""
+    """$: nodes, and being late; `late_s` sums all jobs' seconds after their due dates. By job
+    number: when it finished, and its way."""
 
     nodes: float
     tardiness: float
@@ -69,7 +70,9 @@ class World:
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
     def run(self) -> Bill:
-        """To the end of all jobs; SimulateError if the solver's answer is impossible, or nobody ever runs."""
+        """To the end of all jobs; SimulateError if the solver's answer is impossible, or nobody
+        ever runs.
+        """
         jobs, submitted, now_s = self.instance.jobs, 0, 0.0
         while submitted < len(jobs) or self.there:
             if not self.there:  # nobody needs a node

@@ -1,4 +1,6 @@
-"""The dialects of traces: whose column names and units a file has, told from its header or by name."""
+"""The dialects of traces: whose column names and units a file has, told from its header or by
+name.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from dlq_simulator.readers.philly import PHILLY
 from dlq_simulator.readers.pollux import POLLUX
 from dlq_simulator.readers.tiresias import TIRESIAS
 
-# The first whose own columns are all there reads the file: Muri's and Chronus' have all of Tiresias'.
+# The first whose own columns are all there reads the file: Muri's and Chronus' have all of
+# Tiresias'.
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {d.name: d for d in (DLQ, CHRONUS, MURI, TIRESIAS, PHILLY, POLLUX, GPUAAS)}
 )

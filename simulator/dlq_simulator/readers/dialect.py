@@ -33,11 +33,11 @@ class Dialect:
     """One format.
 
     `marks`: columns that together tell it from the others. `columns`: theirs to ours. `required`:
-    theirs; `may_be_empty`: those of them that may be empty in a row. `silent`: known to have no meaning here, so ignored without a note. `finish`: values as
-    parsed to the values of a TraceJob; it may raise BadValue or SkipRow. `companion`: what a file
-    beside it says of each job id. `rebase`: times count from
-    some calendar, so the first submit becomes 0. `note`: what every reader of such a file is told.
-    `words`: what it has for lines and columns.
+    theirs; `may_be_empty`: those of them that may be empty in a row. `silent`: known to have no
+    meaning here, so ignored without a note. `finish`: values as parsed to the values of a TraceJob;
+    it may raise BadValue or SkipRow. `companion`: what a file beside it says of each job id.
+    `rebase`: times count from some calendar, so the first submit becomes 0. `note`: what every
+    reader of such a file is told. `words`: what it has for lines and columns.
     """
 
     name: str

@@ -1,4 +1,6 @@
-"""Instances of the GPU-as-a-Service scheduler: jobs with due dates, run times in a file beside them."""
+"""Instances of the GPU-as-a-Service scheduler: jobs with due dates, run times in a file beside
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _NEEDS = ("UniqueJobsID", "GpuType", "GpuNumber", "ExecutionTime")
 
 
 def _times(path: Path) -> Mapping[str, Values]:
-    """For each job all its run times, and the GPUs and seconds of its fastest configuration, the fewest GPUs
-    among equals."""
+    """For each job all its run times, and the GPUs and seconds of its fastest configuration, the
+    fewest GPUs among equals."""
     beside = next(
         (
             path.with_name(name)
@@ -97,5 +99,6 @@ GPUAAS = Dialect(
     silent=frozenset({"Images", "Epochs", "Batchsize", "Jobs", "MinExecTime", "MaxExecTime"}),
     finish=_finish,
     companion=_times,
-    note="only where all nodes are rented do the gpuaas policies and dlq choose node types; elsewhere each job runs in its fastest configuration",
+    note="only where all nodes are rented do the gpuaas policies and dlq choose node types; "
+    "elsewhere each job runs in its fastest configuration",
 )

@@ -73,8 +73,8 @@ def raw_entries(text: str) -> Sequence[object]:
 
 
 def raw_job(entry: object) -> Values:
-    """The job of an entry, times on a calendar; SkipRow when it never ran on GPUs, BadValue names the
-    field that is not as published."""
+    """The job of an entry, times on a calendar; SkipRow when it never ran on GPUs, BadValue names
+    the field that is not as published."""
     if not isinstance(entry, Mapping):
         raise BadValue("expected an object", "jobid")
     attempts = _objects(entry, "attempts")

@@ -1,4 +1,6 @@
-"""Pollux' workloads: applications without run times, so that the paper's classes stand in for them."""
+"""Pollux' workloads: applications without run times, so that the paper's classes stand in for
+them.
+"""
 
 from __future__ import annotations
 

@@ -84,7 +84,9 @@ class CsvRows(Iterator[tuple[int, list[str]]]):
                 return self._done, cells
 
     def _bad(self, error: csv.Error, read: int) -> DataError:
-        """What is wrong with the row that begins after the complete ones; `read`: up to which line."""
+        """What is wrong with the row that begins after the complete ones; `read`: up to which
+        line.
+        """
         why, column = f"it is not CSV: {error}", None
         if read > self._done + 1 or "unexpected end" in str(error):
             why = "a quote that opens in this row is not closed"

@@ -1,4 +1,5 @@
-"""Renting beside own nodes: the master's rule (`policy.rent`), asked at every event and every `LOOK_S` in between.
+"""Renting beside own nodes: the master's rule (`policy.rent`), asked at every event and every
+`LOOK_S` in between.
 
 The master looks once a second, after its plan; here that is at the same instant.
 """
@@ -121,7 +122,7 @@ class Beside:
             for kind, group in zip(self._types, self._groups, strict=True)
         )
         machines = tuple(
-            market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]], self._on_the_way.to(one.request_id))
+            market.here(self._cluster, one, self._order[one.pool], self._types[self._order[one.pool]], self._on_the_way.to(one.request_id))  # noqa: E501
             for one in here
         )  # fmt: skip
         ends = own_end_s(
@@ -182,7 +183,9 @@ class Beside:
     def _wake(self, now_s: Seconds, wanting: list[Job]) -> None:
         """Foresee the next look that no other event brings."""
         here = self.machines.here()
-        over = [ceil(one.paid_until_s - AHEAD_S) for one in here if one.paid_until_s - AHEAD_S > now_s]  # fmt: skip
+        over = [
+            ceil(one.paid_until_s - AHEAD_S) for one in here if one.paid_until_s - AHEAD_S > now_s
+        ]
         again = [now_s + LOOK_S] if wanting and (here or self._agenda.heap) else []
         next_s = min([self.machines.next_s(now_s), *over, *again])
         if next_s < inf and (next_s < self._next_s or self._next_s <= now_s):

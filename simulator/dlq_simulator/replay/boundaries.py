@@ -19,7 +19,8 @@ from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.world.course import Seconds
 
-# Of boundaries that cannot be passed over (somebody waits, or may be resized): as many have brought nothing ...
+# Of boundaries that cannot be passed over (somebody waits, or may be resized): as many have brought
+# nothing ...
 _IN_VAIN = 20_000
 # ... and as many would have to be looked at until the next event: minutes of computing.
 _MOST_AHEAD = 5_000_000
@@ -40,8 +41,8 @@ class Boundaries:
         self._in_vain = 0
 
     def on_clock(self, wake_s: Seconds) -> Seconds:
-        """Traces in whole seconds keep whole seconds: a threshold crossed within a second counts from
-        the next one, as in the reference."""
+        """Traces in whole seconds keep whole seconds: a threshold crossed within a second counts
+        from the next one, as in the reference."""
         return math.ceil(wake_s) if self._whole_seconds else wake_s
 
     def turned(self, happened: Sequence[Happened]) -> None:
@@ -78,7 +79,8 @@ class Boundaries:
     def _too_many(self, now_s: Seconds, ahead: float) -> SimulateError:
         return SimulateError(
             f"the replay of {self._policy.name!r} would take too long",
-            f"nothing has changed in the {self._in_vain} terms before {now_s:.0f} s, and {ahead:.0f} more "
+            f"nothing has changed in the {self._in_vain} terms before {now_s:.0f} s, and "
+            f"{ahead:.0f} more "
             f"of {self._term_s:g} s end before a job arrives or finishes",
             "set a longer term_s, preempt=free, or correct the job that runs so long",
         )

@@ -50,8 +50,9 @@ Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after ev
 
 
 class Engine(ABC):
-    """The virtual clock, and what the world makes of every decision. Who arrives, and from which state it
-    begins, is for the two that there are to say: `Replay` of a trace, and `twin.world.Twin`.
+    """The virtual clock, and what the world makes of every decision. Who arrives, and from which
+    state it begins, is for the two that there are to say: `Replay` of a trace, and
+    `twin.world.Twin`.
 
     `begin_s`: the first instant; `courses`: the way of every job that will ever hold GPUs.
     """
@@ -95,8 +96,12 @@ class Engine(ABC):
         from dlq_simulator.replay.machines import Machines
 
         spec, settings = self.spec, self.settings
-        machines = Machines(spec.catalogue, self.cluster, self.rates, self.leaving, labels, settings.save_s)  # fmt: skip
-        return Beside(spec, self.cluster, self.policy, machines, self.agenda, settings.knowledge.seed)  # fmt: skip
+        machines = Machines(
+            spec.catalogue, self.cluster, self.rates, self.leaving, labels, settings.save_s
+        )
+        return Beside(
+            spec, self.cluster, self.policy, machines, self.agenda, settings.knowledge.seed
+        )
 
     @abstractmethod
     def _arrive(self, job_id: JobId) -> None:
@@ -120,8 +125,8 @@ class Engine(ABC):
         return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
 
     def _stale(self, event: Event) -> bool:
-        """What was foreseen before the attempt was stopped or got another speed: it happens no more,
-        and is no reason to decide."""
+        """What was foreseen before the attempt was stopped or got another speed: it happens no
+        more, and is no reason to decide."""
         at_s, _, kind, job_id, attempt = event
         if kind is not Kind.FINISH and kind is not Kind.PROFILE:
             return False
@@ -130,7 +135,8 @@ class Engine(ABC):
 
     def _turn(self, now_s: Seconds) -> None:
         self._now_s = now_s
-        # Nodes come and go when all that ends at this instant has ended, and before anything is decided.
+        # Nodes come and go when all that ends at this instant has ended, and before anything is
+        # decided.
         while nodes := self._events(now_s):
             for place in nodes:
                 change = self.fleet.changes[place]
@@ -150,7 +156,9 @@ class Engine(ABC):
         self._wake_s = self._waking(now_s, acted=acted)
 
     def _events(self, now_s: Seconds) -> list[int]:
-        """What happens until this instant; returns the changes of nodes that are due, by their places."""
+        """What happens until this instant; returns the changes of nodes that are due, by their
+        places.
+        """
         nodes, events = [], self.agenda.heap
         while events and events[0][0] <= now_s:
             event = heappop(events)
@@ -186,8 +194,8 @@ class Engine(ABC):
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
         """What the world makes of the changes of a plan.
 
-        A later round of the same decision may stop what an earlier one has started: that has never run, and where stops
-        cost nothing it is gone already.
+        A later round of the same decision may stop what an earlier one has started: that has never
+        run, and where stops cost nothing it is gone already.
         """
         never_ran = set()
         for event, job_id, _, _, change in happened:
@@ -281,7 +289,9 @@ class Engine(ABC):
         self._advance()
 
     def _give_up(self) -> bool:
-        """Nothing will happen any more but decisions: refuse who waits for servers that are not lent any more."""
+        """Nothing will happen any more but decisions: refuse who waits for servers that are not
+        lent any more.
+        """
         if not self.spec.lends and self.beside is None:
             return False
         stuck = stranded(self.cluster, self.policy.placement)

@@ -29,8 +29,8 @@ NOBODY = JobId(0)
 
 
 class Agenda:
-    """Everything that is foreseen: the earliest is `heap[0]`. At one instant nodes change before jobs
-    arrive."""
+    """Everything that is foreseen: the earliest is `heap[0]`. At one instant nodes change before
+    jobs arrive."""
 
     __slots__ = ("_sequence", "heap")
 

@@ -1,4 +1,6 @@
-"""How jobs lose their GPUs in a replay: at a boundary, with a server that is reclaimed, or a node that is reserved."""
+"""How jobs lose their GPUs in a replay: at a boundary, with a server that is reclaimed, or a node
+that is reserved.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class Leaving:
         self.reclaimed = 0
 
     def lapse(self, lapse: Lapse | Resize, now_s: Seconds) -> None:
-        """It is not renewed, or goes on with other GPUs. Who will be done before it had to stop is left
-        alone."""
+        """It is not renewed, or goes on with other GPUs. Who will be done before it had to stop is
+        left alone."""
         course = self._courses[lapse.key.job_id]
         if lapse.grace_s == 0:
             course.resizes += isinstance(lapse, Resize)
@@ -83,7 +85,8 @@ class Leaving:
     def _endless(self, course: Course) -> SimulateError:
         return SimulateError(
             f"the replay of {self._settings.policy.name!r} would not end",
-            f"job {course.row.job_id!r} cannot save (checkpoint is no) and has lost all that it did "
+            f"job {course.row.job_id!r} cannot save (checkpoint is no) and has lost all that it "
+            "did "
             f"{course.preemptions} times",
             "choose a policy that lets such jobs run on, or preempt=free",
         )

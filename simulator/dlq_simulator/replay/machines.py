@@ -1,4 +1,6 @@
-"""The machines that are, or were, rented in a replay: their nodes, who held them, and what they cost."""
+"""The machines that are, or were, rented in a replay: their nodes, who held them, and what they
+cost.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ class Stay(NamedTuple):
 
 
 class Machines:
-    """`labels`: of the nodes of a group. `lead_s`: so long before the provider takes a machine back whoever runs
-    there begins to save."""
+    """`labels`: of the nodes of a group. `lead_s`: so long before the provider takes a machine back
+    whoever runs there begins to save."""
 
     def __init__(
         self,
@@ -117,7 +119,9 @@ class Machines:
         self._leaving.drained(key, now_s)
 
     def note_stays(self, now_s: Seconds) -> None:
-        """Who has come to hold GPUs of machines, and who does no more, since this was last asked."""
+        """Who has come to hold GPUs of machines, and who does no more, since this was last
+        asked.
+        """
         found = {
             key: Stay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
             for one in self.open()

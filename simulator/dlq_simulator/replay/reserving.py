@@ -1,5 +1,5 @@
-"""Reserved nodes in a replay, and in the twin: what the master does about them (its control/reservations/reservations.py, avoiding.py),
-on a virtual clock."""
+"""Reserved nodes in a replay, and in the twin: what the master does about them (its
+control/reservations/reservations.py, avoiding.py), on a virtual clock."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MAY_MOVE = (JobState.PENDING, JobState.QUEUED)
 
 
 class Reserving:
-    """Begins and ends the reservations that the nodes of a cluster say (`Node.windows`), and keeps off them who would run
-    into one. Costs nothing where there is none."""
+    """Begins and ends the reservations that the nodes of a cluster say (`Node.windows`), and keeps
+    off them who would run into one. Costs nothing where there is none."""
 
     def __init__(
         self, cluster: Cluster, agenda: Agenda, leaving: Leaving, begin_s: Seconds
@@ -53,8 +53,8 @@ class Reserving:
             self._step(node_id, now_s)
 
     def steer(self, now_s: Seconds) -> None:
-        """Before a plan: who has come to wait, or would come to run into one by now, keeps off; everybody who waits, if
-        one has begun or ended."""
+        """Before a plan: who has come to wait, or would come to run into one by now, keeps off;
+        everybody who waits, if one has begun or ended."""
         if not self._node_ids:
             return
         touched = [job.job_id for job in self._cluster.take_touched().jobs]

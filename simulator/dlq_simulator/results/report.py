@@ -64,7 +64,9 @@ def to_json(
 
 
 def to_table(results: Sequence[Result]) -> str:
-    """One line a policy, columns aligned, seconds to one decimal; deadlines only if there are any."""
+    """One line a policy, columns aligned, seconds to one decimal; deadlines only if there are
+    any.
+    """
     rows = [_HEAD, *(_row(result) for result in results)]
     if any(result.metrics.wdmr is not None for result in results):
         deadlines = [_DEADLINES, *(_deadlines(result) for result in results)]

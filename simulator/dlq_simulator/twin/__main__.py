@@ -1,5 +1,5 @@
-"""`python -m dlq_simulator.twin`: says which code it runs, and answers a master's questions through two pipes until
-the first is closed."""
+"""`python -m dlq_simulator.twin`: says which code it runs, and answers a master's questions through
+two pipes until the first is closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""From a question to its answer. Kept between questions is the state of the last look, and nothing else."""
+"""From a question to its answer. Kept between questions is the state of the last look, and nothing
+else.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Answering:
         self._run_times = RunTimes(())
 
     def answer(self, question: Question, attend: Callable[[], None] = nobody) -> bytes:
-        """What was asked for, or under `none` why it cannot be had. `attend` is called every now and then."""
+        """What was asked for, or under `none` why it cannot be had. `attend` is called every now
+        and then.
+        """
         if question.do == "look":
             self._kept = kept(question)
             self._run_times = RunTimes(self._kept.past)

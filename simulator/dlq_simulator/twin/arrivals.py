@@ -1,8 +1,8 @@
 """Jobs that will be submitted while others wait: as many, and such ones, as have been of late.
 
-Where newcomers may go first (a policy that skips what does not fit, or serves those first that have had
-least) a start comes the later the more of them there are. Nobody knows them; what they will be like is
-drawn from the last ones (a bootstrap), at the rate at which those came.
+Where newcomers may go first (a policy that skips what does not fit, or serves those first that have
+had least) a start comes the later the more of them there are. Nobody knows them; what they will be
+like is drawn from the last ones (a bootstrap), at the rate at which those came.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def matter(policy: Policy) -> bool:
 
 
 def newcomers(recent: Sequence[Job], now_s: float, seed: int) -> list[Job]:
-    """Draws, in the order in which they come. `recent`: the last jobs that were submitted, oldest first."""
+    """Draws, in the order in which they come. `recent`: the last jobs that were submitted, oldest
+    first.
+    """
     if len(recent) < _LEAST or now_s <= recent[0].submit_time_s:
         return []
     rate = len(recent) / (now_s - recent[0].submit_time_s)

@@ -1,4 +1,6 @@
-"""When waiting jobs will start: the same state continued in several worlds, that differ in how long jobs run."""
+"""When waiting jobs will start: the same state continued in several worlds, that differ in how long
+jobs run.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,12 @@ from dlq_simulator.twin.runtimes import RunTimes
 from dlq_simulator.twin.world import GRID_S, Twin
 
 WORLDS = 7  # a prime number
-# The correlation of run times with what is common to a world (its square: that between two jobs). Chosen on
-# replays (`benchmarks.eta`), so that about four starts of five come in their range.
+# The correlation of run times with what is common to a world (its square: that between two jobs).
+# Chosen on replays (`benchmarks.eta`), so that about four starts of five come in their range.
 _COMMON = 0.3
 _NORMAL = NormalDist()
-# What is common to each: the middle first, for that is the world that there is if there is only one.
+# What is common to each: the middle first, for that is the world that there is if there is only
+# one.
 _WORLD_Z = tuple(_NORMAL.inv_cdf((place + 0.5) / WORLDS) for place in (3, 6, 0, 5, 1, 4, 2))
 # A start is not foreseen further ahead.
 HORIZON_S = 7 * 86_400.0
@@ -41,7 +44,9 @@ Spent = Callable[[], float]  # the part of what may be spent that is
 
 
 class Worlds(NamedTuple):
-    """The same state, continued as often as it is wanted. `recent`: the last jobs that were submitted."""
+    """The same state, continued as often as it is wanted. `recent`: the last jobs that were
+    submitted.
+    """
 
     thaw: Thaw
     now_s: float
@@ -59,8 +64,8 @@ class Worlds(NamedTuple):
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:
     """One after another, as far as time allows.
 
-    The first may take a third of it. The others go as far ahead as that did, and none is begun that would
-    probably not end: how long one takes is known from the first.
+    The first may take a third of it. The others go as far ahead as that did, and none is begun that
+    would probably not end: how long one takes is known from the first.
     """
     now_s = worlds.now_s
     first = worlds.twin(0)
@@ -81,7 +86,8 @@ def foresee(worlds: Worlds, spent: Spent) -> Forecast:
 def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> Estimate:
     """When a job starts and ends: one that is there, or one that would be submitted now.
 
-    A world ends with the job. Where time runs out before, its end is as if it were left alone from then on.
+    A world ends with the job. Where time runs out before, its end is as if it were left alone from
+    then on.
     """
     starts: list[float] = []
     ends: list[float] = []
@@ -146,13 +152,14 @@ def _work(run_times: RunTimes, world: int) -> Callable[[Job, float], float]:
 
 
 def quantile_of(world: int, job_id: JobId) -> float:
-    """Where in its distribution a job's run time lies in a world: of a normal copula, in which all jobs of a
-    world have something in common.
+    """Where in its distribution a job's run time lies in a world: of a normal copula, in which all
+    jobs of a world have something in common.
 
-    What many jobs do together is far surer than what one does, if their run times are what they were; they are
-    not always, and that part of the doubt is common to all. The rest is the job's own: all worlds
-    together go through its whole distribution, one through each part of it, in an order that is the job's (a
-    Latin hypercube). It is the same at every refresh, so that only what happens moves an estimate.
+    What many jobs do together is far surer than what one does, if their run times are what they
+    were; they are not always, and that part of the doubt is common to all. The rest is the job's
+    own: all worlds together go through its whole distribution, one through each part of it, in an
+    order that is the job's (a Latin hypercube). It is the same at every refresh, so that only what
+    happens moves an estimate.
     """
     mixed = _mixed(job_id)
     step, first = 1 + mixed % (WORLDS - 1), (mixed >> 8) % WORLDS
@@ -174,10 +181,11 @@ _MASK = 2**64 - 1
 
 
 def _range(starts_s: list[float], now_s: float) -> Range:
-    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so on.
+    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so
+    on.
 
-    What happens was decided about somewhat later than it happens, and between that decision and a program
-    that runs lie the agent's preparations.
+    What happens was decided about somewhat later than it happens, and between that decision and a
+    program that runs lie the agent's preparations.
     """
     ordered = sorted(starts_s)
     count = len(ordered)

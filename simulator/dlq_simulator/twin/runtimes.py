@@ -1,8 +1,8 @@
 """How long jobs run, as far as anybody can tell: what users say, what their jobs have done so far.
 
-A run time is drawn from the nearest jobs that are over, given that this one is not: of all those, the ones
-that took longer than it has by now. Where none did, it is as likely to double its age as not (the rule
-of Lindy, a Pareto tail of index 1).
+A run time is drawn from the nearest jobs that are over, given that this one is not: of all those,
+the ones that took longer than it has by now. Where none did, it is as likely to double its age as
+not (the rule of Lindy, a Pareto tail of index 1).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from dlq_master.planner.forecasts import Past
 # So many of a kind tell something; a family is alike, so fewer do.
 _FAMILY_LEAST, _LEAST = 3, 10
 _KEPT = 500  # of a kind, the newest
-# Where nobody knows anything: a median, and a spread of the logarithm that leaves most things possible.
+# Where nobody knows anything: a median, and a spread of the logarithm that leaves most things
+# possible.
 _GUESS_S, _GUESS_SPREAD = 1_800.0, 1.8
 # A user's estimate, or that of a trial, where nothing shows how good they are.
 _ESTIMATE_SPREAD = 0.3
@@ -62,7 +63,9 @@ class RunTimes:
         self._estimates = _newest(of_estimates, _LEAST)
 
     def work_s(self, job: Job, done_s: float, quantile: float) -> float:
-        """Seconds of work of a job that has done `done_s` and is not over: more than that, within its limit."""
+        """Seconds of work of a job that has done `done_s` and is not over: more than that, within
+        its limit.
+        """
         samples, scale_s, _ = self._kind(job)
         if samples:
             work_s = _given(samples, scale_s, done_s, quantile)
@@ -76,8 +79,8 @@ class RunTimes:
         return self._kind(job)[2]
 
     def _kind(self, job: Job) -> tuple[Sequence[float], float, Basis]:
-        """Run times of jobs like this, in ascending order, in units of so many seconds. Without any, the
-        unit is what the run time is said to be; 0: it is not."""
+        """Run times of jobs like this, in ascending order, in units of so many seconds. Without
+        any, the unit is what the run time is said to be; 0: it is not."""
         if job.duration_estimate_s:
             return self._estimates, job.duration_estimate_s, Basis.ESTIMATE
         family = self._families.get((job.user, job.name))

@@ -1,4 +1,6 @@
-"""The twin's pipes: questions come as frames, answers go as frames, until the master closes the first."""
+"""The twin's pipes: questions come as frames, answers go as frames, until the master closes the
+first.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from dlq_simulator.twin.answering import Answering
 
 
 class Gone(SystemExit):
-    """The master has closed the pipe, or is dead: whatever is being worked out, it is wanted no more."""
+    """The master has closed the pipe, or is dead: whatever is being worked out, it is wanted no
+    more.
+    """
 
 
 class Serving:

@@ -1,4 +1,6 @@
-"""The clock started from a live state: who runs goes on, who waits is decided about by the same core."""
+"""The clock started from a live state: who runs goes on, who waits is decided about by the same
+core.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.knowledge import Knowledge
 from dlq_simulator.world.speed import Speed
 
-# All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not over.
+# All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not
+# over.
 Work = Callable[[Job, float], float]
 _LEAST_LEFT_S = 1.0
 GRID_S = 4.0  # at least, if it is coarse
@@ -41,10 +44,11 @@ _LIVE = ClusterSpec(name="live", groups=())
 class Twin(Engine):
     """What becomes of a cluster that nobody else touches, until `until_s`.
 
-    It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet, at
-    their submit times; `newcomers`: others, whose starts nobody asks for. Silent nodes are taken to answer again, closed ones to stay closed; jobs that
-    wait for other jobs, or are held, never start. `coarse`: what happens within such a part of the time from now on
-    is decided about at once, since a decision costs as much for one event as for many; 0: nothing is.
+    It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet,
+    at their submit times; `newcomers`: others, whose starts nobody asks for. Silent nodes are taken
+    to answer again, closed ones to stay closed; jobs that wait for other jobs, or are held, never
+    start. `coarse`: what happens within such a part of the time from now on is decided about at
+    once, since a decision costs as much for one event as for many; 0: nothing is.
     """
 
     def __init__(
@@ -95,8 +99,8 @@ class Twin(Engine):
         return self._now_s
 
     def run(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> Seconds:
-        """Until everybody has started, `until_s` is reached, or it is `enough` (asked at every turn).
-        Returns up to when the starts are complete: inf if nothing more will ever happen."""
+        """Until everybody has started, `until_s` is reached, or it is `enough` (asked at every
+        turn). Returns up to when the starts are complete: inf if nothing more will ever happen."""
         self._turn(self.begin_s)
         while self.waiting:
             at_s = self._next_instant()

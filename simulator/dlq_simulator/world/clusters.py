@@ -31,10 +31,11 @@ MAX_NODES = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """`count` equal nodes; `memory_bytes` is one GPU's, `price_per_hour` one node's (None: unpriced).
+    """`count` equal nodes; `memory_bytes` is one GPU's, `price_per_hour` one node's (None:
+    unpriced).
 
-    `lent`: how many of them an inference cluster lends, over time; None: they are there all the time,
-    once they have booted.
+    `lent`: how many of them an inference cluster lends, over time; None: they are there all the
+    time, once they have booted.
     """
 
     name: str = "node"
@@ -68,9 +69,9 @@ class NodeGroup:
 class ClusterSpec:
     """`name` is the argument as typed: it stands in the results.
 
-    `typed`: GPU types were given, so what a job says of its type and its memory counts. `catalogue`: the kinds
-    of machines that can be rented, whatever their count, and `rent_at_most` how many of them in all by a
-    policy that rents by need (None: it is not said).
+    `typed`: GPU types were given, so what a job says of its type and its memory counts.
+    `catalogue`: the kinds of machines that can be rented, whatever their count, and `rent_at_most`
+    how many of them in all by a policy that rents by need (None: it is not said).
     """
 
     name: str

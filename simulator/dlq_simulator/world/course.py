@@ -11,10 +11,11 @@ Seconds = int | float
 
 
 class Course:
-    """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made before.
+    """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made
+    before.
 
-    Work is in seconds of the reference allocation (`dlq_simulator.world.speed`), of which `row.duration_s`
-    have to be done.
+    Work is in seconds of the reference allocation (`dlq_simulator.world.speed`), of which
+    `row.duration_s` have to be done.
     """
 
     __slots__ = (
@@ -84,7 +85,9 @@ class Course:
         return self._aim()
 
     def try_out(self, attempt: int, now_s: Seconds, trial_s: Seconds, gpus: int) -> Seconds:
-        """It gets GPUs only to be measured, and does nothing of its work; returns when that is over."""
+        """It gets GPUs only to be measured, and does nothing of its work; returns when that is
+        over.
+        """
         self.attempt = attempt
         self.placed_s = self.settled_s = now_s
         self.gpus = gpus

@@ -1,4 +1,6 @@
-"""Nodes that come and go in a replay: servers that are lent and reclaimed, rented ones that boot."""
+"""Nodes that come and go in a replay: servers that are lent and reclaimed, rented ones that
+boot.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ class Change(NamedTuple):
 class Fleet:
     """Which nodes are there, from the first submit on.
 
-    All are registered from the start, those that are still booting cordoned: what could ever hold a job
-    does not depend on the instant at which it is asked.
+    All are registered from the start, those that are still booting cordoned: what could ever hold a
+    job does not depend on the instant at which it is asked.
     """
 
     def __init__(self, spec: ClusterSpec, cluster: Cluster, begin_s: Seconds) -> None:
@@ -54,8 +56,8 @@ class Fleet:
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
     def apply(self, change: Change, policy: Policy) -> tuple[Happened, ...]:
-        """What it takes to have as many nodes of the group: the plan of a loan or of a reclaim, checked and
-        carried out. What it means for jobs is in what happened."""
+        """What it takes to have as many nodes of the group: the plan of a loan or of a reclaim,
+        checked and carried out. What it means for jobs is in what happened."""
         ids = [NodeId(node_id) for node_id in change.group.each_node()]
         if change.group.lent is None:
             for node_id in ids:
@@ -96,7 +98,8 @@ def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[Change]:
 
 
 def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
-    """Node-hours x price of all that was there in between, used or not; None if nothing has a price.
+    """Node-hours x price of all that was there in between, used or not; None if nothing has a
+    price.
 
     A rented machine is billed from when it is asked for, booting included, and for its minimum at
     least; a lent one while it is lent.
@@ -111,8 +114,8 @@ def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
 
 
 def gpu_seconds(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """What work could have been done on: the GPUs of the cluster's own nodes, and of lent ones while
-    they were lent; none of nodes that were reserved."""
+    """What work could have been done on: the GPUs of the cluster's own nodes, and of lent ones
+    while they were lent; none of nodes that were reserved."""
     own = sum(group.count * group.gpus for group in spec.groups if group.lent is None)
     gpus = {node_id: group.gpus for node_id, group in spec.each_node()}
     away = sum(

@@ -1,4 +1,6 @@
-"""What a policy is told of run times, and when: nothing, an estimate after a trial, or the truth."""
+"""What a policy is told of run times, and when: nothing, an estimate after a trial, or the
+truth.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ _LEAST_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knowledge:
-    """`profile_s`: seconds that a job has to run before it is `profiled`; they are ordinary run time.
+    """`profile_s`: seconds that a job has to run before it is `profiled`; they are ordinary run
+    time.
 
     `noise`: the standard deviation of an estimate, as a part of the run time (Chronus, figure 6d).
     """
@@ -37,9 +40,9 @@ class Knowledge:
 
         A job that is to be profiled stands there as one that is over after its trial: were it to
         stand last, as those do of which nothing will ever be known, it would not be profiled before
-        everybody else is done, and knowing would be worth nothing. A policy that makes trials itself
-        (`trials`) finds out whom to try, and one that knows who has not been measured needs nothing to stand
-        in for an estimate (`stands_in`).
+        everybody else is done, and knowing would be worth nothing. A policy that makes trials
+        itself (`trials`) finds out whom to try, and one that knows who has not been measured needs
+        nothing to stand in for an estimate (`stands_in`).
         """
         if self.know is Know.PROFILED:
             return self.profile_s if self.stands_in and not self.trials else None
@@ -48,15 +51,15 @@ class Knowledge:
     def paces(self, row: TraceJob, nodes: int) -> tuple[float, float]:
         """All of its work at the pace of a trial on one node, and of one on two, in seconds.
 
-        The world of the two-node model: computing takes the same time on every node, and every doubling adds
-        a step of communication, `rho` of the computing if the row says so.
+        The world of the two-node model: computing takes the same time on every node, and every
+        doubling adds a step of communication, `rho` of the computing if the row says so.
         """
         share = _COMMUNICATION if row.rho is None else float(row.rho)
         one_s = self.after_trial(row) / (1.0 + share * log2(nodes))
         return one_s, one_s * (1.0 + share)
 
     def after_trial(self, row: TraceJob) -> float:
-        """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's name
-        alone, so that neither other jobs nor the order of events changes it."""
+        """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's
+        name alone, so that neither other jobs nor the order of events changes it."""
         z = Random(f"{self.seed}:{row.job_id}").gauss(0.0, 1.0)
         return max(_LEAST_S, float(row.duration_s * max(_LEAST, 1.0 + self.noise * z)))

@@ -1,4 +1,6 @@
-"""How many servers an inference cluster lends over time: rows of a cluster file, or a load beside it."""
+"""How many servers an inference cluster lends over time: rows of a cluster file, or a load beside
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How machines are rented beside own nodes: the table [renting] of a cluster file, as in master.toml."""
+"""How machines are rented beside own nodes: the table [renting] of a cluster file, as in
+master.toml.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _KEYS = ("policy", "settings", "most_per_hour", "most_per_day")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RentingSpec:
-    """Which method chooses machines, and what all of them may cost in an hour and in 24 hours (None: any)."""
+    """Which method chooses machines, and what all of them may cost in an hour and in 24 hours
+    (None: any).
+    """
 
     policy: str = DEFAULT
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -36,7 +40,9 @@ def read_renting(path: str, document: Mapping[str, Any]) -> RentingSpec | None:
         known = ", ".join(SETTINGS)
         raise DataError(where, f"there is no priced policy {policy!r}", f"choose one of {known}")
     settings = table.get("settings", {})
-    if not isinstance(settings, dict) or not all(isinstance(word, str) for word in settings.values()):  # fmt: skip
+    if not isinstance(settings, dict) or not all(
+        isinstance(word, str) for word in settings.values()
+    ):
         raise DataError(where, "settings are words", 'write settings = { iterations = "50" }')
     for key in settings:
         if key not in SETTINGS[policy]:

@@ -1,4 +1,6 @@
-"""The [[reservations]] of a cluster file: nodes that take no work for a time, as `dlq admin reserve` says it."""
+"""The [[reservations]] of a cluster file: nodes that take no work for a time, as `dlq admin
+reserve` says it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class Reserved(NamedTuple):
 def read_reservations(
     path: str, document: Mapping[str, Any], groups: Mapping[str, tuple[str, ...]]
 ) -> tuple[Reserved, ...]:
-    """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for all of its nodes."""
+    """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for
+    all of its nodes.
+    """
     tables = document.get("reservations", [])
     if not isinstance(tables, list):
         why = "it has no [[reservations]] table"

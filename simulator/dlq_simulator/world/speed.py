@@ -23,10 +23,10 @@ class Speed:
     """What a placement and a size do to the speed of a job.
 
     `slowdown`: spreading costs anything at all. `overlap`: 1 (none) to inf (perfect) of computing
-    and communicating. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each doubling
-    of the workers, 0.5 (nothing is gained) to 1 (linear); None: linear up to the middle of the
-    job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: what a job on several kinds of
-    GPUs gets of what they could do together.
+    and communicating. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each
+    doubling of the workers, 0.5 (nothing is gained) to 1 (linear); None: linear up to the middle of
+    the job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: what a job on
+    several kinds of GPUs gets of what they could do together.
     """
 
     slowdown: bool = True
@@ -48,8 +48,9 @@ class Speed:
         return rate
 
     def slowed(self, job: TraceJob) -> float:
-        """How many times as long it takes when it is spread: (1 + rho^g)^(1/g), where rho is what it
-        communicates over what it computes and g is `overlap`; between max(1, rho) and 1 + rho."""
+        """How many times as long it takes when it is spread: (1 + rho^g)^(1/g), where rho is what
+        it communicates over what it computes and g is `overlap`; between max(1, rho) and 1 + rho.
+        """
         rho = job.rho if job.rho is not None else (job.skew or 0.0) * self.skew_rho
         if math.isinf(self.overlap):
             return max(1.0, rho)

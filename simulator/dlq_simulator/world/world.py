@@ -24,8 +24,8 @@ _GB = 2**30
 
 
 class GpuMemory:
-    """Which GPUs have the memory that jobs ask for, as labels of nodes: on a cluster that names its GPU
-    types, and only where some GPU has too little for some job."""
+    """Which GPUs have the memory that jobs ask for, as labels of nodes: on a cluster that names its
+    GPU types, and only where some GPU has too little for some job."""
 
     __slots__ = ("_asked",)
 
@@ -48,8 +48,9 @@ class GpuMemory:
 
 
 def least_gb(row: TraceJob) -> float | None:
-    """The memory without which a GPU will not do: half of what the job asks for if it may halve its batch
-    where there is less, as Aryl's do on inference GPUs (Appendix E); it then takes as long."""
+    """The memory without which a GPU will not do: half of what the job asks for if it may halve its
+    batch where there is less, as Aryl's do on inference GPUs (Appendix E); it then takes as long.
+    """
     return row.mem_gb / 2 if row.mem_gb is not None and row.halves_batch else row.mem_gb
 
 
@@ -97,9 +98,9 @@ def build_job(
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
     `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
-    the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run, `speeds`: how
-    fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its user. `priced`: what being
-    late costs counts, since machines may be rented for it.
+    the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run,
+    `speeds`: how fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its
+    user. `priced`: what being late costs counts, since machines may be rented for it.
     """
     first, *others = asked_types(row, typed=typed) or (None,)
     return Job(
@@ -154,8 +155,8 @@ def _profile(row: TraceJob) -> Profile:
 
 
 def sizes_of(row: TraceJob) -> tuple[int, ...]:
-    """On how many GPUs the job may run; empty: only on those that it asks for, which are always among
-    them (the reader sees to that)."""
+    """On how many GPUs the job may run; empty: only on those that it asks for, which are always
+    among them (the reader sees to that)."""
     if row.min_workers is None and row.max_workers is None:
         return ()
     each = row.gpus_per_worker or 1
@@ -173,7 +174,9 @@ class Rates:
     __slots__ = ("_cluster", "_of_node", "_places", "_speed")
 
     def __init__(self, speed: Speed, spec: ClusterSpec, cluster: Cluster, *, places: bool) -> None:
-        """`places`: which nodes a job gets means something; where GPUs are only counted, nothing."""
+        """`places`: which nodes a job gets means something; where GPUs are only counted,
+        nothing.
+        """
         self._speed = speed
         self._cluster = cluster
         self._places = places and speed.slowdown
@@ -195,8 +198,8 @@ class Rates:
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
 
     def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """As its slowest node; a job on several kinds of GPUs shares its batch among them, so that all work as
-        much as they can, but for what is lost on the way (Aryl, Appendix A)."""
+        """As its slowest node; a job on several kinds of GPUs shares its batch among them, so that
+        all work as much as they can, but for what is lost on the way (Aryl, Appendix A)."""
         speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
         if len(speeds) == 1 or not row.mixed:
             return min(speeds)
@@ -204,8 +207,8 @@ class Rates:
         return self._speed.mixed * sum(shares) / allocation.width
 
     def measured(self, row: TraceJob, allocation: Allocation) -> Run | None:
-        """What a run on these GPUs has shown of how the job takes to being spread, exactly; None: it
-        has one GPU, or nodes mean nothing here."""
+        """What a run on these GPUs has shown of how the job takes to being spread, exactly; None:
+        it has one GPU, or nodes mean nothing here."""
         if not self._places or allocation.width == 1:
             return None
         spread = len(allocation.slots) > 1 and self._spread(row, allocation)

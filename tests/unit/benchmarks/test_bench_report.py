@@ -1,4 +1,6 @@
-"""Every figure of a benchmark stands beside its goal, in text and in JSON, and the table sums them up."""
+"""Every figure of a benchmark stands beside its goal, in text and in JSON, and the table sums them
+up.
+"""
 
 from __future__ import annotations
 

@@ -97,7 +97,10 @@ def test_a_cell_of_nobody_is_named() -> None:
 
 def test_a_small_cell_from_end_to_end(capsys: pytest.CaptureFixture[str]) -> None:
     """Who is not told run times stands in both columns, srtf in each as it was told."""
-    words = "--cells tiresias-60 --policies fifo srtf --policy srtf --workers 1 --json --know known unknown"
+    words = (
+        "--cells tiresias-60 --policies fifo srtf --policy srtf --workers 1 --json --know "
+        "known unknown"
+    )
     matrix.main(words.split())
     document = json.loads(capsys.readouterr().out)
     known, unknown = (one["presets"] for one in document["details"]["cells"])

@@ -1,4 +1,6 @@
-"""Small words that misled: what the order to a job that has ended did, names said twice, tokens without their configuration."""
+"""Small words that misled: what the order to a job that has ended did, names said twice, tokens
+without their configuration.
+"""
 
 from __future__ import annotations
 

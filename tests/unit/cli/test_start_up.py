@@ -20,7 +20,7 @@ from dlq_cli.main import COMMANDS, dlq, run
 from dlq_cli.spec.flags import FLAGS, SECTIONS
 
 HEAVY = {
-    "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",
+    "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",  # noqa: E501
     "dlq_client", "dlq_simulator", "dlq_master",
 }  # fmt: skip
 

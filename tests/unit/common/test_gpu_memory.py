@@ -8,15 +8,18 @@ from dlq_common.gpu_memory import says_gpu_oom
 @pytest.mark.parametrize(
     "line",
     [
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total",
-        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB (GPU 3; 79 GiB)",
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a "
+        "total",
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB (GPU 3; 79 "
+        "GiB)",
         "RuntimeError: CUDA out of memory. Tried to allocate 1.00 GiB",
         "RuntimeError: CUDA error: out of memory",
         "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 20.00 GiB.",
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
         "allocate 8589934592 bytes.",
         "failed to allocate 2.0G: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-        "tensorflow...errors_impl.ResourceExhaustedError: {{node MatMul}} OOM when allocating tensor",
+        "tensorflow...errors_impl.ResourceExhaustedError: {{node MatMul}} OOM when allocating "
+        "tensor",
         "cupy_backends.cuda.api.runtime.CUDARuntimeError: cudaErrorMemoryAllocation: out of memory",
     ],
 )

@@ -12,8 +12,10 @@ from dlq_common.lost_peer import says_peer_lost
         "RuntimeError: Connection reset by peer",
         "BrokenPipeError: [Errno 32] Broken pipe",
         "ConnectionResetError: [Errno 104]",
-        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=BROADCAST)",
-        "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting",
+        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, "
+        "OpType=BROADCAST)",
+        "ncclRemoteError: A call failed possibly due to a network error or a remote process "
+        "exiting",
         "torch.distributed.DistBackendError: remote process exited or there was a network error",
         "lost peer",
     ],

@@ -1,4 +1,6 @@
-"""What a script for Slurm finds in a rank: steps, signals for them, and a requeue that is no failure."""
+"""What a script for Slurm finds in a rank: steps, signals for them, and a requeue that is no
+failure.
+"""
 
 import signal
 from typing import IO

@@ -17,7 +17,8 @@ from support.runbook import Runbook, read_blocks
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = ROOT / "deploy/config"
 UNITS = ROOT / "deploy/systemd"
-# Options of a unit that its jobs would inherit: mount namespaces, system call filters, device rules.
+# Options of a unit that its jobs would inherit: mount namespaces, system call filters, device
+# rules.
 REACHES_JOBS = re.compile(
     r"(?m)^(Protect\w+|Private\w+|Restrict\w+|SystemCall\w+|(ReadOnly|ReadWrite|Inaccessible|Exec|NoExec)"
     r"Paths|Bind\w*Paths|TemporaryFileSystem|Root\w+|DynamicUser|Device\w+|LockPersonality"
@@ -73,7 +74,9 @@ def test_no_option_of_the_jobs_group_acts_on_the_group() -> None:
 
 
 def test_the_shims_that_a_shutdown_kills_are_those_of_the_agents_unit(tmp_path: Path) -> None:
-    """The command of the unit, run on a written tree: a process of the same name elsewhere stays."""
+    """The command of the unit, run on a written tree: a process of the same name elsewhere
+    stays.
+    """
     text = (UNITS / "dlq-jobs.service").read_text().replace("\\\n", "")
     command = re.search(r"(?m)^ExecStop=-/bin/sh -c '(.+)'$", text)
     assert command is not None

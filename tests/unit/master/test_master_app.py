@@ -1,4 +1,6 @@
-"""The command `dlq-master`: what init leaves behind, and what is refused before anything is served."""
+"""The command `dlq-master`: what init leaves behind, and what is refused before anything is
+served.
+"""
 
 from __future__ import annotations
 

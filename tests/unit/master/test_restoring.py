@@ -30,7 +30,15 @@ class Site:
         self.root = root
         self.state_dir, self.backups = root / "master", root / "backups"
         self.config = root / "master.toml"
-        self.ran("init", "--cluster", "lab", "--state-dir", str(self.state_dir), "--config", str(self.config))  # fmt: skip
+        self.ran(
+            "init",
+            "--cluster",
+            "lab",
+            "--state-dir",
+            str(self.state_dir),
+            "--config",
+            str(self.config),
+        )
 
     def run(self, *words: str) -> Result:
         return CliRunner().invoke(main, list(words))
@@ -176,7 +184,8 @@ def test_an_audit_that_was_cut_here_is_set_aside_for_the_copys(site: Site) -> No
     assert (aside / "audit.jsonl").read_text() == ""
 
 
-# --- keys, and copies that leave the host -----------------------------------------------------------
+# --- keys, and copies that leave the host
+#   -----------------------------------------------------------
 
 
 def test_the_key_of_the_ca_is_encrypted_in_copies_and_opened_by_a_restore(tmp_path: Path) -> None:

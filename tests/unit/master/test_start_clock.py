@@ -1,4 +1,6 @@
-"""The time axis of a starting master, where the host's boot is told by the unit, by the kernel, or by nobody."""
+"""The time axis of a starting master, where the host's boot is told by the unit, by the kernel, or
+by nobody.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A rank that joins others, and whose workers fail again and again: its agent ends it, so that the others go on."""
+"""A rank that joins others, and whose workers fail again and again: its agent ends it, so that the
+others go on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A rank that takes long to be made ready: what it waits for is told; who stops it wastes nothing."""
+"""A rank that takes long to be made ready: what it waits for is told; who stops it wastes
+nothing.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""The agent's core and the traffic profiles of its ranks: when they are read, and until when they are told."""
+"""The agent's core and the traffic profiles of its ranks: when they are read, and until when they
+are told.
+"""
 
 from dataclasses import replace
 
@@ -92,7 +94,8 @@ def test_an_evidence_is_repeated_until_the_master_has_it() -> None:
     assert 3 <= len(told(bench)) <= 5
     assert len({evidence.found for evidence in told(bench)}) == 1
     assert told(bench)[-1].age_s > told(bench)[0].age_s
-    # Neither the answer to a report nor the answer for another placement is the master's word on it.
+    # Neither the answer to a report nor the answer for another placement is the master's word on
+    # it.
     bench.core.received(ReportAck(2**40))
     bench.core.received(ProfileAck(launch.key, Fence(EPOCH, 9)))
     before = len(told(bench))

@@ -1,4 +1,6 @@
-"""All-reduce by gloo: bytes, buckets and bounds of the largest tensor, from any part of the traffic."""
+"""All-reduce by gloo: bytes, buckets and bounds of the largest tensor, from any part of the
+traffic.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -153,7 +155,7 @@ def test_ranks_of_one_host_alone_tell_what_all_tell() -> None:
         job(whole), processes=2, records=sum(len(each.records) for each in whole[:2]),
         jitter=job(whole[:2]).jitter, period_s=job(whole[:2]).period_s,
         bytes_per_iteration=job(whole[:2]).bytes_per_iteration, phases=job(whole[:2]).phases,
-        active_fraction=job(whole[:2]).active_fraction, self_check_error=job(whole[:2]).self_check_error,
+        active_fraction=job(whole[:2]).active_fraction, self_check_error=job(whole[:2]).self_check_error,  # noqa: E501
     )  # fmt: skip
 
 

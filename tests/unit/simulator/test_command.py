@@ -22,7 +22,7 @@ FIELDS = {
     "gpu_utilization", "wdmr", "slo_met_ratio", "be_avg_jct_s", "cost", "tardiness_cost",
     "reclaim_preemption_ratio", "reclaim_collateral_damage", "reclaim_flexible_share",
     "guaranteed",
-    "promises_missed", "avg_profiler_pending_s", "max_profiler_pending_s", "ended_in_trial_ratio", "machine_hours", "timing",
+    "promises_missed", "avg_profiler_pending_s", "max_profiler_pending_s", "ended_in_trial_ratio", "machine_hours", "timing",  # noqa: E501
 }  # fmt: skip
 
 
@@ -79,9 +79,11 @@ def test_without_json_a_table_compares_the_policies(small: str) -> None:
         ("job_id,submit_time_s,num_gpus,duration_s", "w,0,9,5", "line 3, column num_gpus",
          "asks for 9 GPUs and the cluster {c} has 6"),
         ("job_id,submit_time,num_gpu,duration", "w,0,9,5", "line 3, column num_gpu", "has 6"),
-        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,5,5,A", "line 3, column num_gpus",
+        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,5,5,A", "line 3, column "
+                                                                           "num_gpus",
          "asks for 5 GPUs: no set of the registered nodes has 5 GPUs"),
-        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,1,5,C", "line 3, column gpu_type",
+        ("job_id,submit_time_s,num_gpus,duration_s,gpu_type", "w,0,1,5,C", "line 3, column "
+                                                                           "gpu_type",
          "no node has C GPUs (there are: A, B)"),
         ("job_id,submit_time_s,num_gpus,duration_s,mem_gb", "w,0,3,5,40", "line 3, column mem_gb",
          "asks for 3 GPUs with 40 GB each"),

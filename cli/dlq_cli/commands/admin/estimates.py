@@ -17,7 +17,9 @@ from dlq_common.text.wire import from_duration, from_timestamp
 @json_option
 @pass_app
 def estimates(app: App, as_json: bool) -> None:
-    """What was foreseen first for each job, against the start that came, since the master started."""
+    """What was foreseen first for each job, against the start that came, since the master
+    started.
+    """
     quality = Forecasts(app.connection()).quality()
     if as_json:
         click.echo(document(_facts(quality)))

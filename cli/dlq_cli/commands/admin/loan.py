@@ -41,9 +41,11 @@ class _LendGroup(click.Group):
 
 @click.group(cls=_LendGroup)
 def loan() -> None:
-    """Servers of the inference side: which are lent, and to lend more; HOST... or --count alone lends.
+    """Servers of the inference side: which are lent, and to lend more; HOST... or --count alone
+    lends.
 
-    A server takes jobs only while it is lent, and is lent only once its devices show that nothing is on them.
+    A server takes jobs only while it is lent, and is lent only once its devices show that nothing
+    is on them.
     """
 
 
@@ -60,9 +62,11 @@ def status(app: App, as_json: bool) -> None:
 @click.argument("switch", required=False, type=click.Choice(["on", "off"]), metavar="[on|off]")
 @pass_app
 def auto(app: App, switch: str | None, as_json: bool) -> None:
-    """Whether servers are lent by the load of the inference side, and how that goes ([loans] in master.toml).
+    """Whether servers are lent by the load of the inference side, and how that goes ([loans] in
+    master.toml).
 
-    With `off` people lend and reclaim until it is `on` again, over restarts of the master; what is lent stays lent.
+    With `off` people lend and reclaim until it is `on` again, over restarts of the master; what is
+    lent stays lent.
     """
     api = Loans(app.connection())
     told = api.controller() if switch is None else api.switch(on=switch == "on")
@@ -126,8 +130,9 @@ def reclaim(
 ) -> None:
     """Take HOST... back, or --count of those that are lent, so that the fewest jobs are preempted.
 
-    Nothing new starts there from then on. Jobs that can go on with what they have elsewhere do so, the others
-    save and queue again. A server has gone when its devices show that nothing is on them.
+    Nothing new starts there from then on. Jobs that can go on with what they have elsewhere do so,
+    the others save and queue again. A server has gone when its devices show that nothing is on
+    them.
     """
     if token and plan_only:
         raise InvalidRequest("--plan makes a token, and --token wants one", field="token")

@@ -39,7 +39,9 @@ DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"
 
 @click.group()
 def node() -> None:
-    """Drain, cordon, release, accept, clear, fence and forget nodes. NODE may be a list: gpu[01-08]."""
+    """Drain, cordon, release, accept, clear, fence and forget nodes. NODE may be a list:
+    gpu[01-08].
+    """
 
 
 node.add_command(nodes, "list")
@@ -141,7 +143,8 @@ def clear(app: App, node_id: tuple[str, ...], gpu_indexes: tuple[int, ...], as_j
 @click.argument("words", nargs=-1, required=True, metavar="NODE... K=V|K-...")
 @pass_app
 def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
-    """Label NODE... with K=V, for jobs that ask for that (`dlq submit -C K=V`); `K-` takes one away.
+    """Label NODE... with K=V, for jobs that ask for that (`dlq submit -C K=V`); `K-` takes one
+    away.
 
     What runs there goes on, whatever its labels become. Jobs that wait for a label that no node has
     (any more) say so in `dlq why`.

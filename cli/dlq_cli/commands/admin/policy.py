@@ -83,10 +83,11 @@ def list_(app: App, as_json: bool) -> None:
 def set_(
     app: App, name: str, settings: tuple[str, ...], force: bool, yes: bool, as_json: bool
 ) -> None:
-    """Let policy NAME decide from now on, also after restarts. What runs goes on until its term ends.
+    """Let policy NAME decide from now on, also after restarts. What runs goes on until its term
+    ends.
 
-    Settings that are not named are as the policy has them. What `dlq simulate --set` takes is taken here
-    too, but for what only a simulation can do.
+    Settings that are not named are as the policy has them. What `dlq simulate --set` takes is taken
+    here too, but for what only a simulation can do.
     """
     words = dict(_setting(word) for word in settings)
     app.confirm(f"{name} will decide who gets GPUs", yes=yes)
@@ -132,7 +133,8 @@ def _planner(planner: policy_pb2.Planner) -> str:
     longest_s = from_duration(planner.longest_plan_duration)
     last_s = from_duration(planner.last_plan_duration)
     words = [
-        f"{planner.state}: {planner.plan_count} plans, the last in {last_s:.2f} s, the longest in {longest_s:.2f} s"
+        f"{planner.state}: {planner.plan_count} plans, the last in {last_s:.2f} s, the longest in "
+        f"{longest_s:.2f} s"
     ]
     if planner.dropped_change_count:
         words.append(f"{planner.dropped_change_count} changes came too late")
@@ -144,6 +146,7 @@ def _planner(planner: policy_pb2.Planner) -> str:
     if planner.HasField("rest_duration"):
         rest_s = from_duration(planner.rest_duration)
         words.append(
-            f"asked again in {rest_s:.0f} s; until then the kept plan is followed, and nothing new is promised"
+            f"asked again in {rest_s:.0f} s; until then the kept plan is followed, and nothing "
+            "new is promised"
         )
     return "; ".join(words)

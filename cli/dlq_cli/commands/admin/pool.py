@@ -22,7 +22,8 @@ from dlq_common.errors import InvalidRequest
 def pool() -> None:
     """Machines that are rented: what they cost, what they do, and to give them back.
 
-    What may be rented says master.toml ([[pools]]); what is rented, and for whom, the scheduler decides.
+    What may be rented says master.toml ([[pools]]); what is rented, and for whom, the scheduler
+    decides.
     """
 
 
@@ -50,7 +51,9 @@ def show(app: App, name: str, as_json: bool) -> None:
     epilog=examples("dlq admin pool stop spot-3-1 --wait 5m", "dlq admin pool stop --pool spot")
 )
 @click.option("--pool", "pool_name", metavar="NAME", help="All machines of this pool.")
-@click.option("--wait", metavar="DURATION", help="Until they are gone; exit code 1 if they are not by then.")  # fmt: skip
+@click.option(
+    "--wait", metavar="DURATION", help="Until they are gone; exit code 1 if they are not by then."
+)
 @json_option
 @click.argument("machine", nargs=-1, metavar="[MACHINE...]")
 @pass_app

@@ -46,9 +46,9 @@ def reserve(
 ) -> None:
     """Keep NODE... free for a while. NODE may be a list: gpu[01-08].
 
-    From now on no job starts there that would run into it, and deadlines are promised without these nodes. When it
-    begins, what still runs there saves and goes on elsewhere; when it ends, the nodes take work again. One that begins
-    now asks first when work would be lost.
+    From now on no job starts there that would run into it, and deadlines are promised without these
+    nodes. When it begins, what still runs there saves and goes on elsewhere; when it ends, the
+    nodes take work again. One that begins now asks first when work would be lost.
     """
     if (end is None) == (span is None):
         raise InvalidRequest("when does it end? Give --to or --for, one of them")
@@ -72,7 +72,8 @@ def reserve(
     begins, ends = (from_timestamp(it) for it in (made.begin_time, made.end_time))
     names = compress_hostlist(made.node_ids)
     click.echo(
-        f"reserved {made.reservation_id}: {names}, {absolute(begins, look)} to {absolute(ends, look)}"
+        f"reserved {made.reservation_id}: {names}, {absolute(begins, look)} to "
+        f"{absolute(ends, look)}"
     )
     if made.job_ids:
         app.say(f"jobs there now: {', '.join(made.job_ids)}")

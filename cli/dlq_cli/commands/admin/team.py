@@ -91,7 +91,9 @@ def set_(
     as_json: bool,
     **told: str | None,
 ) -> None:
-    """Make team NAME, or change what the options name and keep the rest. Nobody who runs is stopped by it."""
+    """Make team NAME, or change what the options name and keep the rest. Nobody who runs is stopped
+    by it.
+    """
     api = Teams(app.connection())
     wanted = _known(api, name) or team_pb2.Team(name=name)
     _tell(wanted.rules, told, borrow)
@@ -145,7 +147,9 @@ def add_user(
 @click.argument("users", nargs=-1, required=True)
 @pass_app
 def remove_user(app: App, name: str, users: tuple[str, ...], as_json: bool) -> None:
-    """Take USERS out of team NAME. Their jobs that have not ended are counted to it until they end."""
+    """Take USERS out of team NAME. Their jobs that have not ended are counted to it until they
+    end.
+    """
     api = Teams(app.connection())
     wanted = _must(api, name)
     absent = set(users) - {one.user for one in wanted.members}
@@ -162,7 +166,9 @@ def remove_user(app: App, name: str, users: tuple[str, ...], as_json: bool) -> N
 @click.argument("name")
 @pass_app
 def remove(app: App, name: str, yes: bool) -> None:
-    """Remove team NAME: its quota and limits are gone. Its jobs go on, and are counted to it until they end."""
+    """Remove team NAME: its quota and limits are gone. Its jobs go on, and are counted to it until
+    they end.
+    """
     api = Teams(app.connection())
     _must(api, name)
     app.confirm(f"team {name} will be gone, with its quota and limits", yes=yes)

@@ -42,7 +42,8 @@ def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
     )
     address = made.join_address or "HOST:PORT"
     app.say(
-        f"on the new node: dlq-nodeagent join --config /etc/dlq/nodeagent.toml --master {address} TOKEN"
+        f"on the new node: dlq-nodeagent join --config /etc/dlq/nodeagent.toml --master {address} "
+        "TOKEN"
     )
 
 

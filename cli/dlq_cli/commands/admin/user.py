@@ -89,8 +89,8 @@ def set_(
 ) -> None:
     """Add user NAME, or change what the options name and keep the rest.
 
-    A name with another --uid is somebody else, who sees nothing of the one before. Gid and groups follow
-    the account on the master's host, if it has one of this name and uid.
+    A name with another --uid is somebody else, who sees nothing of the one before. Gid and groups
+    follow the account on the master's host, if it has one of this name and uid.
     """
     admin = Admin(app.connection())
     before = next((one for one in admin.users() if one.name == name), None)
@@ -126,10 +126,12 @@ def set_(
 @click.argument("name")
 @pass_app
 def del_(app: App, name: str, yes: bool, cancel_jobs: bool, give_to: str) -> None:
-    """Remove user NAME: the certificate is refused from now on, and what it watches or runs in jobs ends.
+    """Remove user NAME: the certificate is refused from now on, and what it watches or runs in jobs
+    ends.
 
-    Refused while jobs of NAME live, unless an option says what becomes of them. With both options those
-    that run or are promised a deadline are cancelled. Ended jobs stay in the books, for operators.
+    Refused while jobs of NAME live, unless an option says what becomes of them. With both options
+    those that run or are promised a deadline are cancelled. Ended jobs stay in the books, for
+    operators.
     """
     app.confirm(f"{name} will not be let in any more", yes=yes)
     done = Admin(app.connection()).delete_user(name, cancel_jobs=cancel_jobs, give_to=give_to)

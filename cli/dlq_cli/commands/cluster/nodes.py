@@ -202,7 +202,9 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
 
 
 def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> str:
-    """One line for each thing that keeps a node, or some of its GPUs, from work: what, who, since."""
+    """One line for each thing that keeps a node, or some of its GPUs, from work: what, who,
+    since.
+    """
     cells = [
         Cell("NODE"),
         Cell("STATE", state=True),

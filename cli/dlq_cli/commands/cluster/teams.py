@@ -39,9 +39,10 @@ CELLS = (
 def teams(app: App, name: str, no_header: bool, as_json: bool) -> None:
     """The teams that you are in (operators: all), with what each may have and has.
 
-    QUOTA is what a team has by right: what it holds beyond is BORROWED, and given back when others have a right to it.
-    LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or are held. `/N` after a count is its limit. USED is what was used lately against what
-    is due by SHARE: 1.00 is just that, and who has less comes first.
+    QUOTA is what a team has by right: what it holds beyond is BORROWED, and given back when others
+    have a right to it. LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or
+    are held. `/N` after a count is its limit. USED is what was used lately against what is due by
+    SHARE: 1.00 is just that, and who has less comes first.
     """
     answer = Teams(app.connection()).list(name)
     if as_json:

@@ -64,7 +64,9 @@ def set_(app: App, key: str, value: str, as_json: bool) -> None:
 @click.argument("key", metavar="KEY")
 @pass_app
 def unset(app: App, key: str, as_json: bool) -> None:
-    """Take KEY out of `config.toml`; one that is not there stays so. Also for a key that is none."""
+    """Take KEY out of `config.toml`; one that is not there stays so. Also for a key that is
+    none.
+    """
     change_file(app.home / FILE, key, None)
     if key in KEYS:
         _tell(app, key, as_json=as_json)
@@ -76,7 +78,9 @@ def unset(app: App, key: str, as_json: bool) -> None:
 @json_option
 @pass_app
 def reset(app: App, as_json: bool) -> None:
-    """Back to the defaults: put `config.toml` aside as `config.toml.old`, even when it is broken."""
+    """Back to the defaults: put `config.toml` aside as `config.toml.old`, even when it is
+    broken.
+    """
     aside = reset_file(app.home / FILE)
     if as_json:
         click.echo(document({"aside": None if aside is None else str(aside)}))

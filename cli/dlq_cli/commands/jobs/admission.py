@@ -23,7 +23,9 @@ NO_ANSWER_YET = "not judged yet"
 
 
 def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
-    """Wait for the answers and print them; exits with the code of the worst, if any is not `guaranteed`."""
+    """Wait for the answers and print them; exits with the code of the worst, if any is not
+    `guaranteed`.
+    """
     with detaching(app, list(job_ids)):
         jobs = list(_judged(app, job_ids))
     if as_json:
@@ -48,7 +50,9 @@ def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
 
 
 def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
-    """One that is measured first waits for GPUs; and nobody is judged by a planner of another version."""
+    """One that is measured first waits for GPUs; and nobody is judged by a planner of another
+    version.
+    """
     detail = job.promise.detail
     if job.promise.state != "undecided" or job.promise.judging_fails or detail == NO_ANSWER_YET:
         return
@@ -58,7 +62,9 @@ def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
 
 
 def is_judged(job: job_pb2.Job) -> bool:
-    """Whether there is an answer, or none will come for now. Held jobs are judged when they are let go."""
+    """Whether there is an answer, or none will come for now. Held jobs are judged when they are let
+    go.
+    """
     promise = job.promise
     if promise.state != "undecided" or promise.judging_fails:
         return True

@@ -134,7 +134,9 @@ def _matching(
 
 
 def _ordered(job: job_pb2.Job) -> str:
-    """What the order has done. Who cancels one that has ended is told that it had, whatever it came to."""
+    """What the order has done. Who cancels one that has ended is told that it had, whatever it came
+    to.
+    """
     state = shown_state(job)
     if has_ended(job) and state != "cancelled":
         return f"has ended already ({state})"

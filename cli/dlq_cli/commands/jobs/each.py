@@ -1,4 +1,6 @@
-"""One change to each of several jobs: every one is tried, and the first failure decides the exit code."""
+"""One change to each of several jobs: every one is tried, and the first failure decides the exit
+code.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +40,8 @@ def for_each(
 ) -> None:
     """Change the jobs one by one and tell the outcome of each, as `change_each` does.
 
-    `accepted` is the same change by somebody who accepts that work is lost: those that refuse `change` for that are asked
-    for together, once all others have changed, and changed by it.
+    `accepted` is the same change by somebody who accepts that work is lost: those that refuse
+    `change` for that are asked for together, once all others have changed, and changed by it.
     """
     losing: list[Losing] | None = None if accepted is None else []
     changed, code = change_each(app, targets, change, outcome, quiet=as_json, losing=losing)

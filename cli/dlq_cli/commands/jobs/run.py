@@ -44,9 +44,9 @@ TWICE_S = 2.0
 def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flags: Any) -> None:
     """Queue a job, print the output of its rank 0 as it comes, and exit as the job does.
 
-    The first Ctrl-C goes to the job, as SIGINT to the main process of every rank; a second within two
-    seconds cancels it, and then a third leaves. While the job waits only two together do anything. A
-    lost line ends nothing: the job goes on, and `dlq attach` joins it again.
+    The first Ctrl-C goes to the job, as SIGINT to the main process of every rank; a second within
+    two seconds cancels it, and then a third leaves. While the job waits only two together do
+    anything. A lost line ends nothing: the job goes on, and `dlq attach` joins it again.
 
     Nothing can be typed into a job. A terminal in one: `dlq exec -t JOB -- bash`.
     """
@@ -94,7 +94,8 @@ class CtrlC:
 
     @contextmanager
     def heard(self) -> Iterator[None]:
-        """Inside, presses are ours. The calls they cause are made by threads: the main one is reading.
+        """Inside, presses are ours. The calls they cause are made by threads: the main one is
+        reading.
 
         Leaving after a cancel says what is known of it, and is exit code 130.
         """

@@ -92,7 +92,8 @@ def _write_section(
 @click.option(
     "--wait-admission",
     is_flag=True,
-    help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, 6 if not, 7 if nobody judges it.",
+    help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, 6 if not, 7 "
+    "if nobody judges it.",
 )
 @click.option(
     "--no-wait",
@@ -155,7 +156,8 @@ def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:
         raise InvalidRequest("--wait-admission waits, and --no-wait does not: say one")
     if stays:
         raise InvalidRequest(
-            "--wait-admission exits with the answer, --wait and --follow with the job's end: say one"
+            "--wait-admission exits with the answer, --wait and --follow with the job's end: say "
+            "one"
         )
     if not spec.deadlines:
         raise InvalidRequest(

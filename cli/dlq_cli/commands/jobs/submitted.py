@@ -101,7 +101,9 @@ def send_spec(
     request_id: str = "",
     test_only: bool = False,
 ) -> job_service_pb2.SubmitJobResponse:
-    """Queue `message`, with the begin that the spec names. As `submit_spec` when the master is away."""
+    """Queue `message`, with the begin that the spec names. As `submit_spec` when the master is
+    away.
+    """
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
     put_instants(message, spec, now_s=app.clock.now_s(), zone=LocalZone())

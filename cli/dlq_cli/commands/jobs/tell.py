@@ -92,8 +92,8 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
 def checkpoint(app: App, job: str, timeout: str, no_wait: bool, as_json: bool) -> None:
     """Ask JOB to save now and go on; print the path once the checkpoint is committed.
 
-    A script learns of it by DLQ_SAVE_FILE (`run.should_save()` of dlq_train) or by the signal that it
-    names with --save-signal. One that knows neither saves when it would have saved anyway.
+    A script learns of it by DLQ_SAVE_FILE (`run.should_save()` of dlq_train) or by the signal that
+    it names with --save-signal. One that knows neither saves when it would have saved anyway.
     """
     limit_s = duration_s("--timeout", timeout)
     connection = app.connection()

@@ -81,11 +81,12 @@ def update(
     """Ask for something else for JOB...
 
     A job that runs can only be given less time, another name or another nice; operators may give it
-    more time. `none` takes a begin, a dependency, a deadline or sizes away, `unlimited` a time limit. Of several
-    wishes for a job all or none are granted; each job, and each task of an array, is one for itself.
+    more time. `none` takes a begin, a dependency, a deadline or sizes away, `unlimited` a time
+    limit. Of several wishes for a job all or none are granted; each job, and each task of an array,
+    is one for itself.
 
-    A job that is promised a deadline gets another one only if that can be promised too: else it is refused, and
-    keeps its promise. Any other job is judged anew (`dlq show`).
+    A job that is promised a deadline gets another one only if that can be promised too: else it is
+    refused, and keeps its promise. Any other job is judged anew (`dlq show`).
     """
     named = [word for word in words if "=" not in word]
     given = [f"{name}={text}" for name, text in options.items() if text is not None]

@@ -1,4 +1,6 @@
-"""What `dlq submit` says of a deadline by itself: promised, refused with the offer, or not judged yet."""
+"""What `dlq submit` says of a deadline by itself: promised, refused with the offer, or not judged
+yet.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ PATIENCE_S = 2.0
 
 
 def judged_soon(app: App, job: job_pb2.Job) -> job_pb2.Job:
-    """The new job as it is once its deadline has been judged, or as it is after two seconds; of an array the first task.
+    """The new job as it is once its deadline has been judged, or as it is after two seconds; of an
+    array the first task.
 
-    Does not wait for what takes longer: a job that is measured first, or held. The job is queued: a master that is away is no
-    failure here.
+    Does not wait for what takes longer: a job that is measured first, or held. The job is queued: a
+    master that is away is no failure here.
     """
     if _is_settled(job):
         return job

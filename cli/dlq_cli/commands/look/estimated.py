@@ -44,7 +44,9 @@ def estimate_spec(app: App, spec: Spec, *, as_json: bool, wait_s: float) -> None
 
 
 def tell_start(app: App, job_id: str) -> None:
-    """When a job that was just submitted will start, on stderr: on a terminal, and if that is known quickly."""
+    """When a job that was just submitted will start, on stderr: on a terminal, and if that is known
+    quickly.
+    """
     if not sys.stderr.isatty():
         return
     look = Look(tty=True, color=False, now_s=app.clock.now_s())

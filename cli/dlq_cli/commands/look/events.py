@@ -53,7 +53,8 @@ class Asked(NamedTuple):
     "kinds",
     multiple=True,
     metavar="KIND,...",
-    help="Only such events, as they are called in the second column; 'promise_*' stands for all that begin so.",
+    help="Only such events, as they are called in the second column; 'promise_*' stands for all "
+    "that begin so.",
 )
 @click.option(
     "--node", "nodes", multiple=True, metavar="HOSTS", help="Only those about these nodes."
@@ -72,7 +73,8 @@ def events(
     jsonl: bool,
     as_json: bool,
 ) -> None:
-    """The journal of each JOB, or of all your jobs, oldest first. With -w it ends when every JOB has.
+    """The journal of each JOB, or of all your jobs, oldest first. With -w it ends when every JOB
+    has.
 
     Operators and admins see everybody's jobs, and what nodes and the cluster do.
     """

@@ -1,4 +1,6 @@
-"""`dlq logs`: the output of a job, to its end if wished, over attempts and restarts of the master."""
+"""`dlq logs`: the output of a job, to its end if wished, over attempts and restarts of the
+master.
+"""
 
 from __future__ import annotations
 

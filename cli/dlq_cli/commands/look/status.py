@@ -145,5 +145,8 @@ def _nothing(query: Query) -> str:
     if query.states and not set(query.states) & ENDED:
         return "no job is in these states"
     if query.user not in ("", "*"):
-        return f"no job of {query.user} lives, and none ended lately, or nobody has that name; -a shows everybody's"
+        return (
+            f"no job of {query.user} lives, and none ended lately, or nobody has that name; "
+            "-a shows everybody's"
+        )
     return "no jobs live, and none ended lately; --since all shows older ones"

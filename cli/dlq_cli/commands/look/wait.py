@@ -59,8 +59,8 @@ def wait(
     """Wait for JOB...
 
     Exits with the job's own code, with 128+n when signal n ended it, with the highest of several,
-    and with 1 when a job was cancelled or failed without a code. A job on hold is waited for, unless
-    the master holds it because its starts fail: that exits with 1.
+    and with 1 when a job was cancelled or failed without a code. A job on hold is waited for,
+    unless the master holds it because its starts fail: that exits with 1.
     """
     if any_ and all_:
         raise InvalidRequest("--any and --all contradict each other")
@@ -95,7 +95,8 @@ def wait_for(
 ) -> Mapping[str, job_pb2.Job]:
     """The jobs once one or all of them are over (or run), or as they are at the timeout.
 
-    Holds are told of; one that will not end by itself counts as an end. NotFound when the master does not know one of them.
+    Holds are told of; one that will not end by itself counts as an end. NotFound when the master
+    does not know one of them.
     """
     connection = app.connection()
     holds = holds or HoldTeller(app)

@@ -45,7 +45,8 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as the shell
 @click.option(
     "--hook/--no-hook",
     default=True,
-    help="Let PyTorch's DistributedDataParallel tell its tensors itself (a sitecustomize on PYTHONPATH).",
+    help="Let PyTorch's DistributedDataParallel tell its tensors itself (a sitecustomize on "
+    "PYTHONPATH).",
 )
 @ranks_option
 @link_option
@@ -62,8 +63,8 @@ def run(
 ) -> None:
     """Run a command on this machine, outside of any cluster, and show what its traffic tells.
 
-    The command has stdin, stdout and stderr as they are, and its exit code is ours; the profile comes
-    after it, on stderr. What it starts is recorded as well.
+    The command has stdin, stdout and stderr as they are, and its exit code is ours; the profile
+    comes after it, on stderr. What it starts is recorded as well.
     """
     analysis()  # what is missing is said before the command runs, not after
     parts = built()

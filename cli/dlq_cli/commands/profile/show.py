@@ -59,9 +59,10 @@ def show(
 ) -> None:
     """Show what the traffic of a job tells.
 
-    PATH is a directory of recordings, one for each host of the job, or a result that was stored with
-    --json. A number that is no file is a job of the cluster, such as 17 or 12_4: what its nodes told
-    of the start that is believed in.
+    PATH is a directory of recordings, one for each host of the job, or a result that was stored
+    with
+    --json. A number that is no file is a job of the cluster, such as 17 or 12_4: what its nodes
+    told of the start that is believed in.
     """
     job = _job_of(path)
     if job is None:
@@ -134,7 +135,9 @@ def _with_links(report: Any, found: Any, gigabits: Sequence[float]) -> dict[str,
 
 
 def analysis() -> None:
-    """Refuse where what analyses recordings is not installed: it needs numpy, and the base install has none."""
+    """Refuse where what analyses recordings is not installed: it needs numpy, and the base install
+    has none.
+    """
     try:
         importlib.import_module("dlq_profiler.directory")
     except ImportError as error:

@@ -1,4 +1,6 @@
-"""`dlq report cost`: what rented machines and being late have cost, beside what had been foretold."""
+"""`dlq report cost`: what rented machines and being late have cost, beside what had been
+foretold.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,14 @@ def cost(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """What rented machines and being late have cost, of your jobs and your teams' (operators: all), in whole days of UTC.
+    """What rented machines and being late have cost, of your jobs and your teams' (operators: all),
+    in whole days of UTC.
 
-    COST is a job's part of machines, by GPUs x time; LATE_COST its weight from the due date to its end, or to now. The
-    next two are the same as they were expected: when a machine was first chosen for it, or else at its submission.
-    OWN_LATE_COST is what being late on the cluster's own nodes alone was expected to cost. Operators also see what machines
-    were paid for: for jobs, to boot, idle, and in all what they were expected to cost when they were asked for.
+    COST is a job's part of machines, by GPUs x time; LATE_COST its weight from the due date to its
+    end, or to now. The next two are the same as they were expected: when a machine was first chosen
+    for it, or else at its submission. OWN_LATE_COST is what being late on the cluster's own nodes
+    alone was expected to cost. Operators also see what machines were paid for: for jobs, to boot,
+    idle, and in all what they were expected to cost when they were asked for.
     """
     if as_csv and as_json:
         raise InvalidRequest("--csv and --json are two forms of the same: take one")
@@ -53,5 +57,6 @@ def cost(
         click.echo(cost_text(answer, groups, app.look()), nl=False)
         if not answer.costs and not answer.pools:
             app.say(
-                "nothing was rented, and nobody late at a price, in these days; -S 30d looks further back"
+                "nothing was rented, and nobody late at a price, in these days; -S 30d looks "
+                "further back"
             )

@@ -44,7 +44,8 @@ def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 @json_option
 @pass_app
 def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
-    """Of jobs that ended: how long until the first start, and how long they did not run in all, in seconds.
+    """Of jobs that ended: how long until the first start, and how long they did not run in all, in
+    seconds.
 
     GPUS is what they asked for. P50: half of them did not wait for longer; P90: nine of ten.
     """
@@ -60,8 +61,8 @@ def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
     """Of jobs with deadlines that ended: which were promised, and which ended in time.
 
-    In time is by the deadline that was promised; where none was, by the last one. GROUND says why nothing was
-    promised; `promise_broken` and `overrun` are promises that were given up.
+    In time is by the deadline that was promised; where none was, by the last one. GROUND says why
+    nothing was promised; `promise_broken` and `overrun` are promises that were given up.
     """
     _show(app, reports.promises, since, until, as_csv=as_csv, as_json=as_json)
 
@@ -77,8 +78,9 @@ def preemptions(
 ) -> None:
     """Of jobs that ended, by user: how often they had to leave their GPUs, and what that cost.
 
-    FOR_OTHERS: of the preemptions, those for another job by the order of the policy; the rest are drains, reclaims and
-    people's wishes. LOST is work that had to be done again, whatever the reason.
+    FOR_OTHERS: of the preemptions, those for another job by the order of the policy; the rest are
+    drains, reclaims and people's wishes. LOST is work that had to be done again, whatever the
+    reason.
     """
     _show(app, reports.preemptions, since, until, as_csv=as_csv, as_json=as_json)
 

@@ -23,16 +23,20 @@ WEEK_BACK = 6  # days besides today
 
 
 def days_options(groups: Collection[str], usual: str) -> Callable[[F], F]:
-    """Which days, whose jobs, grouped by which of `groups` (`usual`: if nothing is said), and in which form."""
+    """Which days, whose jobs, grouped by which of `groups` (`usual`: if nothing is said), and in
+    which form.
+    """
 
     def add(command: F) -> F:
         for option in reversed(
             (
                 click.option("-S", "--since", metavar="TIME", help="From this day on.  [a week]"),
-                click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]"),
-                click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this user."),
-                click.option("--team", metavar="TEAM", default="", help="Only jobs counted to this team."),
-                click.option("--by", metavar="WORDS", default=usual, help=f"Groups: {', '.join(groups)}.  [{usual}]"),
+                click.option("-E", "--until", metavar="TIME", help="To this day, all of it.  [now]"),  # noqa: E501
+                click.option("-u", "--user", metavar="USER", default="", help="Only jobs of this "
+                                                                              "user."),
+                click.option("--team", metavar="TEAM", default="", help="Only jobs counted to "
+                                                                        "this team."),
+                click.option("--by", metavar="WORDS", default=usual, help=f"Groups: {', '.join(groups)}.  [{usual}]"),  # noqa: E501
                 click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines."),
                 json_option,
             )
@@ -65,9 +69,10 @@ def usage(
 ) -> None:
     """GPU-hours of your jobs and of your teams' (operators: all), in whole days of UTC.
 
-    HELD is all the time that jobs had GPUs. USEFUL went into work that nobody has to do again; PREEMPTED and FAILED into
-    work that was lost, because a job had to leave before it had saved, or because it, its start or its node failed;
-    TRANSIT into getting ready, loading checkpoints and leaving. Operators also see what GPUs did that nobody held.
+    HELD is all the time that jobs had GPUs. USEFUL went into work that nobody has to do again;
+    PREEMPTED and FAILED into work that was lost, because a job had to leave before it had saved, or
+    because it, its start or its node failed; TRANSIT into getting ready, loading checkpoints and
+    leaving. Operators also see what GPUs did that nobody held.
     """
     groups = groups_of(by, GROUPS)
     show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)

@@ -1,4 +1,6 @@
-"""What becomes of a script for Slurm: options that are flags of ours, and those that are nothing."""
+"""What becomes of a script for Slurm: options that are flags of ours, and those that are
+nothing.
+"""
 
 from __future__ import annotations
 

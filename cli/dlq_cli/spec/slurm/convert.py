@@ -1,4 +1,5 @@
-"""A script for Slurm as a job for dlq: what each #SBATCH option becomes, and why some become nothing.
+"""A script for Slurm as a job for dlq: what each #SBATCH option becomes, and why some become
+nothing.
 
 Nothing is dropped silently: an option ends up as flags of ours, or in the list with its reason.
 """
@@ -20,11 +21,11 @@ from dlq_cli.spec.values.given import wrong
 def convert(
     text: str, source: str, *, more: Sequence[Option] = (), compat: bool = False
 ) -> Conversion:
-    """Every #SBATCH option of a script, and `more` of them that win. InvalidRequest when one cannot be
-    read.
+    """Every #SBATCH option of a script, and `more` of them that win. InvalidRequest when one cannot
+    be read.
 
-    For a job with `compat`, tasks mean something, Slurm's commands and variables are there, and none
-    of the options need be; without it, InvalidRequest when there is none.
+    For a job with `compat`, tasks mean something, Slurm's commands and variables are there, and
+    none of the options need be; without it, InvalidRequest when there is none.
     """
     written = list(read_options(text, source))
     if not written and not compat:
@@ -78,7 +79,8 @@ def _nodes(made: Conversion, option: Option) -> None:
         made.remarks.append(
             Remark(
                 option.line,
-                f"{option.written}: the smaller number; --elastic MIN:MAX, in GPUs, lets it stretch",
+                f"{option.written}: the smaller number; --elastic MIN:MAX, in GPUs, lets it "
+                "stretch",
             )
         )
     take(made, option, "--nodes", least.strip())

@@ -29,7 +29,7 @@ SWITCHES = frozenset(
         "--consolidate-segments", "--container-mount-home", "--container-remap-root",
         "--container-writable", "--contiguous", "--exclusive", "--get-user-env", "--hold",
         "--ignore-pbs", "--nice", "--no-container-entrypoint", "--no-container-mount-home",
-        "--no-container-remap-root", "--spread-segments", "--no-kill", "--no-requeue", "--overcommit",
+        "--no-container-remap-root", "--spread-segments", "--no-kill", "--no-requeue", "--overcommit",  # noqa: E501
         "--oversubscribe", "--parsable", "--propagate", "--quiet", "--reboot", "--requeue",
         "--spread-job", "--stepmgr", "--test-only", "--use-min-nodes", "--verbose", "--wait",
     }
@@ -46,7 +46,7 @@ VALUED = frozenset(
         "--cpus-per-gpu", "--deadline", "--delay-boot", "--export", "--export-file", "--gid",
         "--gpu-bind", "--gpu-freq", "--gpus-per-node", "--gpus-per-socket", "--gpus-per-task",
         "--gres", "--gres-flags", "--hint", "--mail-type", "--mail-user", "--mcs-label", "--mem",
-        "--mem-bind", "--mem-per-cpu", "--mem-per-gpu", "--mincpus", "--network", "--ntasks-per-core",
+        "--mem-bind", "--mem-per-cpu", "--mem-per-gpu", "--mincpus", "--network", "--ntasks-per-core",  # noqa: E501
         "--ntasks-per-gpu", "--ntasks-per-node", "--ntasks-per-socket", "--open-mode", "--power",
         "--prefer", "--priority", "--profile", "--reservation", "--resv-ports", "--segment",
         "--signal", "--sockets-per-node", "--switches", "--thread-spec", "--threads-per-core",
@@ -105,7 +105,9 @@ def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[st
 
 
 def is_command(line: str) -> bool:
-    """Whether directives end here: neither blank nor a comment, which may be indented (as in Slurm)."""
+    """Whether directives end here: neither blank nor a comment, which may be indented (as in
+    Slurm).
+    """
     text = line.lstrip()
     return bool(text) and not text.startswith("#")
 

@@ -1,4 +1,6 @@
-"""What several options of sbatch say together: tasks, CPUs, GPUs and memory as numbers of a node."""
+"""What several options of sbatch say together: tasks, CPUs, GPUs and memory as numbers of a
+node.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Values of a spec as users write them: one module for each kind of value, pure, text in, values out."""
+"""Values of a spec as users write them: one module for each kind of value, pure, text in, values
+out.
+"""

@@ -11,7 +11,9 @@ _VALUE = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 
 
 def read_constraint(raw: object) -> tuple[str, ...]:
-    """`rack=r1`, `rack=r1,disk=fast` (or with `&`), a list of those, or a table; `K=V` texts, sorted."""
+    """`rack=r1`, `rack=r1,disk=fast` (or with `&`), a list of those, or a table; `K=V` texts,
+    sorted.
+    """
     if isinstance(raw, dict):
         words = [f"{name}={value}" for name, value in raw.items()]
     elif isinstance(raw, str):
@@ -30,7 +32,8 @@ def read_node_label(word: str) -> tuple[str, str]:
     """The name and the value of `K=V`."""
     if "|" in word:
         raise ValueError(
-            "nodes with one label or another cannot be asked for: write K=V,K=V for both; of several GPU types "
+            "nodes with one label or another cannot be asked for: write K=V,K=V for both; of "
+            "several GPU types "
             "any one will do with --gpu-type a,b"
         )
     name, equals, value = word.strip().partition("=")

@@ -104,8 +104,8 @@ def container_of(merged: ReadLayer) -> ContainerRequest | None:
 
 
 def entries(key: str, value: tuple[object, ...]) -> Mapping[str, object]:
-    """Keys of a layer for each mount (by its target) and secret (by its name): a higher layer adds to
-    a lower one's, and replaces what has the same place."""
+    """Keys of a layer for each mount (by its target) and secret (by its name): a higher layer adds
+    to a lower one's, and replaces what has the same place."""
     return {
         f"{key}.{item.target if isinstance(item, MountRequest) else item}": item for item in value
     }

@@ -79,7 +79,9 @@ def read_steps(raw: object) -> int:
 
 
 def is_past(asked: Deadlines, now_s: float, zone: tzinfo) -> bool:
-    """Whether one of them names an instant that has passed, by the caller's clock; one that nobody can read is none."""
+    """Whether one of them names an instant that has passed, by the caller's clock; one that nobody
+    can read is none.
+    """
     instants = [step.due.text for step in asked if step.due.after_s is None]
     with suppress(ValueError):
         return any(parse_instant(text, now_s=now_s, zone=zone) <= now_s for text in instants)
@@ -121,7 +123,9 @@ def _after(seconds: float) -> Due:
 
 
 def _later(text: str, first: Due | None) -> Due:
-    """Also `+10%`, `T+10%` and `8h+10%`: so much more time than the first deadline, or that one, has."""
+    """Also `+10%`, `T+10%` and `8h+10%`: so much more time than the first deadline, or that one,
+    has.
+    """
     found = _LATER.fullmatch(text)
     if not found:
         return _due(text)

@@ -1,4 +1,6 @@
-"""Jobs that run on several numbers of GPUs: `--elastic 2:8`, and what it has to do with the rest of a spec."""
+"""Jobs that run on several numbers of GPUs: `--elastic 2:8`, and what it has to do with the rest of
+a spec.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ RESIZES = ("restart", LIVE)
 
 
 class Elastic(NamedTuple):
-    """Sizes that will do, rising, and how the job gets from one to another (empty: as the cluster does)."""
+    """Sizes that will do, rising, and how the job gets from one to another (empty: as the cluster
+    does).
+    """
 
     sizes: tuple[int, ...]
     resize: str = ""
@@ -48,7 +52,9 @@ def read_resize(raw: object) -> str:
 
 
 def elastic_of(layer: ReadLayer, each: int | None) -> Elastic | None:
-    """What the layer says of sizes; `each`: GPUs of every node, if the job names a number of them."""
+    """What the layer says of sizes; `each`: GPUs of every node, if the job names a number of
+    them.
+    """
     resize = layer.get("elastic.resize")
     said, listed = layer.get("elastic.gpus"), layer.get("elastic.sizes")
     if said is not None and listed is not None:
@@ -109,7 +115,8 @@ def told_to(signal_to: str, resize: str) -> str:
     return "torchrun, which ends its workers" if resize == LIVE else signal_to
 
 
-# --- helpers ----------------------------------------------------------------------------------------
+# --- helpers
+#   ----------------------------------------------------------------------------------------
 
 
 def _sizes(value: object, each: int | None) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""Jobs whose nodes come and go while they run, by torchrun: what has to be said for that, and what must not be."""
+"""Jobs whose nodes come and go while they run, by torchrun: what has to be said for that, and what
+must not be.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 def check_live(
     layer: ReadLayer, elastic: Elastic | None, words: tuple[str, ...], node_count: int | None
 ) -> None:
-    """InvalidRequest where a job says that it is resized live and could not be. `words`: its command, or its script."""
+    """InvalidRequest where a job says that it is resized live and could not be. `words`: its
+    command, or its script.
+    """
     if elastic is None or elastic.resize != LIVE:
         return
     origin = layer["elastic.resize"].origin

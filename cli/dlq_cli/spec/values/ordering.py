@@ -90,7 +90,9 @@ def _names(job: str) -> list[str]:
 
 
 def read_begin(raw: object) -> str:
-    """An instant in one of the forms of `parse_instant`; `now+2hours` counts from the submission."""
+    """An instant in one of the forms of `parse_instant`; `now+2hours` counts from the
+    submission.
+    """
     if isinstance(raw, datetime | time):
         return raw.isoformat()
     if not isinstance(raw, str):

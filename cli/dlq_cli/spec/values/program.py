@@ -1,4 +1,6 @@
-"""How what a job runs, and with which words around it, is read: command, script, variables, labels."""
+"""How what a job runs, and with which words around it, is read: command, script, variables,
+labels.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How each kind of value is read, from text (flags, YAML) or a TOML value; ValueError says why not."""
+"""How each kind of value is read, from text (flags, YAML) or a TOML value; ValueError says why
+not.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +147,9 @@ def read_gpus(raw: object) -> Gpus:
 
 
 def read_gpu_types(raw: object) -> tuple[str, ...]:
-    """GPU types as `dlq nodes` shows them, the one that is liked best first: `h100,a100`, or a list of those."""
+    """GPU types as `dlq nodes` shows them, the one that is liked best first: `h100,a100`, or a list
+    of those.
+    """
     words = raw if isinstance(raw, list | tuple) else re.split(r"[,|]", read_text(raw))
     types = tuple([check_word(read_text(word).strip().lower(), "GPU type") for word in words])
     if not types:

@@ -1,8 +1,9 @@
-"""Who has held how many GPUs for how long is written in the turns in which attempts end and GPUs change hands.
+"""Who has held how many GPUs for how long is written in the turns in which attempts end and GPUs
+change hands.
 
-So it is exact whenever the master dies: what has ended was written with its end, and what lives is counted from what
-is stored (store/tables/accounts.py). GPUs are held until the turn in which they fall free, and a node counts as it was last
-known while the master, or its agent, is away.
+So it is exact whenever the master dies: what has ended was written with its end, and what lives is
+counted from what is stored (store/tables/accounts.py). GPUs are held until the turn in which they
+fall free, and a node counts as it was last known while the master, or its agent, is away.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from dlq_master.store.tables.accounts import LEVELS, Levels, PoolRow, UseRow, re
 
 @dataclass(slots=True)
 class Bookkeeping:
-    """`levels`: as they are on disk. The rest follows from the attempts and nodes that there are."""
+    """`levels`: as they are on disk. The rest follows from the attempts and nodes that there
+    are.
+    """
 
     levels: Levels
     held: dict[AttemptKey, Allocation] = field(default_factory=dict)
@@ -126,7 +129,9 @@ def _slots(allocation: Allocation | None) -> tuple[Slot, ...]:
 
 
 def level_of(node: Node, held: int) -> Level:
-    """Its GPUs, of which those of a bitmask are held. A server of the inference side counts while it is lent."""
+    """Its GPUs, of which those of a bitmask are held. A server of the inference side counts while
+    it is lent.
+    """
     free = mask_of(gpu.index for gpu in node.gpus) & ~held
     idle = (free & ~node.withheld).bit_count() if node.open else 0
     withheld = 0 if node.away else free.bit_count() - idle

@@ -86,7 +86,9 @@ def launch_command(
 
 
 def owner_of(state: State, job: Job) -> User | None:
-    """The user whose account the job runs in; None when they are gone, also if somebody else has their name."""
+    """The user whose account the job runs in; None when they are gone, also if somebody else has
+    their name.
+    """
     user = state.users.get(job.user)
     if user is None or not belongs(job, user.name, user.person, user.created_time_s):
         return None
@@ -140,7 +142,9 @@ def stop_of(attempt: Attempt, rank: int, now_s: float) -> Stop:
 
 
 def delay_s(attempt: Attempt, now_s: float) -> float:
-    """How long its nodes wait before the notice: whenever they are told, it comes at one instant."""
+    """How long its nodes wait before the notice: whenever they are told, it comes at one
+    instant.
+    """
     due_s = attempt.notice_due_s
     if attempt.stop_cause is None and attempt.resize is not None:
         due_s = attempt.resize.due_s

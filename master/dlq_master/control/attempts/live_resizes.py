@@ -1,15 +1,16 @@
-"""Jobs that are resized while they run (model/attempts/live.py): ranks are launched and stopped while the others go on.
+"""Jobs that are resized while they run (model/attempts/live.py): ranks are launched and stopped
+while the others go on.
 
-A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any other, and
-starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves stay the attempt's until its
-agent has told that they are free.
+A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any
+other, and starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves
+stay the attempt's until its agent has told that they are free.
 
-What happens when: the agent restarts - it finds launch and stop in its journal, and goes on with them; the master
-restarts - who joins and who leaves is on disk with the attempt, the commands are in the outbox, and a welcome
-tells both again; a node is silent - the job is UNKNOWN as a whole and trains on, and a rank that is then lost
-has left, or never joined; a rank that does not start - the others go on without it; one that fails soon after it
-joined - the job starts again without that node (`live.spoiled_by`);
-one that does not leave - its shim kills it after its grace.
+What happens when: the agent restarts - it finds launch and stop in its journal, and goes on with
+them; the master restarts - who joins and who leaves is on disk with the attempt, the commands are
+in the outbox, and a welcome tells both again; a node is silent - the job is UNKNOWN as a whole and
+trains on, and a rank that is then lost has left, or never joined; a rank that does not start - the
+others go on without it; one that fails soon after it joined - the job starts again without that
+node (`live.spoiled_by`); one that does not leave - its shim kills it after its grace.
 """
 
 from dlq_common.live_resize import LIVE
@@ -39,7 +40,9 @@ def watch(turn: Turn) -> None:
 
 
 def settle(turn: Turn, key: AttemptKey) -> bool:
-    """What the ranks that join or leave have told may be the end of it; whether the attempt has lost GPUs."""
+    """What the ranks that join or leave have told may be the end of it; whether the attempt has
+    lost GPUs.
+    """
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or attempt.stop_cause is not None:
         return False

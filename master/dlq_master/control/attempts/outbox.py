@@ -1,5 +1,5 @@
-"""Commands that their nodes have not taken yet, by what they are looked up by. All costs are of what
-is found, never of what waits: thousands may wait for nodes that are silent."""
+"""Commands that their nodes have not taken yet, by what they are looked up by. All costs are of
+what is found, never of what waits: thousands may wait for nodes that are silent."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar

@@ -45,8 +45,8 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
-    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended. Whom
-    an operator gave up has not failed."""
+    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended.
+    Whom an operator gave up has not failed."""
     turn.note(
         "rank_lost",
         job_id=key.job_id,
@@ -103,7 +103,9 @@ def never_ran(turn: Turn, key: AttemptKey, rank: int, why: str) -> None:
 
 
 def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
-    """An agent without its records cannot know that nothing of a rank runs. Any other word on it ends the doubt."""
+    """An agent without its records cannot know that nothing of a rank runs. Any other word on it
+    ends the doubt.
+    """
     waiting, it = turn.state.unaccounted.get(node_id, {}), (report.key, report.node_rank)
     if it in waiting and report.phase is not ReportedPhase.ABSENT:
         del waiting[it]
@@ -111,7 +113,9 @@ def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
 
 
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    """What its node does before a rank can start (it pulls an image): told once in its own words."""
+    """What its node does before a rank can start (it pulls an image): told once in its own
+    words.
+    """
     said, rank = turn.state.preparing, (report.key, report.node_rank)
     if report.phase is not ReportedPhase.PREPARING or not _lives(turn, node_id, report):
         said.pop(rank, None)
@@ -277,7 +281,8 @@ def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
 def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedCheckpoint) -> None:
     """A committed checkpoint of the fenced attempt becomes what the next attempt resumes from.
 
-    All ranks of a gang see it, and any may say so first; how long it took only those know that save.
+    All ranks of a gang see it, and any may say so first; how long it took only those know that
+    save.
     """
     checkpoint = Checkpoint(
         found.path, found.step, turn.now_s - found.age_s, key.number, report.save_s

@@ -1,7 +1,7 @@
 """What a rank is to this master on a node: the one place that says so.
 
-It follows from the living attempts alone: which rank is placed where, with which fence, whether it is
-known to have ended, and whether its attempt is on its way out. Welcomes, commands, reports and
+It follows from the living attempts alone: which rank is placed where, with which fence, whether it
+is known to have ended, and whether its attempt is on its way out. Welcomes, commands, reports and
 heartbeats (`wanted.py`, `dispatch.py`, `reports.py`, `nodes.py`) all go by it.
 """
 

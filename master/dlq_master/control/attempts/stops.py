@@ -38,7 +38,9 @@ def _tell_to_stop(turn: Turn, one: Happened) -> None:
 
 
 def _tell_to_resize(turn: Turn, one: Happened) -> None:
-    """Joining ranks are launched, leaving ranks are stopped as for a boundary; the others hear nothing."""
+    """Joining ranks are launched, leaving ranks are stopped as for a boundary; the others hear
+    nothing.
+    """
     attempt = _attempt(turn, one)
     resize = attempt.resize
     assert resize is not None
@@ -62,7 +64,9 @@ def _attempt(turn: Turn, one: Happened) -> Attempt:
 
 
 def _delay_s(turn: Turn, one: Happened) -> float:
-    """A job that stops at a boundary waits for the last moment to save; any other stop is told at once."""
+    """A job that stops at a boundary waits for the last moment to save; any other stop is told at
+    once.
+    """
     if not _at_boundary(one.change) or one.job_id is None:
         return 0.0
     wave = turn.saving // max(1, turn.state.config.jobs.concurrent_saves)
@@ -85,7 +89,9 @@ def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
 
 
 def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
-    """Whether the change stops a job at the end of its term, of which it is told early. A reclaim does not wait."""
+    """Whether the change stops a job at the end of its term, of which it is told early. A reclaim
+    does not wait.
+    """
     if isinstance(change, Resize):
         return change.reason.code is ReasonCode.RESIZED
     return isinstance(change, Lapse)

@@ -1,4 +1,6 @@
-"""What an agent is told when it says hello: all that shall run on its node, and all that shall end."""
+"""What an agent is told when it says hello: all that shall run on its node, and all that shall
+end.
+"""
 
 from dlq_master.control.attempts.dispatch import launch_command, stop_command, stop_of
 from dlq_master.control.attempts.standing import Standing, ranks_on, standing_of

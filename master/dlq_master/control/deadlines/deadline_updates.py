@@ -1,8 +1,9 @@
-"""Other deadlines for a job that is there: judged at once if it holds a promise, else as a new job's are.
+"""Other deadlines for a job that is there: judged at once if it holds a promise, else as a new
+job's are.
 
-Who holds a promise gets another one or keeps its own: the answer is that of the request, worked out on the
-loop in the time of an admission, and on disk with it. Anybody else is judged anew, and told by an event. A restart of the
-master keeps either; an agent's, or silence, changes nothing.
+Who holds a promise gets another one or keeps its own: the answer is that of the request, worked out
+on the loop in the time of an admission, and on disk with it. Anybody else is judged anew, and told
+by an event. A restart of the master keeps either; an agent's, or silence, changes nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from dlq_master.model.words.promise_words import no_promise
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
-    """The job with the deadlines, and the wish for a late end, that are asked for. InvalidRequest names what is
-    wrong with them."""
+    """The job with the deadlines, and the wish for a late end, that are asked for. InvalidRequest
+    names what is wrong with them."""
     if ask.deadlines is not SAME:
         steps = steps_of(turn, ask.deadlines, job.submit_time_s, field="deadlines")
         after = after._replace(steps=steps)
@@ -36,8 +37,8 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
 
 
 def decided(turn: Turn, job: Job, after: Job) -> tuple[Reserve, ...]:
-    """What is promised with other deadlines, to the job and to those who make room. IllegalTransition where
-    nothing is, and its promise stands."""
+    """What is promised with other deadlines, to the job and to those who make room.
+    IllegalTransition where nothing is, and its promise stands."""
     rules = turn.state.policy.promises
     if after.steps == job.steps or not after.steps or job.promised is None or rules is None:
         return ()

@@ -1,9 +1,10 @@
-"""`--on-miss cancel`: a job whose last deadline cannot be kept any more is ended instead of run for nothing.
+"""`--on-miss cancel`: a job whose last deadline cannot be kept any more is ended instead of run for
+nothing.
 
-Nothing of it is stored but the wish, in the job. A job that holds GPUs is left alone until the deadline
-itself, whatever its estimate says; one that waits is ended once even starting at once would be too late.
-An agent that restarts or is silent changes nothing. A master that has just started ends nobody before the
-job's nodes have told what became of it meanwhile.
+Nothing of it is stored but the wish, in the job. A job that holds GPUs is left alone until the
+deadline itself, whatever its estimate says; one that waits is ended once even starting at once
+would be too late. An agent that restarts or is silent changes nothing. A master that has just
+started ends nobody before the job's nodes have told what became of it meanwhile.
 """
 
 from __future__ import annotations

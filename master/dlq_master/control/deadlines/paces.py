@@ -1,8 +1,8 @@
 """What the steps of a job with a deadline tell against its estimate, whoever gave that.
 
-Nothing of it is stored, and no plan goes by it: it moves `slack`, and tells early that a promise is at risk. What
-happens when an agent restarts, or the line is silent: what was told stands, until its next steps; when the master
-restarts: it is learned again, from the next beats on.
+Nothing of it is stored, and no plan goes by it: it moves `slack`, and tells early that a promise is
+at risk. What happens when an agent restarts, or the line is silent: what was told stands, until its
+next steps; when the master restarts: it is learned again, from the next beats on.
 """
 
 from __future__ import annotations

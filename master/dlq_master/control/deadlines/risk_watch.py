@@ -1,8 +1,9 @@
-"""When somebody has to look whether promises are still kept, and when one that was at risk is told to be safe.
-Nothing of it is stored.
+"""When somebody has to look whether promises are still kept, and when one that was at risk is told
+to be safe. Nothing of it is stored.
 
-At risk is told at once. Safe is told once nothing was wrong for a while, which doubles with every time that it was
-told too early: a pace at the edge of what was reserved, or a node that comes and goes, is no news every ten seconds.
+At risk is told at once. Safe is told once nothing was wrong for a while, which doubles with every
+time that it was told too early: a pace at the edge of what was reserved, or a node that comes and
+goes, is no news every ten seconds.
 """
 
 from __future__ import annotations
@@ -34,9 +35,10 @@ def calm_s(times: int) -> float:
 
 @dataclass(slots=True)
 class Risks:
-    """`nodes`: those that have changed since the last look; `told`: whose owners know that it is at risk;
-    `missed`: that this deadline has passed. `calm`: since when nothing is wrong with one that was told; `safe`: how often it was told
-    to be safe. `look_s`: when to look again though no node has changed; `slot`: that of the last look."""
+    """`nodes`: those that have changed since the last look; `told`: whose owners know that it is at
+    risk; `missed`: that this deadline has passed. `calm`: since when nothing is wrong with one that
+    was told; `safe`: how often it was told to be safe. `look_s`: when to look again though no node
+    has changed; `slot`: that of the last look."""
 
     nodes: dict[NodeId, None] = field(default_factory=dict)
     told: dict[JobId, Risk] = field(default_factory=dict)

@@ -1,9 +1,12 @@
 """A promise that may not be kept is told so at once, not when the next slot is planned.
 
-A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer than was reserved, or
-loses time, or its own steps tell that it will. Whose slots then do not suffice hears of it (`promise_at_risk`): within a
-second of a node, else within `LOOK_S`. One whose deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other slots for it (`promise_safe`), or
-gives the promise up (`promise_broken`); one of which nothing is wrong any more is safe after a while (`risk_watch.calm_s`). Nothing of it is stored: a master that starts again looks again, and tells it once more.
+A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer
+than was reserved, or loses time, or its own steps tell that it will. Whose slots then do not
+suffice hears of it (`promise_at_risk`): within a second of a node, else within `LOOK_S`. One whose
+deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other
+slots for it (`promise_safe`), or gives the promise up (`promise_broken`); one of which nothing is
+wrong any more is safe after a while (`risk_watch.calm_s`). Nothing of it is stored: a master that
+starts again looks again, and tells it once more.
 """
 
 from __future__ import annotations
@@ -91,7 +94,9 @@ def _instant(at_s: float) -> str:
 
 
 def _let_go(turn: Turn, job_id: JobId, *, calmed: bool) -> None:
-    """Of who has lost its promise, or has ended, that was told already. A new plan is believed at once."""
+    """Of who has lost its promise, or has ended, that was told already. A new plan is believed at
+    once.
+    """
     risks = turn.state.risks
     job = turn.state.cluster.jobs.get(job_id)
     if job is None or job.ended or job.promised is None:

@@ -1,8 +1,8 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
-Nobody waits for it but who asks about one job. What it says is stored nowhere, but for what first ranges are compared
-with (control/forecast/starts.py); without an answer there is no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken to come
-back.
+Nobody waits for it but who asks about one job. What it says is stored nowhere, but for what first
+ranges are compared with (control/forecast/starts.py); without an answer there is no estimate yet,
+and that is no error. The agents have no part in it, and a silent node is taken to come back.
 """
 
 import asyncio
@@ -37,7 +37,8 @@ STALE_S = 900.0
 UNCHANGED_S = 300.0
 # A question about one job looks at a state that is at most so old.
 FRESH_S = 60.0
-# The patience with a twin that works: so many times the CPU time that it may take, and as much at least.
+# The patience with a twin that works: so many times the CPU time that it may take, and as much at
+# least.
 _PATIENCE, _LEAST_PATIENCE_S = 20.0, 60.0
 # So many people may ask at a time; each takes seconds.
 MOST_QUESTIONS = 8
@@ -108,7 +109,9 @@ class Forecasts:
     # --- what others ask ------------------------------------------------------------------------
 
     def start(self, job: Job) -> Range | None:
-        """When a job that waits will probably start (again); None: nobody knows, or it does not wait."""
+        """When a job that waits will probably start (again); None: nobody knows, or it does not
+        wait.
+        """
         latest = self.latest
         if latest is None or job.live_attempt is not None or job.ended or job.hold is not None:
             return None
@@ -139,7 +142,9 @@ class Forecasts:
     # --- the twin -------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Look again whenever something has changed, at most so often, and within its share of a core."""
+        """Look again whenever something has changed, at most so often, and within its share of a
+        core.
+        """
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(UNCHANGED_S):
@@ -149,7 +154,9 @@ class Forecasts:
             await asyncio.sleep(rest_s)
 
     async def refresh(self) -> float:
-        """Look at everybody once; returns the CPU time that it took. Never raises for the twin's sake."""
+        """Look at everybody once; returns the CPU time that it took. Never raises for the twin's
+        sake.
+        """
         async with self._looking:
             self._changed.clear()
             now_s = self._clock.now_s()
@@ -194,7 +201,9 @@ class Forecasts:
         return forecast
 
     async def _asked(self, number: int, question: bytes, patience_s: float) -> Mapping[str, Any]:
-        """The answer to a question about the state that the twin has; it is given one first if that is old."""
+        """The answer to a question about the state that the twin has; it is given one first if that
+        is old.
+        """
         if not self._config.enabled:
             raise Unknown("this master foresees nothing: [twin] enabled is false")
         if self._health.failing:
@@ -224,7 +233,9 @@ class Forecasts:
     async def _believed(
         self, read: Callable[[Mapping[str, Any]], Answer], content: Mapping[str, Any]
     ) -> Answer:
-        """The answer, read. A twin that says nonsense is ended; one that knows nothing is given a state again."""
+        """The answer, read. A twin that says nonsense is ended; one that knows nothing is given a
+        state again.
+        """
         if "none" in content:
             self._looked_s = -math.inf
             self._changed.set()
@@ -241,7 +252,8 @@ class Forecasts:
 def _failing(health: Health) -> str:
     since = "" if health.since_s is None else f" since {format_instant(health.since_s)}"
     return (
-        f"the forecasting process fails: {health.failures} times in a row{since}, last: {health.last_error}; "
+        f"the forecasting process fails: {health.failures} times in a row{since}, last: "
+        f"{health.last_error}; "
         "it is tried again by itself; `dlq doctor` says more"
     )
 

@@ -1,8 +1,10 @@
-"""How the processes do that the master asks: the planner and the twin, and how often they failed in a row.
+"""How the processes do that the master asks: the planner and the twin, and how often they failed in
+a row.
 
-One failure is nothing: another process is started. After `MANY` in a row the next one will fail too, and people have to
-know: the log says so as an error, and once more when it is well; `/metrics`, `dlq doctor` and `dlq admin policy show` show
-it. Nothing of it is stored: a master that starts again counts anew. Agents have no part in it.
+One failure is nothing: another process is started. After `MANY` in a row the next one will fail
+too, and people have to know: the log says so as an error, and once more when it is well;
+`/metrics`, `dlq doctor` and `dlq admin policy show` show it. Nothing of it is stored: a master that
+starts again counts anew. Agents have no part in it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ _log = get_logger("master.helpers")
 
 
 class Health(NamedTuple):
-    """Of one helper, for readers. `since_s`: of the first failure in the row; None: the last question was answered."""
+    """Of one helper, for readers. `since_s`: of the first failure in the row; None: the last
+    question was answered.
+    """
 
     name: str  # planner | twin | policy
     failures: int = 0

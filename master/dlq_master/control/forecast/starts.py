@@ -1,8 +1,8 @@
 """How good start ranges are: what was foreseen for a job first, against the start that came.
 
-What happens when: the master dies - a first range is written in the turn after it was seen, and what came of it with the
-start itself, so that no comparison is lost but of ranges that nobody could have seen for longer than a second. Agents and a
-silent line have no part in it.
+What happens when: the master dies - a first range is written in the turn after it was seen, and
+what came of it with the start itself, so that no comparison is lost but of ranges that nobody could
+have seen for longer than a second. Agents and a silent line have no part in it.
 """
 
 import math
@@ -50,7 +50,9 @@ class Quality(NamedTuple):
 
 
 class Starts:
-    """First ranges of jobs that wait, and the newest that have started. Touched in the loop's thread only."""
+    """First ranges of jobs that wait, and the newest that have started. Touched in the loop's
+    thread only.
+    """
 
     def __init__(
         self, loaded: Iterable[Foreseen] = (), jobs: Mapping[JobId, Job] | None = None

@@ -1,8 +1,9 @@
-"""The twin as a process of ours: started when it is asked, watched, and started again when it is gone.
+"""The twin as a process of ours: started when it is asked, watched, and started again when it is
+gone.
 
-Nothing hangs on it. It may be killed, hang or say nonsense: whoever asked then gets `TwinGone`, and the
-next question starts another one, not more often than every `LONGEST_REST_S` if that goes on. One that is of another
-version of the package than the master (`planner.code`) is asked nothing.
+Nothing hangs on it. It may be killed, hang or say nonsense: whoever asked then gets `TwinGone`, and
+the next question starts another one, not more often than every `LONGEST_REST_S` if that goes on.
+One that is of another version of the package than the master (`planner.code`) is asked nothing.
 """
 
 import asyncio
@@ -119,7 +120,9 @@ class TwinProcess:
         self._greeted.set()
 
     async def _running(self) -> Process:
-        """It, once it is certain that it understands. Who waits no longer leaves it to those who ask next."""
+        """It, once it is certain that it understands. Who waits no longer leaves it to those who
+        ask next.
+        """
         async with self._starting:
             process = self._process or await self._start()
             said = self._greeted
@@ -144,7 +147,9 @@ class TwinProcess:
         return process
 
     async def _read(self, process: Process) -> None:
-        """Hand answers to those who wait for them, until the process ends or says what it should not."""
+        """Hand answers to those who wait for them, until the process ends or says what it should
+        not.
+        """
         assert process.stdout is not None
         why = CRASHED
         try:

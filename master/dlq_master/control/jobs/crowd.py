@@ -1,4 +1,6 @@
-"""How many jobs have not ended, by user, by account, by team and by queue: what limits of submissions look at."""
+"""How many jobs have not ended, by user, by account, by team and by queue: what limits of
+submissions look at.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def of_queue(queue: str, user: str = "") -> str:
 
 
 class Crowd:
-    """Counts of jobs that have not ended. As committed: who came in the turn at hand is counted by the turn."""
+    """Counts of jobs that have not ended. As committed: who came in the turn at hand is counted by
+    the turn.
+    """
 
     def __init__(self) -> None:
         self._jobs: Counter[str] = Counter()

@@ -1,6 +1,8 @@
-"""Elastic jobs as people ask for them: sizes that the cluster could never hold, and other sizes later on.
+"""Elastic jobs as people ask for them: sizes that the cluster could never hold, and other sizes
+later on.
 
-A restart of the master keeps all of it, since it lies with the job; agents and silence have no part in it.
+A restart of the master keeps all of it, since it lies with the job; agents and silence have no part
+in it.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from dlq_master.model.resources import Request
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
-    """The job with the sizes that are asked for. What it asks for stays as it is, and has to be one of them, as
-    what it holds or is about to hold has to be."""
+    """The job with the sizes that are asked for. What it asks for stays as it is, and has to be one
+    of them, as what it holds or is about to hold has to be."""
     if ask.sizes is SAME or ask.sizes == job.request.sizes:
         return after
     sizes, name = ask.sizes, shown_id(job)
@@ -38,7 +40,8 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
         )
     if sizes and after.steps and job.request.gpus != sizes[0]:
         raise InvalidRequest(
-            f"the deadline of job {name} is promised for {job.request.gpus} GPUs: its base has to be that",
+            f"the deadline of job {name} is promised for {job.request.gpus} GPUs: its base has to "
+            "be that",
             field="elastic",
         )
     held = _held(turn, job)
@@ -64,8 +67,8 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
 
 
 def check_room(turn: Turn, request: Request) -> None:
-    """Raises Unsatisfiable where the registered nodes could never hold it at its largest size. Costs a search for a
-    place, and log(sizes) of them for the refusal."""
+    """Raises Unsatisfiable where the registered nodes could never hold it at its largest size.
+    Costs a search for a place, and log(sizes) of them for the refusal."""
     sizes = request.sizes
     if not sizes or scheduling.never(turn, request, sizes[-1]) is None:
         return

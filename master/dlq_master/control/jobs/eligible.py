@@ -124,7 +124,9 @@ def _fill(turn: Turn, gate: ArrayGate, job_id: JobId) -> None:
 
 
 def first_block(job: Job) -> Block | None:
-    """What a new job begins with; the turn in which it comes looks at it once more before its plan."""
+    """What a new job begins with; the turn in which it comes looks at it once more before its
+    plan.
+    """
     if job.depends is not None:
         return Block.DEPENDENCY
     if job.begin_time_s is not None:

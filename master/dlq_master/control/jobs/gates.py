@@ -1,8 +1,8 @@
 """Jobs that may not wait yet: who they are waiting for, and letting them in.
 
-Nothing here is stored: what is decided stands in the jobs (`blocked`, the terms of `depends`), and a
-starting master finds the rest by looking at them. A plan never sees a blocked job, so all this costs
-nothing where nobody asked for it. The agents and a silent line have no part in it.
+Nothing here is stored: what is decided stands in the jobs (`blocked`, the terms of `depends`), and
+a starting master finds the rest by looking at them. A plan never sees a blocked job, so all this
+costs nothing where nobody asked for it. The agents and a silent line have no part in it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,7 +46,9 @@ class Tally:
 
 @dataclass(slots=True)
 class Gates:
-    """Everything that is looked at when a job moves; empty as long as nobody asked for any of it."""
+    """Everything that is looked at when a job moves; empty as long as nobody asked for any of
+    it.
+    """
 
     begins: Timers = field(default_factory=Timers)
     dependents: dict[JobId, dict[JobId, None]] = field(default_factory=dict)  # of a job or an array

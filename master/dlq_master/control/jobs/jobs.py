@@ -78,8 +78,8 @@ def release(turn: Turn, ask: ReleaseJob) -> Answer:
 
 
 def pause(turn: Turn, ask: PauseJob) -> Answer:
-    """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held is
-    taken off its GPUs too, and keeps its hold."""
+    """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held
+    is taken off its GPUs too, and keeps its hold."""
     job = editable(turn, ask)
     if turn.replay(ask) is None:
         must_live(job, "paused")

@@ -1,10 +1,10 @@
-"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING counts,
-and no trial that does nothing of its work.
+"""Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING
+counts, and no trial that does nothing of its work.
 
 An agent that restarts or is silent changes nothing: what is told waits in the outbox. A warning is
 given once in an attempt, also over restarts of the master; a node that is silent then learns of it
-when it is back. A master that has just started stops nothing before the nodes concerned have told it
-what ended meanwhile.
+when it is back. A master that has just started stops nothing before the nodes concerned have told
+it what ended meanwhile.
 """
 
 from dlq_master.control.loop.turn import Turn
@@ -20,7 +20,9 @@ _NO_MORE = (StopCause.TIME_LIMIT, StopCause.CANCEL)
 
 
 def watch(turn: Turn) -> None:
-    """Once a second: attempts that come near the time limit of their job, and those that are there."""
+    """Once a second: attempts that come near the time limit of their job, and those that are
+    there.
+    """
     for attempt in list(turn.state.cluster.attempts.values()):
         job = turn.state.cluster.jobs[attempt.key.job_id]
         limit_s = job.time_limit_s

@@ -1,7 +1,7 @@
 """How fast one user may submit: a bucket of tokens for each, filled at a steady rate.
 
-A submission takes one token for each job; a repeat of one that was accepted takes none. Buckets live
-in memory: a restart fills them. Agents and silence do not matter here.
+A submission takes one token for each job; a repeat of one that was accepted takes none. Buckets
+live in memory: a restart fills them. Agents and silence do not matter here.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,8 @@ class Rates:
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, user: str, jobs: int, now_s: float) -> float:
-        """Take a token for each job and return 0.0; or take none, and return when to come again (s).
+        """Take a token for each job and return 0.0; or take none, and return when to come again
+        (s).
 
         More jobs at once than a bucket holds need it full.
         """

@@ -128,7 +128,9 @@ def check_nice(caller: Caller, nice: int) -> None:
 
 
 def check_queue(turn: Turn, queue: str, user: str, asked: int) -> None:
-    """Raises QuotaExceeded if so many more jobs are more than the queue takes, of all or of this user."""
+    """Raises QuotaExceeded if so many more jobs are more than the queue takes, of all or of this
+    user.
+    """
     limits = next(one for one in turn.state.config.queues if one.name == queue)
     place, own = crowd.of_queue(queue), crowd.of_queue(queue, user)
     teams.check_count(turn, f"queue {queue}", place, limits.jobs, asked)
@@ -179,8 +181,8 @@ def _off_reserved(turn: Turn, job: Job) -> Job:
 def steps_of(
     turn: Turn, asked: Sequence[AskedDeadline], submitted_s: float, *, field: str
 ) -> Steps:
-    """Deadlines as seconds from the submission. InvalidRequest names the first that is in the past, or out of
-    order."""
+    """Deadlines as seconds from the submission. InvalidRequest names the first that is in the past,
+    or out of order."""
     times = []
     for number, due in enumerate(asked, 1):
         after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
@@ -196,8 +198,8 @@ def steps_of(
 
 
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
-    """When it is due, as an instant. InvalidRequest if that has passed: what being late costs would grow from before
-    there was a job."""
+    """When it is due, as an instant. InvalidRequest if that has passed: what being late costs would
+    grow from before there was a job."""
     if asked is None:
         return None
     due_s = turn.now_s + asked.after_s if asked.at_s is None else asked.at_s

@@ -1,8 +1,8 @@
 """What users ask of a job that runs: go back to the queue, take a signal, save and go on.
 
-All of it goes through the outbox: it survives a restart of the master, and reaches a silent node when
-that is back. A signal may come twice when the line breaks before its answer; a request to save is
-numbered, and a repeat of it asks for nothing new.
+All of it goes through the outbox: it survives a restart of the master, and reaches a silent node
+when that is back. A signal may come twice when the line breaks before its answer; a request to save
+is numbered, and a repeat of it asks for nothing new.
 """
 
 from dlq_common.errors import IllegalTransition

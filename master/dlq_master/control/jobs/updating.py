@@ -1,4 +1,6 @@
-"""`dlq update`: other wishes for a job that is there, all of them or none, told before and after."""
+"""`dlq update`: other wishes for a job that is there, all of them or none, told before and
+after.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,6 @@
-"""How busy the inference side is: read from a file, by HTTP, or by a query of Prometheus. May block."""
+"""How busy the inference side is: read from a file, by HTTP, or by a query of Prometheus. May
+block.
+"""
 
 import json
 from collections.abc import Mapping
@@ -33,7 +35,8 @@ def check_source(source: str) -> None:
 
 
 def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0) -> float:
-    """The share of its servers that are in use, from 0 to 1; of a file that was written in the last `max_age_s`, 0: whenever.
+    """The share of its servers that are in use, from 0 to 1; of a file that was written in the last
+    `max_age_s`, 0: whenever.
 
     Raises LoadUnknown.
     """

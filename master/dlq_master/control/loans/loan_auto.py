@@ -1,9 +1,11 @@
-"""Servers are lent and asked back by themselves: by the load of the inference side, with head-room and patience.
+"""Servers are lent and asked back by themselves: by the load of the inference side, with head-room
+and patience.
 
-When is the controller's to say that simulations use (policy/reclaim/controller.py): servers are asked back as soon as the
-load wants them, and lent only when they could have been for a while. What happens when: the source tells nothing -
-nothing changes, and `dlq admin loan auto` says why; the master restarts, the source has been silent for long, or people
-have taken servers back - it watches anew for `settle` before it lends more.
+When is the controller's to say that simulations use (policy/reclaim/controller.py): servers are
+asked back as soon as the load wants them, and lent only when they could have been for a while. What
+happens when: the source tells nothing - nothing changes, and `dlq admin loan auto` says why; the
+master restarts, the source has been silent for long, or people have taken servers back - it watches
+anew for `settle` before it lends more.
 """
 
 import asyncio
@@ -42,7 +44,9 @@ class Follower:
         read: Callable[[str], float] | None = None,
         patience_s: float = 2.0 * TIMEOUT_S,
     ) -> None:
-        """`read`: how busy a source is, by default as it says itself; runs in a thread. `patience_s`: until it is said that it does not answer."""
+        """`read`: how busy a source is, by default as it says itself; runs in a thread.
+        `patience_s`: until it is said that it does not answer.
+        """
         self._config = config
         self._control = control
         self._loans = loans
@@ -95,13 +99,17 @@ class Follower:
         self._say(told)
 
     def _has_not_looked(self, now_s: float) -> bool:
-        """Whether the source has told nothing for so long that nobody knows how idle servers have been."""
+        """Whether the source has told nothing for so long that nobody knows how idle servers have
+        been.
+        """
         idle = self._lending.idle
         longest_s = max(float(self._config.settle), FEW_LOOKS * self._config.every)
         return bool(idle) and now_s - idle[-1][0] > longest_s
 
     async def _busy(self) -> float:
-        """What the source tells. One that does not answer is waited for, and not asked again meanwhile."""
+        """What the source tells. One that does not answer is waited for, and not asked again
+        meanwhile.
+        """
         if self._reading is None:
             reading = asyncio.to_thread(self._read, self._config.load)
             self._reading = asyncio.create_task(reading)

@@ -1,4 +1,6 @@
-"""What the loop keeps of loans beside the flags of nodes: words, plans, and whether the load is followed."""
+"""What the loop keeps of loans beside the flags of nodes: words, plans, and whether the load is
+followed.
+"""
 
 import json
 from collections import OrderedDict
@@ -22,8 +24,9 @@ class Planned(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The load of the inference side that is followed. `busy`: the share of its servers in use, at `at_s`.
-    `lent`: so many are to be lent by that. `fault`: why the last look told nothing, or could not be followed."""
+    """The load of the inference side that is followed. `busy`: the share of its servers in use, at
+    `at_s`. `lent`: so many are to be lent by that. `fault`: why the last look told nothing, or
+    could not be followed."""
 
     source: str
     busy: float | None = None
@@ -54,8 +57,8 @@ def written(off: SwitchedOff | None) -> str:
 
 @dataclass(slots=True)
 class Loans:
-    """`asked`: the number under which a node was last asked what is on its GPUs, and has not answered.
-    `words`: what a server waits for."""
+    """`asked`: the number under which a node was last asked what is on its GPUs, and has not
+    answered. `words`: what a server waits for."""
 
     next_number: int = 1
     asked: dict[NodeId, tuple[int, int]] = field(default_factory=dict)  # and in which session

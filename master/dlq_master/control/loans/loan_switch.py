@@ -1,4 +1,6 @@
-"""Whether servers are lent by the load of the inference side: switched by people, and kept over restarts."""
+"""Whether servers are lent by the load of the inference side: switched by people, and kept over
+restarts.
+"""
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
@@ -7,7 +9,9 @@ from dlq_master.control.stimuli.loans import SwitchLoans
 
 
 def switch(turn: Turn, ask: SwitchLoans) -> None:
-    """Switched on or off from now on; what is lent stays lent. Who has switched it off first is remembered."""
+    """Switched on or off from now on; what is lent stays lent. Who has switched it off first is
+    remembered.
+    """
     loans = turn.state.loans
     if not turn.state.config.loans.load:
         raise IllegalTransition(

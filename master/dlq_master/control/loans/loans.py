@@ -1,9 +1,10 @@
-"""Servers of the inference side: lent, asked back, and gone, each only when its devices show that it is empty.
+"""Servers of the inference side: lent, asked back, and gone, each only when its devices show that
+it is empty.
 
-Where a server stands are flags of its node, so that they survive the master: `lending` (to be lent), `loaned`,
-`reclaimed` (asked back). Once a second whoever waits for its proof is asked what is on its GPUs. What happens
-when: an agent restarts, or the line is silent - nothing is proven until it answers; the master restarts - the
-flags are on disk, and all are asked anew.
+Where a server stands are flags of its node, so that they survive the master: `lending` (to be
+lent), `loaned`, `reclaimed` (asked back). Once a second whoever waits for its proof is asked what
+is on its GPUs. What happens when: an agent restarts, or the line is silent - nothing is proven
+until it answers; the master restarts - the flags are on disk, and all are asked anew.
 """
 
 from collections.abc import Iterable
@@ -120,7 +121,8 @@ def must_be_server(node: Node) -> None:
     if node.pool is not NodePool.INFERENCE:
         raise IllegalTransition(
             f"node {node.node_id} is no server of the inference side (pool {node.pool.value})",
-            hint='its agent says whose it is: node.pool = "inference", or dlq-nodeagent run --pool inference',
+            hint='its agent says whose it is: node.pool = "inference", or dlq-nodeagent run '
+            "--pool inference",
         )
 
 
@@ -156,7 +158,9 @@ def _so_many(turn: Turn, count: int) -> tuple[NodeId, ...]:
 
 
 def _take_over(turn: Turn, node_id: NodeId) -> None:
-    """It was the cluster's own until its agent came back: who runs there leaves, as if it were asked back."""
+    """It was the cluster's own until its agent came back: who runs there leaves, as if it were
+    asked back.
+    """
     actor, cause = f"node:{node_id}", "it is a server of the inference side now"
     for flag in sorted(_LENT_AND_ASKED_BACK):
         set_flag = on_node.FlagSet(flag=flag, reason=cause, by=actor)
@@ -164,7 +168,9 @@ def _take_over(turn: Turn, node_id: NodeId) -> None:
 
 
 def _send_away(turn: Turn, node_id: NodeId) -> None:
-    """Who was silent when the server was asked back, or was there before it was one, hears of it now."""
+    """Who was silent when the server was asked back, or was there before it was one, hears of it
+    now.
+    """
     cluster = turn.state.cluster
     for key in cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]

@@ -1,4 +1,6 @@
-"""What a reclaim means for each job: how long it may save, what it loses, whether a deadline is touched."""
+"""What a reclaim means for each job: how long it may save, what it loses, whether a deadline is
+touched.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -17,7 +19,9 @@ from dlq_master.policy.reclaim.tenants import lost_s
 def hits_of(
     view: View, plan: Plan, servers: Iterable[NodeId], within_s: float | None
 ) -> Iterator[Hit]:
-    """Everybody on these servers, as the plan has it; `within_s`: jobs that take longer are killed then."""
+    """Everybody on these servers, as the plan has it; `within_s`: jobs that take longer are killed
+    then.
+    """
     cluster = view.cluster
     changes = {change.key: change for change in plan.changes if isinstance(change, Revoke | Resize)}
     keys = {key for node_id in servers for key in cluster.attempts_on(node_id)}

@@ -1,8 +1,8 @@
 """Servers that are asked back: which ones, what that means for jobs, and by when they are empty.
 
-Which ones go is the policy's rule, and what happens to jobs the core's plan (policy/reclaim): here is what a
-plan is told as, and when it is carried out. A choice that takes long is made by whoever asks, outside of the
-loop, and counts only if the servers and who is on them are still the same.
+Which ones go is the policy's rule, and what happens to jobs the core's plan (policy/reclaim): here
+is what a plan is told as, and when it is carried out. A choice that takes long is made by whoever
+asks, outside of the loop, and counts only if the servers and who is on them are still the same.
 """
 
 import hashlib
@@ -42,7 +42,9 @@ _AGAIN = "plan again: what was told is not what would be done now"
 
 
 class Wanted(NamedTuple):
-    """`fewer` of `there` are to go; `lending` are not lent after all, `leaving` are asked back already."""
+    """`fewer` of `there` are to go; `lending` are not lent after all, `leaving` are asked back
+    already.
+    """
 
     there: tuple[NodeId, ...]
     fewer: int
@@ -70,7 +72,8 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
         return _plan(turn, ask, wanted, taken, Found(choice, basis), demand)
     if ask.token and ask.token != _token(turn, ask, wanted, taken, basis):
         raise Conflict(
-            f"the cluster is not as it was when plan {ask.token} was made, or something else was asked",
+            f"the cluster is not as it was when plan {ask.token} was made, or something else was "
+            "asked",
             hint=_AGAIN,
         )
     return _do(turn, ask, ask, wanted, taken)
@@ -84,7 +87,8 @@ def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
     planned = turn.state.loans.plans.get(ask.token)
     if planned is None:
         raise NotFound(
-            f"there is no plan {ask.token} (any more): it is kept until the master restarts or many others are made",
+            f"there is no plan {ask.token} (any more): it is kept until the master restarts or "
+            "many others are made",
             kind="plan",
             id=ask.token,
             hint="say beside the token what was asked then, --count 2 --token TOKEN; or plan again",
@@ -130,7 +134,9 @@ def _wanted(turn: Turn, ask: ReclaimServers) -> Wanted:
 
 
 def _basis(wanted: Wanted, demand: Demand) -> str:
-    """Which servers, and who is on them: what a choice is made from, but for what moves with time."""
+    """Which servers, and who is on them: what a choice is made from, but for what moves with
+    time.
+    """
     tenants = [one._replace(lost_gpu_s=0.0) for one in demand.tenants]
     return _digest(wanted, dict(demand.servers), demand.wanted, tenants)
 
@@ -241,9 +247,11 @@ def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: Taken) -> IllegalTran
     named = ", ".join(str(hit.job_id) for hit in slow[:10])
     soonest = format_span(round(answer.promised_s))
     return IllegalTransition(
-        f"within {format_span(round(within_s))} cannot be promised: jobs {named} may save for longer; "
+        f"within {format_span(round(within_s))} cannot be promised: jobs {named} may save for "
+        "longer; "
         f"{len(taken.choice.servers)} servers can be promised within {soonest}",
-        hint=f"--within {soonest}, or --force to end them after {format_span(round(within_s))}; nothing was asked back",
+        hint=f"--within {soonest}, or --force to end them after {format_span(round(within_s))}; "
+        "nothing was asked back",
         promised_s=round(answer.promised_s),
     )
 

@@ -1,4 +1,6 @@
-"""Named places at which a test may have the process killed, a crash that runs no `finally`, or a handler fail."""
+"""Named places at which a test may have the process killed, a crash that runs no `finally`, or a
+handler fail.
+"""
 
 import os
 import signal
@@ -21,9 +23,9 @@ class Failpoints:
     """Counts passages of one armed place; every other passage costs one comparison."""
 
     def __init__(self, setting: str = "", die: Callable[[], object] = _die) -> None:
-        """`NAME` or `NAME:N`: the N-th passage kills; `NAME@KIND`: the first with an event of that kind.
-        `raise@KIND/SENDER`: every stimulus of that kind by that sender fails, as by a fault of its handler.
-        Raises ConfigError for an unknown name."""
+        """`NAME` or `NAME:N`: the N-th passage kills; `NAME@KIND`: the first with an event of that
+        kind. `raise@KIND/SENDER`: every stimulus of that kind by that sender fails, as by a fault
+        of its handler. Raises ConfigError for an unknown name."""
         place, _, self._kind = setting.partition("@")
         name, _, count = place.partition(":")
         if name and name not in (*NAMES, RAISE):
@@ -35,12 +37,16 @@ class Failpoints:
         self._die = die
 
     def met(self, kind: str, sender: str) -> None:
-        """Say that a stimulus is about to be handled. Raises RuntimeError for the one that is named."""
+        """Say that a stimulus is about to be handled. Raises RuntimeError for the one that is
+        named.
+        """
         if self._armed == RAISE and self._kind == f"{kind}/{sender}":
             raise RuntimeError(f"the failpoint {self._kind}")
 
     def passed(self, name: str, events: Sequence[JournalEvent] = ()) -> None:
-        """Say that the turn is here, with what it has decided. Kills the process with SIGKILL (`die`) when it is time."""
+        """Say that the turn is here, with what it has decided. Kills the process with SIGKILL
+        (`die`) when it is time.
+        """
         if name != self._armed:
             return
         if self._kind and all(event.kind != self._kind for event in events):

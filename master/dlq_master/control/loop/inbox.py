@@ -9,7 +9,9 @@ from dlq_master.control.stimuli.audit_note import AuditNote
 
 
 class Letter(NamedTuple):
-    """A stimulus, who waits for its answer (None: nobody), and when it arrived (None: in this turn)."""
+    """A stimulus, who waits for its answer (None: nobody), and when it arrived (None: in this
+    turn).
+    """
 
     stimulus: Stimulus
     answer: "asyncio.Future[Any] | None"

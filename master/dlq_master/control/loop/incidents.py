@@ -1,16 +1,18 @@
 """Stimuli on which the master has failed: put aside on disk, and left out for a while.
 
-A handler that raises anything but a refusal has met a fault of ours, half way through a draft that cannot be
-taken back. Nothing of the turn is on disk: the master begins anew from there (app.py), at once and in the same
-process, and everybody's stimuli come again. So does the one it failed on; it is refused from then on:
+A handler that raises anything but a refusal has met a fault of ours, half way through a draft that
+cannot be taken back. Nothing of the turn is on disk: the master begins anew from there (app.py), at
+once and in the same process, and everybody's stimuli come again. So does the one it failed on; it
+is refused from then on:
 
-- a request of a person: that request for good, and after a second failure all requests of its kind by that person,
+- a request of a person: that request for good, and after a second failure all requests of its kind
+by that person,
   for a time that doubles from 30 s to 1 h;
 - whatever a node sends, and a tick: all of that kind from that node, for the same time.
 
-Then it is tried again: a master that was mended, or an agent that says something else, gets through by itself.
-What happens when: the master restarts - it reads the files, and the times go on; an agent restarts - its hello is
-refused all the same until the time is over.
+Then it is tried again: a master that was mended, or an agent that says something else, gets through
+by itself. What happens when: the master restarts - it reads the files, and the times go on; an
+agent restarts - its hello is refused all the same until the time is over.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ FIRST_PAUSE_S: Final = 30.0  # each failure is a restart, with its start grace (
 LONGEST_PAUSE_S: Final = 3600.0
 MOST_KEPT: Final = 100
 LONGEST_TRACE: Final = 64 * 1024
-# Of a stimulus only these are written down: never a script, an environment, a token or a certificate.
+# Of a stimulus only these are written down: never a script, an environment, a token or a
+# certificate.
 _TOLD: Final = (
     *(
         "name",
@@ -80,7 +83,9 @@ class Incidents:
     """Those of this state directory."""
 
     def __init__(self, directory: Path) -> None:
-        """The directory is made with the first incident. Files that cannot be read are passed over."""
+        """The directory is made with the first incident. Files that cannot be read are passed
+        over.
+        """
         self._directory = directory
         self._last: dict[tuple[str, str], Incident] = {}
         self._requests: set[tuple[str, str, str]] = set()
@@ -107,7 +112,8 @@ class Incidents:
         if sender.startswith("node:"):
             again = approximate_span(last.until_s - now_s)
             return Unavailable(
-                f"the master failed on this before (incident {last.incident_id}); it tries again in {again}"
+                f"the master failed on this before (incident {last.incident_id}); it tries again "
+                f"in {again}"
             )
         return refused_for(last)
 

@@ -14,15 +14,17 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 8. send the commands, and close the sessions that are over;
 9. ask for plans and machines that may take long, and keep house.
 
-`control/composition/wiring.py` lists the functions that take part in 3, 4 and 9, and after each step of 2.
+`control/composition/wiring.py` lists the functions that take part in 3, 4 and 9, and after each
+step of 2.
 
-A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back: the stimulus
-is put aside (control/loop/incidents.py), and the master begins anew from what is on disk, in the same process.
+A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back:
+the stimulus is put aside (control/loop/incidents.py), and the master begins anew from what is on
+disk, in the same process.
 
 Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
-nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit that
-fails ends the process with an error: nothing of the turn was told to anybody, and the next process
-starts from what is on disk.
+nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit
+that fails ends the process with an error: nothing of the turn was told to anybody, and the next
+process starts from what is on disk.
 """
 
 import asyncio
@@ -97,8 +99,8 @@ class Loop:
         meter: Meter | None = None,
         incidents: Incidents | None = None,
     ) -> None:
-        """`progressed` is called after every turn, which comes at least every two seconds; `foreseen` is told
-        of every batch that is on disk."""
+        """`progressed` is called after every turn, which comes at least every two seconds;
+        `foreseen` is told of every batch that is on disk."""
         self._state = state
         self._wiring = wiring
         self._clock = clock
@@ -107,7 +109,7 @@ class Loop:
         self._transport = transport
         self._failpoints = failpoints
         self._state_dir = state_dir
-        self._incidents = incidents or Incidents(state_dir / "incidents")
+        self._incidents = Incidents(state_dir / "incidents") if incidents is None else incidents
         self._inbox = Inbox()
         self._watchers = Watchers(records)
         self._progressed = progressed
@@ -368,7 +370,8 @@ class Loop:
                 state.contacts[told.node_id] = max(before_s, arrived_s)
 
     def _own_lag(self, patience_s: float) -> None:
-        """How much later than it had to this turn comes: we slept, were stopped, or the disk was slow.
+        """How much later than it had to this turn comes: we slept, were stopped, or the disk was
+        slow.
 
         While the sockets were not read nobody was silent: every contact is moved by as much. A slow
         disk is no such time: what arrives meanwhile is stamped when it arrives.

@@ -14,7 +14,9 @@ BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
 class Meter:
-    """What a loop has done: its turns, how long they took with their commits, and its events by kind."""
+    """What a loop has done: its turns, how long they took with their commits, and its events by
+    kind.
+    """
 
     def __init__(self) -> None:
         self.events: Counter[str] = Counter()

@@ -137,13 +137,16 @@ class Control(Protocol):
     def published(self) -> Readable: ...
 
     async def ask(self, stimulus: Stimulus) -> Any:
-        """Put a stimulus in, wait until its turn is on disk, return its answer or raise a DlqError."""
+        """Put a stimulus in, wait until its turn is on disk, return its answer or raise a
+        DlqError.
+        """
 
     def tell(self, stimulus: Stimulus) -> None:
         """Put a stimulus in and do not wait (heartbeats, closed sessions, ticks)."""
 
     def watch(self, after: int) -> AsyncIterable[JournalEvent]:
-        """Every committed event with a sequence above `after`, then live ones as they are committed.
+        """Every committed event with a sequence above `after`, then live ones as they are
+        committed.
 
         0: from the beginning of what is kept; -1: from now on. Raises CursorExpired when events
         after it may have been cut.

@@ -1,7 +1,7 @@
 """Every module that a turn can need is imported before the first one.
 
-Some modules are imported inside functions, so that commands start quickly. In a master that serves, such
-an import would read whatever version of the package is installed by then.
+Some modules are imported inside functions, so that commands start quickly. In a master that serves,
+such an import would read whatever version of the package is installed by then.
 """
 
 import importlib

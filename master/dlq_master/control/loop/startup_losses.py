@@ -1,7 +1,8 @@
-"""What a start finds missing of what earlier masters acknowledged; it is said, and the master serves.
+"""What a start finds missing of what earlier masters acknowledged; it is said, and the master
+serves.
 
-To refuse would lose more: jobs that run end by themselves when nobody renews their leases. What is told:
-an error in the log, an event of the journal, and a metric that stays until the next start.
+To refuse would lose more: jobs that run end by themselves when nobody renews their leases. What is
+told: an error in the log, an event of the journal, and a metric that stays until the next start.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ MOST_NAMED: Final = 32
 
 
 class Losses(NamedTuple):
-    """`batches`: acknowledged, and not in the database. `audit`: what the audit's files lack; "" = nothing."""
+    """`batches`: acknowledged, and not in the database. `audit`: what the audit's files lack; "" =
+    nothing.
+    """
 
     batches: Sequence[Committed] = ()
     audit: str = ""

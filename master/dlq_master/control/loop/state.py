@@ -122,8 +122,8 @@ class State:
     pause: ReasonCode | None = None  # why the last plan could place nothing new
     away: Away = field(default_factory=Away)  # what is planned by another process
     twin_health: HelperHealth = field(default_factory=lambda: HelperHealth("twin"))
-    # Of the last plan: what it decided, if it came to that; and once somebody has asked, what would be decided since,
-    # and why jobs wait.
+    # Of the last plan: what it decided, if it came to that; and once somebody has asked, what would
+    # be decided since, and why jobs wait.
     last: Outcome | None = None
     decisions: Decisions | None = None
     glance: Glance | None = None
@@ -132,7 +132,8 @@ class State:
     strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
         default_factory=dict
     )
-    # Ranks that may run and of which their agent has no record, and since when; what it has found of them.
+    # Ranks that may run and of which their agent has no record, and since when; what it has found
+    # of them.
     unaccounted: dict[NodeId, dict[tuple[AttemptKey, int], float]] = field(default_factory=dict)
     unexplained: dict[NodeId, frozenset[tuple[AttemptKey, int]]] = field(default_factory=dict)
     instances: Instances = field(default_factory=Instances)
@@ -162,7 +163,9 @@ class State:
     gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
 
     def forget_decisions(self) -> None:
-        """The cluster has changed, or is about to: what was worked out for those who asked holds no more."""
+        """The cluster has changed, or is about to: what was worked out for those who asked holds no
+        more.
+        """
         self.decisions = self.glance = None
 
     def __post_init__(self) -> None:
@@ -209,7 +212,9 @@ def note_cancel_late(state: State, job: Job) -> None:
 
 
 def restore(state: State, loaded: Loaded) -> None:
-    """Fill a fresh state with what was loaded. Every silence starts now: leases were granted now."""
+    """Fill a fresh state with what was loaded. Every silence starts now: leases were granted
+    now.
+    """
     usage.restore(state.cluster, loaded.meta.get(usage.USAGE))
     for node in loaded.nodes:
         state.cluster.put_node(node)
@@ -278,7 +283,9 @@ def first_meta(state: State) -> dict[str, str]:
 
 
 def _recall(state: State, loaded: Loaded) -> None:
-    """What jobs have taught that are not in memory any more, and what was recorded of their traffic."""
+    """What jobs have taught that are not in memory any more, and what was recorded of their
+    traffic.
+    """
     for recording in loaded.recordings:
         run = state.beliefs.put(recording)
         if run is not None:

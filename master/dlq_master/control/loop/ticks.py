@@ -1,7 +1,8 @@
 """The metronome: APScheduler puts ticks into the inbox and does nothing else.
 
 It computes its wake-ups from the wall clock, so a clock set back silences it. Nothing that must be
-safe hangs on it: the loop waits with a monotonic timeout and ticks itself when the metronome is late.
+safe hangs on it: the loop waits with a monotonic timeout and ticks itself when the metronome is
+late.
 """
 
 import logging

@@ -58,7 +58,9 @@ class Request(Protocol):
 
 
 class Steps(NamedTuple):
-    """What happened when state machines stepped, who did it, and why (empty: the steps themselves say it)."""
+    """What happened when state machines stepped, who did it, and why (empty: the steps themselves
+    say it).
+    """
 
     happened: list[drive.Happened]
     actor: str
@@ -66,7 +68,9 @@ class Steps(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """Which functions take part in turns, each in the order in which it is called (control/composition)."""
+    """Which functions take part in turns, each in the order in which it is called
+    (control/composition).
+    """
 
     handlers: Mapping[type, Callable[[Turn, Any], Answer]]
     ticks: Mapping[str, Sequence[Callable[[Turn], None]]]

@@ -1,5 +1,6 @@
-"""What jobs that say what being late costs are expected to cost: told once, when they are first looked at, and once more
-when a machine is first chosen for them. It is kept with the job, beside what it then costs (model/usage/cost.py)."""
+"""What jobs that say what being late costs are expected to cost: told once, when they are first
+looked at, and once more when a machine is first chosen for them. It is kept with the job, beside
+what it then costs (model/usage/cost.py)."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
 
 
 def of_those_that_run(turn: Turn) -> None:
-    """Who started on the own nodes before anybody looked is told here; who waits, with the next look."""
+    """Who started on the own nodes before anybody looked is told here; who waits, with the next
+    look.
+    """
     for job_id in sorted(turn.state.pools.unforetold):
         job = turn.state.cluster.jobs.get(job_id)
         if job is None or job.ended:

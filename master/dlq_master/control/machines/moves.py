@@ -1,6 +1,8 @@
-"""Who runs on few own GPUs goes on on a machine that was rented for it: it saves, and starts there once it has left.
+"""Who runs on few own GPUs goes on on a machine that was rented for it: it saves, and starts there
+once it has left.
 
-What happens when: the master restarts before it has left - it queues as any other; its agent restarts, or the line is silent
+What happens when: the master restarts before it has left - it queues as any other; its agent
+restarts, or the line is silent
 - as with any stop.
 """
 

@@ -43,8 +43,8 @@ class PoolConfig:
     user: str = ""  # whose account it runs as; "": the master's
     # provider = "static": nodes that are there anyway, and priced while they are used
     hosts: tuple[str, ...] = ()
-    # provider = "slurm": dlq-nodeagent on the hosts of Slurm, its configuration there, and what sbatch is told
-    # besides, such as "--partition=spot"
+    # provider = "slurm": dlq-nodeagent on the hosts of Slurm, its configuration there, and what
+    # sbatch is told besides, such as "--partition=spot"
     pilot: str = ""
     pilot_config: str = ""
     sbatch: tuple[str, ...] = ()

@@ -1,6 +1,8 @@
-"""Whether a host that says hello is the one that was rented: by its name, its pool, its provider's name for it and its GPUs.
+"""Whether a host that says hello is the one that was rented: by its name, its pool, its provider's
+name for it and its GPUs.
 
-A node of its own name has the certificate that the token of that machine was good for, so nobody else comes under it.
+A node of its own name has the certificate that the token of that machine was good for, so nobody
+else comes under it.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ AGAIN_S = 1.0
 
 
 def check(state: State, ask: OpenSession) -> None:
-    """Raises PermissionDenied for a host that is none of ours or not the one that was rented, TryAgain until it is
-    known which that is. What was wrong is told by the next look at the pools."""
+    """Raises PermissionDenied for a host that is none of ours or not the one that was rented,
+    TryAgain until it is known which that is. What was wrong is told by the next look at the pools.
+    """
     machine = state.pools.of_node(ask.node_id)
     priced = ask.facts.pool is NodePool.PRICED
     if machine is None and not priced:
@@ -49,5 +52,8 @@ def _wrong(machine: Machine | None, pool: PoolConfig | None, ask: OpenSession) -
     kinds = {gpu.gpu_type for gpu in ask.facts.gpus}
     if len(ask.facts.gpus) != pool.gpus or kinds != {pool.gpu_type}:
         has = ", ".join(sorted(kinds)) or "none"
-        return f"it has {len(ask.facts.gpus)} GPUs ({has}), and {pool.gpus} x {pool.gpu_type} are paid for"
+        return (
+            f"it has {len(ask.facts.gpus)} GPUs ({has}), and {pool.gpus} x {pool.gpu_type} "
+            "are paid for"
+        )
     return ""

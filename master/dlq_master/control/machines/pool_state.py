@@ -1,4 +1,6 @@
-"""What the loop keeps of priced pools beside the rows of machines: what providers are being asked. Never stored."""
+"""What the loop keeps of priced pools beside the rows of machines: what providers are being asked.
+Never stored.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,9 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class Pools:
-    """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`: when each pool's
-    provider was asked for what is there, and has answered since. `words`: why nothing is rented from a pool."""
+    """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`:
+    when each pool's provider was asked for what is there, and has answered since. `words`: why
+    nothing is rented from a pool."""
 
     machines: Fleet = field(default_factory=Fleet)
     desk: Desk | None = None
@@ -78,7 +81,9 @@ class Pools:
         return hmac.new(self.seed, f"dlq pool {request_id}".encode(), hashlib.sha256).hexdigest()
 
     def rests_until_s(self, pool: str) -> float:
-        """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be asked."""
+        """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be
+        asked.
+        """
         failures, last_s = self.machines.failures(pool)
         if not failures:
             return 0.0
@@ -89,7 +94,9 @@ class Pools:
         return sum(one.price_per_hour for one in self.machines.open())
 
     def day_cost(self, now_s: float) -> float:
-        """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
+        """What was rented in the last 24 hours has cost, with what is paid already of those that
+        are there.
+        """
         return self.machines.day_cost(now_s)
 
     def note_unforetold(self, jobs: Iterable[Job]) -> None:

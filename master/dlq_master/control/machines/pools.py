@@ -1,10 +1,11 @@
 """Machines that are rented: asked for, joined, emptied and given back.
 
-A machine's row is on disk before its provider is asked, and is all that is needed to go on. Providers are asked outside
-of the loop (`Desk`), each machine one thing at a time, until they have answered. What happens when: the master
-restarts - where a provider may have been asked already, it is first asked what is there; the agent restarts - it says
-hello as before; the line is silent - as on any node, unless its provider says too that the machine is gone: then what
-it held is lost at once, and it is not paid on.
+A machine's row is on disk before its provider is asked, and is all that is needed to go on.
+Providers are asked outside of the loop (`Desk`), each machine one thing at a time, until they have
+answered. What happens when: the master restarts - where a provider may have been asked already, it
+is first asked what is there; the agent restarts - it says hello as before; the line is silent - as
+on any node, unless its provider says too that the machine is gone: then what it held is lost at
+once, and it is not paid on.
 """
 
 from __future__ import annotations
@@ -105,7 +106,13 @@ def announce_leave(turn: Turn, ask: AnnounceLeave) -> int:
         end_s = turn.now_s + ask.leave_s
         known_s = turn.state.pools.leave_s.get(machine.request_id, end_s)
         turn.state.pools.leave_s[machine.request_id] = min(end_s, known_s)
-        turn.note("machine_taken_back", node_id=ask.node_id, actor=ask.caller.actor, machine=machine.request_id, cause=f"its provider takes it in {ask.leave_s:.0f} s")  # fmt: skip
+        turn.note(
+            "machine_taken_back",
+            node_id=ask.node_id,
+            actor=ask.caller.actor,
+            machine=machine.request_id,
+            cause=f"its provider takes it in {ask.leave_s:.0f} s",
+        )
         give_back(turn, machine, "taken back by its provider", ask.caller.actor, ask.leave_s)
     return len(turn.state.cluster.attempts_on(ask.node_id))
 
@@ -113,7 +120,9 @@ def announce_leave(turn: Turn, ask: AnnounceLeave) -> int:
 def give_back(
     turn: Turn, machine: Machine, cause: str, actor: str = "scheduler", grace_s: float | None = None
 ) -> None:
-    """Nobody new starts there. One that is up is emptied first; what is given back already goes on so."""
+    """Nobody new starts there. One that is up is emptied first; what is given back already goes on
+    so.
+    """
     if machine.state is MachineState.STARTING:
         move(turn, machine, MachineState.STOPPING, cause, actor=actor)
     elif machine.state is MachineState.UP:
@@ -135,7 +144,12 @@ def watch(turn: Turn) -> None:
         if pool is None:
             if machine.request_id not in state.pools.strange:
                 state.pools.strange.add(machine.request_id)
-                turn.note("machine_without_pool", node_id=machine.node_id, machine=machine.request_id, cause=f"master.toml has no pool {machine.pool}: nobody can give it back")  # fmt: skip
+                turn.note(
+                    "machine_without_pool",
+                    node_id=machine.node_id,
+                    machine=machine.request_id,
+                    cause=f"master.toml has no pool {machine.pool}: nobody can give it back",
+                )
             continue
         _WATCH[machine.state](turn, machine, pool)
     for pool in state.config.pools:
@@ -209,11 +223,16 @@ def _in_words(why: Provision) -> str:
     named = f"for job{'s' if len(why.jobs) > 1 else ''} {', '.join(map(str, why.jobs))}"
     if why.saves == inf:
         return f"{named}, which no own nodes could hold"
-    return f"{named}: it costs about {why.costs:.2f} and saves {why.costs + why.saves:.2f} of being late"
+    return (
+        f"{named}: it costs about {why.costs:.2f} and saves {why.costs + why.saves:.2f} of "
+        "being late"
+    )
 
 
 def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:
-    """The first host of a static pool that nobody rents and that answers; there is one (`renting.left`)."""
+    """The first host of a static pool that nobody rents and that answers; there is one
+    (`renting.left`).
+    """
     return free_hosts(turn, pool)[0]
 
 
@@ -232,7 +251,9 @@ def free_hosts(turn: Turn, pool: PoolConfig) -> list[NodeId]:
 
 
 def _tell_refused(turn: Turn) -> None:
-    """Hosts that said hello and were turned away: each is told once, and of no use is who it came for."""
+    """Hosts that said hello and were turned away: each is told once, and of no use is who it came
+    for.
+    """
     pools = turn.state.pools
     refused, pools.refused = pools.refused, {}
     for node_id, (words, wrong) in sorted(refused.items()):
@@ -297,8 +318,8 @@ def _is_gone(turn: Turn, machine: Machine) -> bool:
 
 
 def _ask(turn: Turn, machine: Machine, pool: PoolConfig, verb: Verb) -> None:
-    """Have its provider asked, once this is on disk. Where it may have been asked to start it before, it is first
-    asked what is there: by that the machine is known again."""
+    """Have its provider asked, once this is on disk. Where it may have been asked to start it
+    before, it is first asked what is there: by that the machine is known again."""
     pools = turn.state.pools
     if machine.request_id in pools.asking or turn.now_s < machine.retry_s:
         return
@@ -346,21 +367,33 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
     tries = machine.tries
     # What was listed while it was being asked says nothing of what came of that.
     put(turn, machine := machine._replace(retry_s=max(machine.retry_s, turn.now_s)))
-    turn.note("machine_start_failed", node_id=machine.node_id, machine=machine.request_id, cause=ask.fault, tries=tries)  # fmt: skip
+    turn.note(
+        "machine_start_failed",
+        node_id=machine.node_id,
+        machine=machine.request_id,
+        cause=ask.fault,
+        tries=tries,
+    )
     if machine.state is MachineState.STARTING and tries >= MOST_TRIES:
         _fail(turn, machine, f"it could not be started: {ask.fault}")
 
 
 def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
-    """Its provider's name for it. Two names for one machine are a fault: whatever has its request id is stopped. So is one
-    name for two: who has it already keeps it, and nobody is stopped by that name."""
+    """Its provider's name for it. Two names for one machine are a fault: whatever has its request
+    id is stopped. So is one name for two: who has it already keeps it, and nobody is stopped by
+    that name."""
     if not machine.instance_id and machine.state is MachineState.STARTING:
         for one in turn.state.pools.open():
             if (one.pool, one.instance_id) == (machine.pool, instance_id):
                 _fail(turn, machine, f"its provider calls it {instance_id}, as {one.request_id}")
                 return
     if machine.instance_id in ("", instance_id):
-        put(turn, machine._replace(instance_id=instance_id, tries=0, retry_s=0.0) if machine.state is MachineState.STARTING else machine._replace(instance_id=instance_id))  # fmt: skip
+        put(
+            turn,
+            machine._replace(instance_id=instance_id, tries=0, retry_s=0.0)
+            if machine.state is MachineState.STARTING
+            else machine._replace(instance_id=instance_id),
+        )
         return
     fault = f"its provider calls it {machine.instance_id}, and {instance_id} too"
     if machine.fault != fault:  # it may take a while until the last of them is gone
@@ -375,7 +408,13 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
 
 def _stopped(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
     if ask.fault:
-        turn.note("machine_stop_failed", node_id=machine.node_id, machine=machine.request_id, cause=ask.fault, tries=machine.tries)  # fmt: skip
+        turn.note(
+            "machine_stop_failed",
+            node_id=machine.node_id,
+            machine=machine.request_id,
+            cause=ask.fault,
+            tries=machine.tries,
+        )
     elif ask.gone:
         _end(turn, machine)
 
@@ -432,12 +471,17 @@ def _unlisted(turn: Turn, machine: Machine) -> None:
         _vanished(turn, machine)
     elif machine.request_id not in turn.state.pools.unlisted:
         turn.state.pools.unlisted.add(machine.request_id)
-        turn.note("machine_unlisted", node_id=machine.node_id, machine=machine.request_id, cause="its provider does not list it, but its agent is heard")  # fmt: skip
+        turn.note(
+            "machine_unlisted",
+            node_id=machine.node_id,
+            machine=machine.request_id,
+            cause="its provider does not list it, but its agent is heard",
+        )
 
 
 def _vanished(turn: Turn, machine: Machine) -> None:
-    """Its provider has it no more: what ran there is lost, and it is not paid on. One that went before it was given
-    back, and as soon, was of no use."""
+    """Its provider has it no more: what ran there is lost, and it is not paid on. One that went
+    before it was given back, and as soon, was of no use."""
     if machine.state is not MachineState.STOPPING:
         lost = "lost: its provider has it no more"
         pool = pool_of(turn.state.config.pools, machine.pool)
@@ -452,7 +496,9 @@ def _vanished(turn: Turn, machine: Machine) -> None:
 
 
 def _unasked(turn: Turn, pool: str, request_id: str, instance_id: str) -> None:
-    """One that nobody wants (any more) is there. What was ours is stopped; what never was is only told."""
+    """One that nobody wants (any more) is there. What was ours is stopped; what never was is only
+    told.
+    """
     pools = turn.state.pools
     ours = pools.machines.get(request_id)
     if request_id not in pools.strange:

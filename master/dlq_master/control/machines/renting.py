@@ -1,7 +1,7 @@
 """For whom machines are rented: what `policy.rent` decides of the live state, and doing it.
 
-Once a second, if anybody waits who may be late, or a machine is there. Rented nodes are closed to everybody: who is to run
-there is started there, in the turn that decides it.
+Once a second, if anybody waits who may be late, or a machine is there. Rented nodes are closed to
+everybody: who is to run there is started there, in the turn that decides it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Run times on each pool's machines (`policy.rent.times`), with what is learned from the jobs that have ended.
+"""Run times on each pool's machines (`policy.rent.times`), with what is learned from the jobs that
+have ended.
 
 What happens when: the master restarts - it learns from the ended jobs that it has loaded.
 """

@@ -1,10 +1,11 @@
-"""Which part of which rented machine each attempt has: a row when it is placed there, and the same one when it leaves.
+"""Which part of which rented machine each attempt has: a row when it is placed there, and the same
+one when it leaves.
 
-So what a job has cost is exact whenever the master dies: the rows are written in the turns in which GPUs change hands, and
-what still lives follows from the attempts and machines that are stored.
+So what a job has cost is exact whenever the master dies: the rows are written in the turns in which
+GPUs change hands, and what still lives follows from the attempts and machines that are stored.
 
-An attempt comes to a machine once, when it is placed: rented nodes are closed, and nobody grows onto a closed one
-(`policy.check`). So a stay is named by the two.
+An attempt comes to a machine once, when it is placed: rented nodes are closed, and nobody grows
+onto a closed one (`policy.check`). So a stay is named by the two.
 """
 
 from __future__ import annotations

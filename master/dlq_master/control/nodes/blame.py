@@ -1,4 +1,6 @@
-"""What of an attempt's end speaks against a node: one line for each cause of a start that failed, and each end."""
+"""What of an attempt's end speaks against a node: one line for each cause of a start that failed,
+and each end.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,9 @@ _YES_NO = {True: "**yes**", False: "no"}
 
 
 def of_start(attempt: Attempt) -> NodeId | None:
-    """The node that failed an attempt before it began; None: what kept it from starting is no node's fault."""
+    """The node that failed an attempt before it began; None: what kept it from starting is no
+    node's fault.
+    """
     for status in attempt.ranks:
         if status.start_error and not status.no_room and speaks_against_node(status.start_cause):
             return status.node_id
@@ -59,7 +63,9 @@ def of_start(attempt: Attempt) -> NodeId | None:
 
 
 def of_gpu(attempt: Attempt, nodes: Mapping[NodeId, Node]) -> NodeId | None:
-    """The node of the rank that failed first, if a GPU that it had there ails; None: it has to blame itself."""
+    """The node of the rank that failed first, if a GPU that it had there ails; None: it has to
+    blame itself.
+    """
     first = attempt.first_failed_rank
     failed = next((rank for rank in attempt.ranks if rank.failed), None)
     status = failed if first is None else attempt.ranks[first]

@@ -1,8 +1,8 @@
 """Nodes whose disk is full take nothing new: whatever is placed there could not start.
 
-The agent says so with its heartbeats, and when there is room again (it sees to it that this does not
-flicker). What happens when: the agent restarts - it tells anew; the master restarts - the flag is on
-disk; the line is silent - the last word stands.
+The agent says so with its heartbeats, and when there is room again (it sees to it that this does
+not flicker). What happens when: the agent restarts - it tells anew; the master restarts - the flag
+is on disk; the line is silent - the last word stands.
 """
 
 from dlq_common.text.units import approximate_size

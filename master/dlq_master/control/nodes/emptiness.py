@@ -24,7 +24,9 @@ def obstacle(turn: Turn, node: Node) -> str:
 
 
 def ask(turn: Turn, node_id: NodeId) -> None:
-    """Have its agent asked what is on its GPUs, once the turn is on disk, and until it has answered."""
+    """Have its agent asked what is on its GPUs, once the turn is on disk, and until it has
+    answered.
+    """
     loans, session_id = turn.state.loans, turn.state.sessions[node_id]
     number, asked_in = loans.asked.get(node_id, (0, 0))
     if asked_in != session_id:

@@ -1,4 +1,6 @@
-"""Which agents have spoken for which nodes: what of the state is about that, and how it is stored."""
+"""Which agents have spoken for which nodes: what of the state is about that, and how it is
+stored.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ META = "agent:"  # key of meta, before the node's id
 
 @dataclass(slots=True)
 class Instances:
-    """`heard`: who opened the last session. `known`: whose memory accounts for all that was placed there."""
+    """`heard`: who opened the last session. `known`: whose memory accounts for all that was placed
+    there.
+    """
 
     heard: dict[NodeId, AgentInstance] = field(default_factory=dict)
     known: dict[NodeId, AgentInstance] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 """Which agent speaks for a node: one process at a time, and whether it still has its memory.
 
-A certificate can be copied. While one process is heard within the TTL, another one is refused, unless it
-holds the lock of the same place, which proves that the first is gone. What was last accepted is stored, so
-that a copy cannot slip in while the master restarts. An agent of before, which says nothing of itself, is
-taken as it was: at any time, with an unbroken memory.
+A certificate can be copied. While one process is heard within the TTL, another one is refused,
+unless it holds the lock of the same place, which proves that the first is gone. What was last
+accepted is stored, so that a copy cannot slip in while the master restarts. An agent of before,
+which says nothing of itself, is taken as it was: at any time, with an unbroken memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dlq_master.model.ids import AttemptKey, NodeId
 
 
 def check(turn: Turn, ask: OpenSession) -> None:
-    """Raises IllegalTransition for a second agent of a node whose first was heard within the TTL."""
+    """Raises IllegalTransition for a second agent of a node whose first was heard within the
+    TTL.
+    """
     state, new = turn.state, ask.agent
     holder = state.instances.heard.get(ask.node_id)
     contact_s = state.contacts.get(ask.node_id)
@@ -32,8 +34,10 @@ def check(turn: Turn, ask: OpenSession) -> None:
         return
     state.instances.refused[ask.node_id] = new
     raise IllegalTransition(
-        f"another agent speaks for node {ask.node_id}: it was heard {silent_s:.0f} s ago. If this state "
-        "directory is a copy, remove it and join anew (dlq-nodeagent join TOKEN); if the other agent is gone, "
+        f"another agent speaks for node {ask.node_id}: it was heard {silent_s:.0f} s ago. If this "
+        "state "
+        "directory is a copy, remove it and join anew (dlq-nodeagent join TOKEN); if the other "
+        "agent is gone, "
         f"wait: this one is accepted {state.terms.ttl_s:.0f} s after its last word",
         id=ask.node_id,
         state="held",
@@ -79,7 +83,9 @@ def note(turn: Turn, ask: OpenSession) -> None:
 
 
 def remember(turn: Turn, node_id: NodeId) -> None:
-    """Nothing that was placed there before is open any more, unless its memory is the same as before."""
+    """Nothing that was placed there before is open any more, unless its memory is the same as
+    before.
+    """
     instances = turn.state.instances
     heard = instances.heard.get(node_id)
     if heard is None:
@@ -91,7 +97,9 @@ def remember(turn: Turn, node_id: NodeId) -> None:
 
 
 def tell_refused(turn: Turn) -> None:
-    """Once for each process that was refused; called once a second, since a refusal changes nothing else."""
+    """Once for each process that was refused; called once a second, since a refusal changes nothing
+    else.
+    """
     instances = turn.state.instances
     refused, instances.refused = instances.refused, {}
     for node_id, who in refused.items():

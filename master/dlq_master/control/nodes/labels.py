@@ -1,7 +1,7 @@
 """Labels of nodes: set and cleared by operators, asked for by jobs (`-C rack=r1`).
 
-What happens when: the agent registers anew, or the master restarts - they stay, in the node's row; the
-line goes silent - they have no part in it; a node is forgotten - they are too.
+What happens when: the agent registers anew, or the master restarts - they stay, in the node's row;
+the line goes silent - they have no part in it; a node is forgotten - they are too.
 """
 
 from collections.abc import Iterable

@@ -1,13 +1,14 @@
 """Announced absences: for a while the ranks of a node hold out longer without their agent.
 
-The order is what makes it safe. Longer: first the master has it on disk and reclaims later, then the
-agent tells the shims. Shorter: first the agent tells the shims and says so, then the master believes
-it. Until then `Node.hold_extension_s` is the longest hold that any shim there may still count with.
+The order is what makes it safe. Longer: first the master has it on disk and reclaims later, then
+the agent tells the shims. Shorter: first the agent tells the shims and says so, then the master
+believes it. Until then `Node.hold_extension_s` is the longest hold that any shim there may still
+count with.
 
 What happens when: the agent restarts - the word comes again with its welcome, for all ranks; the
 master restarts - it is in the node's row; the line goes silent - nothing of that node is reclaimed
-before hold + extension. It ends by itself: the time is over by the master's clock, or the agent says
-that it is back; an agent that is away then hears of it when it returns.
+before hold + extension. It ends by itself: the time is over by the master's clock, or the agent
+says that it is back; an agent that is away then hears of it when it returns.
 """
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
@@ -75,7 +76,8 @@ def _check(turn: Turn, ask: AnnounceMaintenance) -> None:
         )
     if ask.node_id not in turn.state.sessions:
         raise IllegalTransition(
-            f"the agent of node {ask.node_id} is not connected: nobody can tell its jobs to hold out"
+            f"the agent of node {ask.node_id} is not connected: nobody can tell its jobs to hold "
+            "out"
             " longer, and nothing was changed",
             hint="start the agent, or drain the node first: dlq admin node drain",
         )

@@ -1,9 +1,9 @@
 """Nodes: sessions, silence, fences and flags.
 
-What happens when: an agent restarts - it says hello with all ranks it found, and both sides compare;
-the master restarts - every silence is counted from its start, and nothing new is placed before the
-nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UNKNOWN, and only after
-the hold and a margin DOWN, with its attempts lost.
+What happens when: an agent restarts - it says hello with all ranks it found, and both sides
+compare; the master restarts - every silence is counted from its start, and nothing new is placed
+before the nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UNKNOWN,
+and only after the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
@@ -253,7 +253,9 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
 
 
 def lose(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    """It is certain that nothing of ours runs there (any more): its attempts are lost now, and it is down."""
+    """It is certain that nothing of ours runs there (any more): its attempts are lost now, and it
+    is down.
+    """
     _lose_node(turn, node_id, actor=actor, cause=cause)
 
 
@@ -320,8 +322,9 @@ def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
 
 
 def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
-    """What a rank that runs says of itself. One that should not, and of which nobody has heard, is a
-    reason to compare all that runs there with all that should: its agent is to say hello again."""
+    """What a rank that runs says of itself. One that should not, and of which nobody has heard, is
+    a reason to compare all that runs there with all that should: its agent is to say hello again.
+    """
     found = wanted.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
         if (word.key, word.node_rank) not in turn.state.strays.get(node_id, {}):
@@ -358,7 +361,9 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
 
 
 def _notice_freeze(turn: Turn) -> None:
-    """So many silent at once is likelier our fault than theirs: nothing is taken for lost meanwhile."""
+    """So many silent at once is likelier our fault than theirs: nothing is taken for lost
+    meanwhile.
+    """
     state = turn.state
     frozen = frozen_now(state.cluster.nodes.values(), turn.now_s, state.terms, state.loop_lag_s)
     if frozen != state.frozen:

@@ -1,14 +1,16 @@
 """Nodes on which jobs fail at once, one after the other: closed before they eat the queue.
 
 A node is suspected for what it does itself: jobs that it could not start by a fault of its own
-(dlq_common/start_causes.py), and programs that failed soon after their start on a GPU of which a fault of hardware is
-told. How a program of a user ends, and what users can bring about on any node, is no sign: two users with mistakes
-must not close a node, nor two who want to. A name of a user that fails on another node as well does not count, and a
-user whose jobs fail on other nodes too counts once.
+(dlq_common/start_causes.py), and programs that failed soon after their start on a GPU of which a
+fault of hardware is told. How a program of a user ends, and what users can bring about on any node,
+is no sign: two users with mistakes must not close a node, nor two who want to. A name of a user
+that fails on another node as well does not count, and a user whose jobs fail on other nodes too
+counts once.
 
-The master closes no more than a share of the cluster by itself. A node is released by an operator, or
-by the jobs that it was closed for when they fail elsewhere. What happens when: the master restarts -
-the flag is on disk, counting begins anew; the agents and a silent line have no part in it.
+The master closes no more than a share of the cluster by itself. A node is released by an operator,
+or by the jobs that it was closed for when they fail elsewhere. What happens when: the master
+restarts - the flag is on disk, counting begins anew; the agents and a silent line have no part in
+it.
 """
 
 from collections.abc import Iterable

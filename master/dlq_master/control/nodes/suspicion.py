@@ -1,4 +1,6 @@
-"""What speaks against nodes: jobs that failed there at once, and which of them count. Pure values."""
+"""What speaks against nodes: jobs that failed there at once, and which of them count. Pure
+values.
+"""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -7,7 +9,9 @@ from dlq_master.model.ids import AttemptKey, NodeId
 
 
 class Family(NamedTuple):
-    """Jobs that are likely to fail for the same reason: of one user, with one name or in one array."""
+    """Jobs that are likely to fail for the same reason: of one user, with one name or in one
+    array.
+    """
 
     user: str
     name: str

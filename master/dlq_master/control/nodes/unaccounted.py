@@ -1,9 +1,10 @@
-"""Ranks of which their agent has no record although its host has not booted: that is no proof of death.
+"""Ranks of which their agent has no record although its host has not booted: that is no proof of
+death.
 
-They are UNKNOWN and keep their GPUs until the hold and its margin are over since the first hello without
-them; then, if the agent has found their processes, they are ordered to end, and lost once they have. An
-operator's fence loses them at once. After a restart of the master the next hello begins the hold anew;
-when the line goes silent, the ordinary silence of a node decides.
+They are UNKNOWN and keep their GPUs until the hold and its margin are over since the first hello
+without them; then, if the agent has found their processes, they are ordered to end, and lost once
+they have. An operator's fence loses them at once. After a restart of the master the next hello
+begins the hold anew; when the line goes silent, the ordinary silence of a node decides.
 """
 
 from dlq_master.control.attempts import reports
@@ -21,8 +22,8 @@ _CAUSE = "its agent has no record of it, and it may still run"
 
 
 def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
-    """After a hello: find the ranks that it leaves out. `unbroken`: the agent has its memory, so a launch
-    that it does not know has never reached it."""
+    """After a hello: find the ranks that it leaves out. `unbroken`: the agent has its memory, so a
+    launch that it does not know has never reached it."""
     node_id, state = ask.node_id, turn.state
     told = {(report.key, report.epoch, report.node_rank) for report in ask.reports}
     runs = {(key, rank) for key, _, rank in ask.unexplained}

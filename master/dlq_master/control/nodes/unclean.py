@@ -16,16 +16,16 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import NodeFlag
 
-# An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know that
-# this is the end, with STOPPING. So the words begin when that has taken too long.
+# An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know
+# that this is the end, with STOPPING. So the words begin when that has taken too long.
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
     """GPUs on which something runs for nobody look free and are not: they take no work.
 
-    A node is `cleaning` as a whole while it is not known which GPUs these are, and while the GPUs of
-    a rank that has ended cannot be given back (who knows what else cannot).
+    A node is `cleaning` as a whole while it is not known which GPUs these are, and while the GPUs
+    of a rank that has ended cannot be given back (who knows what else cannot).
     """
     _withhold(turn, node_id)
     why = _unclean(turn, node_id)

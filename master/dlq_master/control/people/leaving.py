@@ -1,4 +1,6 @@
-"""What lives of a user who leaves: it ends, or somebody else gets it. Nothing of it goes to whoever has the name next."""
+"""What lives of a user who leaves: it ends, or somebody else gets it. Nothing of it goes to whoever
+has the name next.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from dlq_master.model.jobs.person import belongs
 
 
 def settle(turn: Turn, ask: DeleteUser) -> UserDeleted:
-    """End or hand over the jobs of a user, and take them out of their teams. IllegalTransition, and nothing has
-    changed, if a job would be left."""
+    """End or hand over the jobs of a user, and take them out of their teams. IllegalTransition, and
+    nothing has changed, if a job would be left."""
     user = turn.state.users[ask.name]
     jobs = _living(turn, user)
     heir = _heir(turn, ask)
@@ -39,7 +41,8 @@ def refuse_living(turn: Turn, user: User, what: str) -> None:
     if jobs:
         raise IllegalTransition(
             f"{what}: {_counts(jobs)} of the one before",
-            hint=f"dlq admin user del {user.name} first; or --same-person, if only the number has changed",
+            hint=f"dlq admin user del {user.name} first; or --same-person, if only the number has "
+            "changed",
         )
 
 
@@ -83,8 +86,8 @@ def _heir(turn: Turn, ask: DeleteUser) -> User | None:
 
 
 def _to_give(jobs: list[Job]) -> list[Job]:
-    """What runs, runs in the account of the one who leaves; a promise counts against the quota of a team.
-    The tasks of an array stay together."""
+    """What runs, runs in the account of the one who leaves; a promise counts against the quota of a
+    team. The tasks of an array stay together."""
     kept = [job for job in jobs if job.live_attempt is not None or job.promised is not None]
     single, arrays = {job.job_id for job in kept}, {job.array for job in kept if job.array}
     return [job for job in jobs if job.job_id not in single and job.array not in arrays]
@@ -107,7 +110,10 @@ def _give(turn: Turn, job: Job, heir: User, actor: str) -> None:
 
 def _refusal(user: User, what: str, left: list[Job], heir: User | None) -> IllegalTransition:
     if heir is None:
-        hint = f"end them (--cancel-jobs), or hand those over that do not run: dlq admin user del {user.name} --give-to USER"
+        hint = (
+            "end them (--cancel-jobs), or hand those over that do not run: dlq admin user "
+            f"del {user.name} --give-to USER"
+        )
     else:
         hint = (
             "only what does not run and is promised nothing can be handed over: the rest ends with "

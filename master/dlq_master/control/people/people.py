@@ -78,7 +78,8 @@ def use_token(turn: Turn, ask: UseToken) -> str:
             )
         turn.put_token(replace(token, used_by_key=ask.key_fingerprint))
         if ask.wished_node_id not in turn.state.cluster.nodes:
-            # Known from here on: a certificate is good only while its node is (see rpc/calls/auth.py).
+            # Known from here on: a certificate is good only while its node is (see
+            # rpc/calls/auth.py).
             turn.state.cluster.put_node(
                 Node(
                     NodeId(ask.wished_node_id),
@@ -142,7 +143,9 @@ def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
 
 
 def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted:
-    """Remove a user, once none of their jobs lives any more for them; an unknown one is gone already."""
+    """Remove a user, once none of their jobs lives any more for them; an unknown one is gone
+    already.
+    """
     known = turn.replay(ask)
     if known is not None or ask.name not in turn.state.users:
         return UserDeleted(*map(int, known.split("+"))) if known else UserDeleted()

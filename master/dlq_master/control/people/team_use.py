@@ -31,8 +31,8 @@ def count(
     used: Mapping[str, float],
     ratios: Mapping[str, float],
 ) -> Mapping[str, Use]:
-    """Team, or account (model/jobs/accounts.py) -> what it has. `held`: jobs that hold GPUs, and how many; `used`: by
-    account; `ratios`: as policy/order/share.py has them."""
+    """Team, or account (model/jobs/accounts.py) -> what it has. `held`: jobs that hold GPUs, and
+    how many; `used`: by account; `ratios`: as policy/order/share.py has them."""
     found: dict[str, Use] = defaultdict(Use)
     for job, gpus in held:
         for name in (team_of(job.account), job.account):

@@ -1,4 +1,6 @@
-"""What is told of teams, as the settings of a policy: so that plans, wherever they are made, go by the same."""
+"""What is told of teams, as the settings of a policy: so that plans, wherever they are made, go by
+the same.
+"""
 
 from __future__ import annotations
 

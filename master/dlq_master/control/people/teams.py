@@ -1,8 +1,9 @@
 """Teams: who belongs to which, what each may have, and to which a job is counted.
 
-What happens when: an agent restarts, or the line is silent - nothing; the master restarts - teams are rows, and the
-team of a job stands in the job. A quota or a limit below what runs stops nobody: jobs beyond a quota borrow from then
-on, and are the first to leave at a boundary when others have a right to their GPUs; beyond a limit nothing new starts.
+What happens when: an agent restarts, or the line is silent - nothing; the master restarts - teams
+are rows, and the team of a job stands in the job. A quota or a limit below what runs stops nobody:
+jobs beyond a quota borrow from then on, and are the first to leave at a boundary when others have a
+right to their GPUs; beyond a limit nothing new starts.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def set_team(turn: Turn, ask: SetTeam) -> TeamSet:
         raise Conflict(f"team {ask.team.name} has changed", version=version)
     if before is None and ask.team.name in turn.state.users:
         raise AlreadyExists(
-            f"{ask.team.name} is a user, who is a team of one without any other: name the team otherwise"
+            f"{ask.team.name} is a user, who is a team of one without any other: name the team "
+            "otherwise"
         )
     _check_promised(turn.state, ask)
     team = ask.team._replace(
@@ -81,8 +83,8 @@ def delete_team(turn: Turn, ask: DeleteTeam) -> int:
 def team_for(state: State, user: str, asked: str) -> str:
     """To which team a job of this user is counted; "" = the user is in none.
 
-    Raises InvalidRequest for any other team, in the same words whether it is there or not: which there are is not for
-    everybody to learn.
+    Raises InvalidRequest for any other team, in the same words whether it is there or not: which
+    there are is not for everybody to learn.
     """
     own = [team for team in state.teams.values() if team.member(user) is not None]
     if asked:
@@ -99,8 +101,9 @@ def team_for(state: State, user: str, asked: str) -> str:
 
 
 def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
-    """The job, counted to another team of its user's if that is asked for. Raises as a submission does; IllegalTransition for a job that is
-    promised a deadline, since that counts against the quota of its team."""
+    """The job, counted to another team of its user's if that is asked for. Raises as a submission
+    does; IllegalTransition for a job that is promised a deadline, since that counts against the
+    quota of its team."""
     team = job.team if asked is SAME else team_for(turn.state, job.user, asked)
     if team == job.team:
         return job
@@ -116,9 +119,9 @@ def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
 
 
 def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:
-    """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it, may have:
-    Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded, since more jobs may come once
-    others have ended."""
+    """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it,
+    may have: Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded,
+    since more jobs may come once others have ended."""
     found = turn.state.teams.get(team)
     if found is None or no_difference(turn.state):
         return
@@ -138,7 +141,8 @@ def check_count(turn: Turn, who: str, place: str, limit: int | None, asked: int)
     if limit is not None and used + asked > limit:
         more = "" if asked == 1 else f" and {asked} more are asked for"
         raise QuotaExceeded(
-            f"{who} has {used} jobs that have not ended{_of_whom(turn.state, place)}{more}; the limit is {limit}",
+            f"{who} has {used} jobs that have not ended{_of_whom(turn.state, place)}{more}; the "
+            f"limit is {limit}",
             hint=f"nothing was submitted; {_frees(turn.state, place)}",
             limit=limit,
             used=used,
@@ -151,7 +155,8 @@ def no_difference(state: State) -> str:
     if "team_quota" in PRESETS[state.chosen.policy].settings:
         return ""
     return (
-        f"policy {state.chosen.policy} knows no quotas, limits or shares of teams: they count from the day of one that "
+        f"policy {state.chosen.policy} knows no quotas, limits or shares of teams: they count "
+        "from the day of one that "
         "does, such as dlq"
     )
 
@@ -177,7 +182,10 @@ def _frees(state: State, place: str) -> str:
     first_s = min(ends, default=inf)
     if first_s == inf:
         return "the same may be asked again once some have ended"
-    return f"the same may be asked again once some have ended, the first at about {format_instant(first_s)}"
+    return (
+        "the same may be asked again once some have ended, the first at about "
+        f"{format_instant(first_s)}"
+    )
 
 
 def _check_promised(state: State, ask: SetTeam) -> None:
@@ -188,8 +196,10 @@ def _check_promised(state: State, ask: SetTeam) -> None:
     if quota is not None and promised > quota and not ask.force:
         named = ", ".join(str(job.job_id) for job in own[: policies.LISTED])
         raise IllegalTransition(
-            f"{promised} GPUs of team {ask.team.name} are promised to jobs {named}, more than {quota}",
-            hint="with --force the quota is set all the same: these promises stand, and nothing more is promised",
+            f"{promised} GPUs of team {ask.team.name} are promised to jobs {named}, more than "
+            f"{quota}",
+            hint="with --force the quota is set all the same: these promises stand, and nothing "
+            "more is promised",
             jobs=len(own),
         )
 
@@ -229,19 +239,25 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
     total, jobs = sum(held.values()), ", ".join(map(str, sorted(held)[: policies.LISTED]))
     if rules.gpu_quota is not None and total > rules.gpu_quota:
         yield (
-            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_quota} beyond its quota: those are borrowed "
+            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_quota} beyond its quota: "
+            "those are borrowed "
             "from now on, and given back at a boundary when others have a right to them"
         )
     if rules.gpu_limit is not None and total > rules.gpu_limit:
         yield (
-            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: nobody is stopped, "
+            f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: "
+            "nobody is stopped, "
             "and nothing more of it starts until it holds less"
         )
     if wide := _too_wide(state, account, rules.gpu_limit):
-        yield f"jobs {wide} of {who} wait and are wider than its limit: they cannot start before it is raised"
+        yield (
+            f"jobs {wide} of {who} wait and are wider than its limit: they cannot start before "
+            "it is raised"
+        )
     if rules.running_jobs is not None and len(held) > rules.running_jobs:
         yield (
-            f"{who} runs {len(held)} jobs, {len(held) - rules.running_jobs} beyond its limit: nobody is stopped, and "
+            f"{who} runs {len(held)} jobs, {len(held) - rules.running_jobs} beyond its limit: "
+            "nobody is stopped, and "
             "nothing more of it starts until it runs fewer"
         )
 

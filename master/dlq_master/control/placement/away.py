@@ -1,13 +1,15 @@
 """Plans that may take long: asked of a planning process, and what is done until it has answered.
 
-Almost every turn plans at once. Where a plan would take long (`policy.elsewhere`), the turn ends without
-it: after the commit the planner is sent a snapshot, and its answer comes back as a stimulus, is looked at
-again (`policy.recheck`), and what still holds is done. Until then
+Almost every turn plans at once. Where a plan would take long (`policy.elsewhere`), the turn ends
+without it: after the commit the planner is sent a snapshot, and its answer comes back as a
+stimulus, is looked at again (`policy.recheck`), and what still holds is done. Until then
 
 - new promises are not made yet, and everything else goes on;
-- who holds the next slot, or a plan of which everything has to be worked out, is waited for: until then, and
+- who holds the next slot, or a plan of which everything has to be worked out, is waited for: until
+then, and
   no longer than `PATIENCE_S`, nothing is decided;
-- without a planner (it died, hung, said nonsense, is of another version, or there is none yet again) plans are plain ones.
+- without a planner (it died, hung, said nonsense, is of another version, or there is none yet
+again) plans are plain ones.
 
 Nothing of it is stored: a master that starts again asks again.
 """
@@ -157,7 +159,9 @@ Apply = Callable[[], Decided]
 def decided(
     away: Away, cluster: Cluster, policy: Policy, now_s: float, epoch: int, pause: ReasonCode | None
 ) -> Decided:
-    """As `policy.turn.decide`, but never for long: what may take long is asked for after this turn."""
+    """As `policy.turn.decide`, but never for long: what may take long is asked for after this
+    turn.
+    """
     if away.planner is None or not may_take_long(policy):
         return decide(cluster, policy, now_s, epoch, pause_starts=pause)
 
@@ -202,8 +206,8 @@ def _meanwhile(
 
 
 class Applied(NamedTuple):
-    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide. `stage` None: none
-    has come; `waited_s`: from the turn that asked."""
+    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide. `stage`
+    None: none has come; `waited_s`: from the turn that asked."""
 
     stage: Stage | None = None
     waited_s: float = 0.0
@@ -270,7 +274,9 @@ def _woken(decided: Decided, at_s: float | None) -> Decided:
 
 
 def _faulty(away: Away, now_s: float, why: str) -> None:
-    """One that died or hung rests by itself, and another one takes its place; a bug would be met again."""
+    """One that died or hung rests by itself, and another one takes its place; a bug would be met
+    again.
+    """
     if away.planner is not None and away.planner.facts().rest_s > 0.0:
         away.health.failed(why, now_s)
         away.faults += 1
@@ -296,8 +302,8 @@ def _judge(
     done: int,
     dropped: list[Dropped],
 ) -> None:
-    """Whether it was of use. One that was not, although nothing has happened meanwhile, would be no better
-    if it were asked for again."""
+    """Whether it was of use. One that was not, although nothing has happened meanwhile, would be no
+    better if it were asked for again."""
     away.dropped += len(dropped)
     away.rest_until_s = now_s + REST * max(answer.plan_s, now_s - question.asked_s)
     if dropped and not done and not away.stirred:

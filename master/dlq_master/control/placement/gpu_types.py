@@ -37,7 +37,8 @@ def resolved(cluster: Cluster, request: Request) -> Request:
         types = meant(word, known(cluster))
         if len(types) > 1:
             raise InvalidRequest(
-                f"{word} can mean {' or '.join(types)}: name one, or {','.join(types)} for any one of them",
+                f"{word} can mean {' or '.join(types)}: name one, or {','.join(types)} for any "
+                "one of them",
                 field=_FIELD,
             )
         words += types or [word]
@@ -45,14 +46,15 @@ def resolved(cluster: Cluster, request: Request) -> Request:
 
 
 def check_known(turn: Turn, request: Request) -> None:
-    """Raises InvalidRequest for a type among several of which nothing has registered, nor could be rented: a slip of
-    the pen would else go unseen, for the others do."""
+    """Raises InvalidRequest for a type among several of which nothing has registered, nor could be
+    rented: a slip of the pen would else go unseen, for the others do."""
     types = {*known(turn.state.cluster), *(pool.gpu_type for pool in turn.state.config.pools)}
     for word in request.gpu_types or ():
         if known(turn.state.cluster) and word not in types:
             there = sorted(types)
             raise InvalidRequest(
-                f"no node has {word} GPUs (there are: {', '.join(there)}){did_you_mean(word, there)}",
+                f"no node has {word} GPUs (there are: "
+                f"{', '.join(there)}){did_you_mean(word, there)}",
                 field=_FIELD,
             )
 

@@ -1,9 +1,10 @@
-"""A policy with a bug: it starts and lapses nothing, stops nothing either, and is tried less and less.
+"""A policy with a bug: it starts and lapses nothing, stops nothing either, and is tried less and
+less.
 
-Ending the process would not help: the next one would plan the same from the same state. So what runs
-goes on, the master says what is wrong (`dlq nodes`, `dlq why`), and plans again after a while, for the
-state may have moved on. Nothing of it is stored: a restarted master tries anew and, if the bug is
-still met, says so once more.
+Ending the process would not help: the next one would plan the same from the same state. So what
+runs goes on, the master says what is wrong (`dlq nodes`, `dlq why`), and plans again after a while,
+for the state may have moved on. Nothing of it is stored: a restarted master tries anew and, if the
+bug is still met, says so once more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _log = get_logger("master.plan_faults")
 
 
 def failed(turn: Turn, fault: Exception) -> float:
-    """Another plan has failed; return when to plan again. A fault that goes on is journaled once."""
+    """Another plan has failed; return when to plan again. A fault that goes on is journaled
+    once.
+    """
     where, before = _where(fault), turn.state.plan_fault
     again = before is not None and before.where == where
     count = before.times + 1 if before is not None and again else 1

@@ -1,8 +1,8 @@
 """Which policy decides: what the file says, or what an admin has set since.
 
-The choice is a value in the database, so that a master that starts again goes on with it. What happens
-when: an agent restarts, or the line is silent - nothing; the master restarts - a choice of an admin stands,
-one of the file follows the file.
+The choice is a value in the database, so that a master that starts again goes on with it. What
+happens when: an agent restarts, or the line is silent - nothing; the master restarts - a choice of
+an admin stands, one of the file follows the file.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ def policy_of(config: MasterConfig) -> Policy:
 
 
 def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = ()) -> Policy:
-    """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what is wrong.
+    """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what
+    is wrong.
 
-    A policy that goes by run times goes by what users say of them (`know=unknown`); one that promises
-    deadlines also by what is measured (`know=profiled`), unless it is told otherwise.
+    A policy that goes by run times goes by what users say of them (`know=unknown`); one that
+    promises deadlines also by what is measured (`know=profiled`), unless it is told otherwise.
     """
     for key in ("place", "preempt"):
         if settings.get(key) in ("count", "free"):
@@ -52,7 +53,8 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
             )
     if name in RENTS:
         raise ConfigError(
-            f"scheduler.policy = {name!r} rents nodes by their prices, and a master's nodes have none: it is for "
+            f"scheduler.policy = {name!r} rents nodes by their prices, and a master's nodes have "
+            "none: it is for "
             "dlq simulate, with a [[catalogue]]"
         )
     preset = PRESETS.get(name)
@@ -68,12 +70,14 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
         raise ConfigError(f"scheduler: {error}") from None
     if policy.know is Know.KNOWN:
         raise ConfigError(
-            "scheduler.settings.know = 'known': how long every job will run only a simulation can tell; "
+            "scheduler.settings.know = 'known': how long every job will run only a simulation can "
+            "tell; "
             f"leave it out, and {name!r} goes by what users say"
         )
     if policy.know is Know.PROFILED and policy.profile_s is None:
         raise ConfigError(
-            f"scheduler.settings.know = 'profiled': {name!r} measures nobody; leave it out, and it goes "
+            f"scheduler.settings.know = 'profiled': {name!r} measures nobody; leave it out, and "
+            "it goes "
             "by what users say and jobs tell of their steps"
         )
     return policy
@@ -141,8 +145,9 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
 
 
 def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobId]]:
-    """A starting master goes by another policy than the one before it: jobs that have another value now,
-    and whose promises ended by that. `stored`: what it went by; None: nobody can tell any more."""
+    """A starting master goes by another policy than the one before it: jobs that have another value
+    now, and whose promises ended by that. `stored`: what it went by; None: nobody can tell any
+    more."""
     gone = dropped(state.cluster.jobs.values(), state.policy)
     ordering = None if stored is None else stored.ordering
     adopted = adopt(state.cluster, ordering, state.policy)

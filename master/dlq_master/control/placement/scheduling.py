@@ -94,7 +94,9 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
 
 
 def carry_out(turn: Turn, made: Plan) -> None:
-    """Do what was decided beside the policy. Raises Conflict for what is not legal: a bug, and nothing is done."""
+    """Do what was decided beside the policy. Raises Conflict for what is not legal: a bug, and
+    nothing is done.
+    """
     try:
         check_delta(look(turn), made, turn.state.policy)
     except IllegalPlan as error:
@@ -103,8 +105,8 @@ def carry_out(turn: Turn, made: Plan) -> None:
 
 
 def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | None:
-    """Why no set of the registered nodes could ever hold this, on what it asks for or on so many `gpus`; None: it
-    could, or none is known."""
+    """Why no set of the registered nodes could ever hold this, on what it asks for or on so many
+    `gpus`; None: it could, or none is known."""
     cluster = turn.state.cluster
     if not any(node.gpus for node in cluster.nodes.values()):
         return None
@@ -116,7 +118,9 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
 
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """Every reason why a job does not run. Who asks first since the last plan pays for another one, and nobody else."""
+    """Every reason why a job does not run. Who asks first since the last plan pays for another one,
+    and nobody else.
+    """
 
     def told() -> tuple[Reason, ...]:
         decisions = _decisions(turn.state, turn.now_s)
@@ -139,8 +143,8 @@ def _reasons(
 
 
 def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """What is told with a submit, as of the plan of this turn and without another one; who holds the GPUs only while
-    few do."""
+    """What is told with a submit, as of the plan of this turn and without another one; who holds
+    the GPUs only while few do."""
     state = turn.state
     few = len(state.cluster.attempts) <= MOST_LOOKED_AT
 
@@ -151,8 +155,8 @@ def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
 
 
 def place(turn: Turn, job_id: JobId) -> int | None:
-    """How many are ahead of a job that has just come; None: it does not wait, or that would cost as much as there
-    are jobs in the queue."""
+    """How many are ahead of a job that has just come; None: it does not wait, or that would cost as
+    much as there are jobs in the queue."""
     policy = _quick(turn.state)
     if policy.orders_anew or job_id not in turn.state.cluster.jobs:
         return None

@@ -91,7 +91,9 @@ class Published:
         foreseen: Foreseen = NOBODY_FORESEES,
         incidents: Callable[[], tuple[Incident, ...]] = tuple,
     ) -> None:
-        """Take over what a fresh state has loaded: all of it is on disk. `incidents`: on what the master has failed."""
+        """Take over what a fresh state has loaded: all of it is on disk. `incidents`: on what the
+        master has failed.
+        """
         self.incidents = incidents
         self._state = state
         self._history = history
@@ -311,8 +313,8 @@ class Published:
         return self._history.attempts(job_id)
 
     def progress(self, job_id: JobId) -> Beat | None:
-        """What the job last said of itself. An attempt that begins from nothing, as one after a trial on
-        fewer GPUs, has not said anything before its own first word."""
+        """What the job last said of itself. An attempt that begins from nothing, as one after a
+        trial on fewer GPUs, has not said anything before its own first word."""
         beat, job = self._state.beats.get(job_id), self._state.cluster.jobs.get(job_id)
         if beat is None or job is None or job.live_attempt is None:
             return beat
@@ -457,7 +459,9 @@ class Published:
         return team_use.count(held, self._jobs.values(), used, ratios)
 
     def team_notice(self) -> str:
-        """Why quotas, limits and shares of teams make no difference now; empty: they do, or there are no teams."""
+        """Why quotas, limits and shares of teams make no difference now; empty: they do, or there
+        are no teams.
+        """
         return teams.no_difference(self._state) if self._teams else ""
 
     def tokens(self) -> Sequence[JoinToken]:

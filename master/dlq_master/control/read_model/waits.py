@@ -1,9 +1,10 @@
 """How long each job has waited for what: `dlq why` tells it beside each reason.
 
-Once a second those who wait are looked at, a bounded number of them, in turn: what held at the last look held until this
-one. A start, an end and a requeue are noted in their own turn. What happens when: the master restarts - rows are written
-at starts and ends, and every few minutes in between; the reasons of the last row are taken to have held until the new
-master's first look. Agents and a silent line have no part in it.
+Once a second those who wait are looked at, a bounded number of them, in turn: what held at the last
+look held until this one. A start, an end and a requeue are noted in their own turn. What happens
+when: the master restarts - rows are written at starts and ends, and every few minutes in between;
+the reasons of the last row are taken to have held until the new master's first look. Agents and a
+silent line have no part in it.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ class Waits:
             self._put(settled(known, now_s)._replace(now=now))
 
     def look(self, jobs: Mapping[JobId, Job], find: Glance, now_s: float, since_s: float) -> None:
-        """Some of those that wait: who was not looked at for longest comes first. `since_s`: what was before is
-        not known of jobs that nobody has looked at yet. What it costs does not grow with the queue."""
+        """Some of those that wait: who was not looked at for longest comes first. `since_s`: what
+        was before is not known of jobs that nobody has looked at yet. What it costs does not grow
+        with the queue."""
         for job_id in list(islice(self._waiting, AT_ONCE)):
             del self._waiting[job_id]
             self._waiting[job_id] = None
@@ -99,7 +101,9 @@ class Waits:
 
 
 def _began_s(job: Job, now_s: float) -> float:
-    """When the wait of a job began that nobody has looked at yet: one that started at once was never looked at."""
+    """When the wait of a job began that nobody has looked at yet: one that started at once was
+    never looked at.
+    """
     if job.queued_since_s is not None:
         return job.queued_since_s
     return now_s if job.attempts else job.submit_time_s

@@ -73,7 +73,8 @@ class Watchers:
     def __init__(self, history: History) -> None:
         self.history = history
         self.horizon = 0  # of the journal; moved before anything behind it is cut
-        # What is behind this one is on disk already, but what it made of its job is not to be seen yet.
+        # What is behind this one is on disk already, but what it made of its job is not to be seen
+        # yet.
         self.last = 0
         self._all: set[Subscription] = set()
 

@@ -12,8 +12,9 @@ from dlq_master.model.timers import Timers
 
 @dataclass(slots=True)
 class Bookings:
-    """`changed`: reservations have come or gone; `moved`: jobs that something has happened to; `due`: jobs that would come
-    to run into one from then on; `last`: the number of the newest reservation."""
+    """`changed`: reservations have come or gone; `moved`: jobs that something has happened to;
+    `due`: jobs that would come to run into one from then on; `last`: the number of the newest
+    reservation."""
 
     changed: bool = False
     due: Timers = field(default_factory=Timers)

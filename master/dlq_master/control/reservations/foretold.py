@@ -1,7 +1,8 @@
-"""What the owner of a job learns of a reservation into which it may run, at its start or when nodes are reserved.
+"""What the owner of a job learns of a reservation into which it may run, at its start or when nodes
+are reserved.
 
-It stands among the events of the job (`reservation_ahead`). Nothing of it is stored beside them; a restart of the
-master, or of an agent, tells it once more to nobody.
+It stands among the events of the job (`reservation_ahead`). Nothing of it is stored beside them; a
+restart of the master, or of an agent, tells it once more to nobody.
 """
 
 from __future__ import annotations
@@ -74,6 +75,7 @@ def _words(job: Job, node_id: NodeId, window: Window) -> str:
     if says_it_saves(job):
         return f"{what}: it is asked to save then, and goes on elsewhere"
     return (
-        f"{what}: it is asked to stop then, and starts again elsewhere; its spec says nothing of saving, and what it has not "
+        f"{what}: it is asked to stop then, and starts again elsewhere; its spec says nothing of "
+        "saving, and what it has not "
         "saved by then is lost"
     )

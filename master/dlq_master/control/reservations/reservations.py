@@ -1,12 +1,14 @@
 """Reservations: nodes that are kept free from an instant on, for maintenance.
 
-From the moment of a reservation no job starts there that would run into it (model/nodes/windows.py), and deadlines are promised
-without these nodes in its slots. When it begins its nodes are flagged `reserved` and what still runs there saves and goes
-on elsewhere, as in a drain; when it ends they take work again, by themselves.
+From the moment of a reservation no job starts there that would run into it
+(model/nodes/windows.py), and deadlines are promised without these nodes in its slots. When it
+begins its nodes are flagged `reserved` and what still runs there saves and goes on elsewhere, as in
+a drain; when it ends they take work again, by themselves.
 
-What happens when: the master restarts - reservations are rows, and windows stand in the rows of nodes; one whose begin or
-end has passed meanwhile begins or ends at the first tick. An agent restarts, or the line is silent: nothing; a rank that
-nobody can reach is told to go when its node is back.
+What happens when: the master restarts - reservations are rows, and windows stand in the rows of
+nodes; one whose begin or end has passed meanwhile begins or ends at the first tick. An agent
+restarts, or the line is silent: nothing; a rank that nobody can reach is told to go when its node
+is back.
 """
 
 from __future__ import annotations
@@ -95,8 +97,9 @@ def watch(turn: Turn) -> None:
 
 
 def concerned(turn: Turn) -> list[JobId]:
-    """Whose way may lead into a reservation, or does not any more: everybody who waits if reservations have changed; else
-    whoever has just come to wait, and who would come to run into one by now."""
+    """Whose way may lead into a reservation, or does not any more: everybody who waits if
+    reservations have changed; else whoever has just come to wait, and who would come to run into
+    one by now."""
     state, bookings = turn.state, turn.state.bookings
     jobs = state.cluster.jobs
     found: list[JobId] = []

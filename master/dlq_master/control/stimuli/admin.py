@@ -11,7 +11,9 @@ from dlq_master.store.tables.tenants import Team
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateToken:
-    """Make a join token; the caller made the secret and hands in its hash. Answered with `JoinToken`."""
+    """Make a join token; the caller made the secret and hands in its hash. Answered with
+    `JoinToken`.
+    """
 
     caller: Caller
     request_id: str
@@ -84,7 +86,9 @@ class SetNodeLabels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptGpus:
-    """Use the GPUs that a node shows beyond those it was accepted with. Answered with the `Node`."""
+    """Use the GPUs that a node shows beyond those it was accepted with. Answered with the
+    `Node`.
+    """
 
     caller: Caller
     request_id: str
@@ -103,7 +107,9 @@ class ClearGpuConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetNode:
-    """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with None."""
+    """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with
+    None.
+    """
 
     caller: Caller
     request_id: str
@@ -126,8 +132,8 @@ class SetUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshUser:
-    """The groups that a user's account has now, on the master's host. Changes nothing of a user who is gone
-    or has another uid by now. Answered with the `User`, or None."""
+    """The groups that a user's account has now, on the master's host. Changes nothing of a user who
+    is gone or has another uid by now. Answered with the `User`, or None."""
 
     name: str
     uid: int

@@ -1,7 +1,7 @@
 """What a call asks of the audit: a line that is stored in the transaction of the change itself.
 
-The change and its line are on disk together or not at all. The audit's file follows; a line that it does
-not have yet is owed, and is written by the next start if this process does not get to it.
+The change and its line are on disk together or not at all. The audit's file follows; a line that it
+does not have yet is owed, and is written by the next start if this process does not get to it.
 """
 
 from __future__ import annotations

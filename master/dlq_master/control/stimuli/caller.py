@@ -10,7 +10,8 @@ from dlq_master.model.jobs.person import Owned, belongs
 class Caller:
     """Who asks: always from the certificate, never from a field of a request.
 
-    `person` tells apart who has had the same name; "" = nobody else had it. `since_s`: since when they have it.
+    `person` tells apart who has had the same name; "" = nobody else had it. `since_s`: since when
+    they have it.
     """
 
     name: str

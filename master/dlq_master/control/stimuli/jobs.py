@@ -24,7 +24,9 @@ class AskedArray:
 
 @dataclass(frozen=True, slots=True)
 class AskedTerm:
-    """A job by its id; an array, or with `index` one of its tasks, by the array's; 0 for singleton."""
+    """A job by its id; an array, or with `index` one of its tasks, by the array's; 0 for
+    singleton.
+    """
 
     relation: Relation
     job_id: JobId
@@ -41,7 +43,9 @@ class AskedDependency:
 
 
 class AskedLateness(NamedTuple):
-    """When a job is due: so long after its acceptance, or at an instant; and what a second of being late costs."""
+    """When a job is due: so long after its acceptance, or at an instant; and what a second of being
+    late costs.
+    """
 
     weight: float
     after_s: float = 0.0
@@ -49,7 +53,9 @@ class AskedLateness(NamedTuple):
 
 
 class AskedDeadline(NamedTuple):
-    """One deadline, and what a completion by then earns: so long after its acceptance, or at an instant."""
+    """One deadline, and what a completion by then earns: so long after its acceptance, or at an
+    instant.
+    """
 
     reward: float
     after_s: float = 0.0
@@ -88,7 +94,9 @@ class SubmitJob:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job as stored, why it does not run yet, and how many are ahead of it, where that is known at once."""
+    """The job as stored, why it does not run yet, and how many are ahead of it, where that is known
+    at once.
+    """
 
     job: Job
     reasons: tuple[Reason, ...]

@@ -1,4 +1,6 @@
-"""What can enter the inbox of loans: what people and the inference side ask, and what devices say."""
+"""What can enter the inbox of loans: what people and the inference side ask, and what devices
+say.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,8 +39,8 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReclaimServers:
-    """Take these servers back, or so many, or those of a plan. Answered with `Reclaimed`, or with `ToChoose`
-    where the choice takes long: then it is to be asked again with what was found."""
+    """Take these servers back, or so many, or those of a plan. Answered with `Reclaimed`, or with
+    `ToChoose` where the choice takes long: then it is to be asked again with what was found."""
 
     caller: Caller
     request_id: str

@@ -19,8 +19,8 @@ class Verb(StrEnum):
 
 
 class Act(NamedTuple):
-    """One thing to ask of the provider of a pool; of a machine, unless it is a list. Never stored: the rows of
-    machines say what is to be done, and it is asked again until it is."""
+    """One thing to ask of the provider of a pool; of a machine, unless it is a list. Never stored:
+    the rows of machines say what is to be done, and it is asked again until it is."""
 
     verb: Verb
     pool: str
@@ -39,7 +39,9 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTold:
-    """What a provider answered to an act. `fault`: why it did nothing, or nobody knows whether it did."""
+    """What a provider answered to an act. `fault`: why it did nothing, or nobody knows whether it
+    did.
+    """
 
     act: Act
     instance_id: str = ""  # of start
@@ -60,7 +62,9 @@ class StopMachines:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceLeave:
-    """The provider of this node takes it back in so long. Answered with how many ranks are there."""
+    """The provider of this node takes it back in so long. Answered with how many ranks are
+    there.
+    """
 
     caller: Caller
     request_id: str

@@ -38,7 +38,9 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What Welcome says. `launches` and `stops` are level-triggered: the whole truth for this node."""
+    """What Welcome says. `launches` and `stops` are level-triggered: the whole truth for this
+    node.
+    """
 
     session_id: int
     epoch: int
@@ -174,7 +176,9 @@ class ReportedRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReports:
-    """Reports of a node. Answered with the highest sequence, after the commit: then it may be acked."""
+    """Reports of a node. Answered with the highest sequence, after the commit: then it may be
+    acked.
+    """
 
     node_id: NodeId
     session_id: int
@@ -202,7 +206,9 @@ class CommandDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnnounceMaintenance:
-    """An agent will be away for `maintenance_s`; 0: it is back for good. Answered with `Maintenance`."""
+    """An agent will be away for `maintenance_s`; 0: it is back for good. Answered with
+    `Maintenance`.
+    """
 
     caller: Caller
     request_id: str
@@ -241,7 +247,8 @@ class Launch:
     uid: int
     gid: int
     groups: tuple[int, ...]
-    resume_from: str  # "" = from the beginning; the checkpoint directory follows from the spec (rpc/commands)
+    # "" = from the beginning; the checkpoint directory follows from the spec (rpc/commands)
+    resume_from: str
     hold_s: float
     grace_s: float
     restart_count: int

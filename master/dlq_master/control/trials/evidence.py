@@ -21,8 +21,8 @@ _LEAST_FIRST: Final = (
 def job_profile(parts: Sequence[Evidence]) -> JobProfile:
     """The profile of a job of which every node has told, at least one.
 
-    Without the processes of all nodes the least sure of the nodes speaks for all: each of them alone
-    tells the whole model, and one that saw nothing may be where the most was sent.
+    Without the processes of all nodes the least sure of the nodes speaks for all: each of them
+    alone tells the whole model, and one that saw nothing may be where the most was sent.
     """
     if all(part.processes for part in parts):
         told = [facts for part in parts for facts in json.loads(part.processes)]

@@ -1,7 +1,9 @@
-"""Submission control: what one user may send to be profiled within the time of a trial (Chronus, 3.2.1).
+"""Submission control: what one user may send to be profiled within the time of a trial (Chronus,
+3.2.1).
 
-Who sends more is refused, and told when to try again: nothing waits here that its user may want to change
-meanwhile. Nothing is stored; after a restart of the master the jobs that it loads count as before.
+Who sends more is refused, and told when to try again: nothing waits here that its user may want to
+change meanwhile. Nothing is stored; after a restart of the master the jobs that it loads count as
+before.
 """
 
 import math
@@ -25,9 +27,11 @@ def check(turn: Turn, job: Job, count: int) -> None:
     wait_s = max(1, math.ceil(held.opens_s - turn.now_s))
     within = format_duration(rules.profile_s)
     raise TryAgain(
-        f"{job.user} has sent jobs of {held.sent_gpus} GPUs to be profiled in the last {within}, and may "
+        f"{job.user} has sent jobs of {held.sent_gpus} GPUs to be profiled in the last {within}, "
+        "and may "
         f"send {rules.submit_gpus}",
-        hint=f"nothing was submitted; try again in {wait_s} s. A job that says how long it runs (--work) "
+        hint=f"nothing was submitted; try again in {wait_s} s. A job that says how long it runs "
+        "(--work) "
         "is not profiled",
         retry_after_s=wait_s,
         limit="submit_gpus",

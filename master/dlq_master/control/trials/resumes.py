@@ -1,8 +1,9 @@
 """How long jobs need to go on: from given GPUs until the first beat of an attempt that resumes.
 
-Loading the image and the checkpoint is in it, and up to a heartbeat that the beat is on its way. It lies with
-the job (`Job.resumes`), so that a master that starts again knows it. One whose beat may have come while no
-master listened is not measured: the agent's restarts, and a silence, only make a figure of theirs later.
+Loading the image and the checkpoint is in it, and up to a heartbeat that the beat is on its way. It
+lies with the job (`Job.resumes`), so that a master that starts again knows it. One whose beat may
+have come while no master listened is not measured: the agent's restarts, and a silence, only make a
+figure of theirs later.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
 
 
 def _first(turn: Turn, attempt: Attempt, beat: Beat) -> bool:
-    """Whether it is the first of its attempt, and this master would have heard of an earlier one."""
+    """Whether it is the first of its attempt, and this master would have heard of an earlier
+    one.
+    """
     began_s, known = attempt.assigned_time_s, turn.state.beats.get(attempt.key.job_id)
     if began_s < turn.state.started_s or beat.time_s < began_s:
         return False

@@ -1,11 +1,11 @@
 """Which starts are recorded, what their nodes tell, and what jobs are believed to be after it.
 
 An order is a row, written with the launch. Evidence counts if its fence is that of the order and it
-comes from the node of its rank; what comes twice changes nothing, and all of it is acknowledged. What
-happens when: an agent restarts, or the line is silent - it tells its evidence later, also after the
-job has ended; the master restarts - orders, evidence and what jobs are believed to be are on disk; a
-node is lost - its evidence never comes, and the recording is closed for that reason. What comes after
-all is taken nevertheless.
+comes from the node of its rank; what comes twice changes nothing, and all of it is acknowledged.
+What happens when: an agent restarts, or the line is silent - it tells its evidence later, also
+after the job has ended; the master restarts - orders, evidence and what jobs are believed to be are
+on disk; a node is lost - its evidence never comes, and the recording is closed for that reason.
+What comes after all is taken nevertheless.
 """
 
 from dlq_master.control.loop.state import believe

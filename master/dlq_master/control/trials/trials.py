@@ -1,10 +1,12 @@
 """How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
 
-Every job that runs without an estimate is watched; what is known of it, and when, `policy.profile.judge`
-says. A trial on fewer GPUs than its job asks for is then ended, and never completes the job. What a
-trial has told is on disk with its stop, and an estimate with its job; what leads to it is not. What happens when
+Every job that runs without an estimate is watched; what is known of it, and when,
+`policy.profile.judge` says. A trial on fewer GPUs than its job asks for is then ended, and never
+completes the job. What a trial has told is on disk with its stop, and an estimate with its job;
+what leads to it is not. What happens when
 
-- an agent restarts, or the line is silent: the steps go on being counted when it is back; a trial whose
+- an agent restarts, or the line is silent: the steps go on being counted when it is back; a trial
+whose
   hold ends is lost;
 - the master restarts: what runs is watched anew, from its next word on;
 - a node is lost: the trial is made again, once; after that its job goes on without an estimate.
@@ -64,7 +66,9 @@ def _is_news(job: Job, told: Told, profile_s: float | None) -> bool:
 
 
 def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) -> Watched:
-    """Where nobody is measured a job may still say how many steps there are, and is then known early."""
+    """Where nobody is measured a job may still say how many steps there are, and is then known
+    early.
+    """
     state = turn.state
     beat = state.beats.get(job.job_id)
     track = _track(turn, attempt)

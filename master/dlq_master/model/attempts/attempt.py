@@ -106,7 +106,9 @@ class RankStatus(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Confirmed: nothing of it runs; its GPUs are free, or withheld on its node until they are."""
+        """Confirmed: nothing of it runs; its GPUs are free, or withheld on its node until they
+        are.
+        """
         return self.phase is RankPhase.EXITED
 
     @property
@@ -121,8 +123,8 @@ class RankStatus(NamedTuple):
 
 
 class LiveResize(NamedTuple):
-    """Ranks come or go while the others run on (model/attempts/live.py): from so many GPUs, since an instant, and why.
-    Those who leave are given notice at `due_s`."""
+    """Ranks come or go while the others run on (model/attempts/live.py): from so many GPUs, since
+    an instant, and why. Those who leave are given notice at `due_s`."""
 
     from_gpus: int
     since_s: float
@@ -135,8 +137,8 @@ class LiveResize(NamedTuple):
 class Attempt(NamedTuple):
     """One try. It holds its allocation's GPUs as long as it is live.
 
-    A rank keeps its number for good, and no two have the same. Where none has come or gone since it was
-    placed, `ranks` and the slots of its allocation are in one order.
+    A rank keeps its number for good, and no two have the same. Where none has come or gone since it
+    was placed, `ranks` and the slots of its allocation are in one order.
     """
 
     key: AttemptKey

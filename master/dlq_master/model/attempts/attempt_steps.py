@@ -91,7 +91,9 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeBegun:
-    """It goes on with these GPUs while it runs: ranks join it, or leave it in so long after their notice."""
+    """It goes on with these GPUs while it runs: ranks join it, or leave it in so long after their
+    notice.
+    """
 
     allocation: Allocation
     grace_s: float
@@ -118,7 +120,9 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trial of another size than its job's own is over: all ranks are gone, nothing of it is kept."""
+    """A trial of another size than its job's own is over: all ranks are gone, nothing of it is
+    kept.
+    """
 
     work_s: float | None  # all of the job's work at the pace that it had
     unmeasured: Basis | None = None  # why that is not known, and there is to be no other trial
@@ -356,7 +360,9 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
 
 
 def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
-    """Who has been told to stop is to be gone in this time; what becomes of its job then stays as it was."""
+    """Who has been told to stop is to be gone in this time; what becomes of its job then stays as
+    it was.
+    """
     return StopRequested(
         cause=cause,
         grace_s=grace_s,
@@ -370,7 +376,9 @@ def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
 def _resized(
     attempt: Attempt, event: ResizeBegun | LeaveAsked | ResizeSettled, at_s: float
 ) -> Attempt:
-    """Who runs on with other GPUs begins a new stretch: what it has had so far is in its job's books."""
+    """Who runs on with other GPUs begins a new stretch: what it has had so far is in its job's
+    books.
+    """
     known, width = attempt.resize, attempt.lease.allocation.width
     after = attempt
     match event:

@@ -12,7 +12,9 @@ _UNKNOWN = AttemptState.UNKNOWN
 
 
 class Claims:
-    """Keeps the claims in `capacity`, and who is silent; every value says what is, never how it came to be."""
+    """Keeps the claims in `capacity`, and who is silent; every value says what is, never how it
+    came to be.
+    """
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
@@ -48,7 +50,9 @@ class Claims:
             capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
 
     def _exchange(self, held: Attempt | None, holds: Attempt | None) -> None:
-        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what each says."""
+        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what
+        each says.
+        """
         capacity = self._capacity
         if held is not None:
             if held.frees:

@@ -22,8 +22,8 @@ class Known(NamedTuple):
 
 
 class Costs:
-    """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that starts again
-    learns its families from the jobs that it loads."""
+    """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that
+    starts again learns its families from the jobs that it loads."""
 
     __slots__ = ("_families",)
 
@@ -44,8 +44,8 @@ class Costs:
             del self._families[next(iter(self._families))]
 
     def pause_s(self, job: Job, terms: Terms) -> float:
-        """From the notice until it has saved: half of its saves, or else of its family's, took no longer; before
-        any was seen, what plans reckon with."""
+        """From the notice until it has saved: half of its saves, or else of its family's, took no
+        longer; before any was seen, what plans reckon with."""
         seen = job.saves or self._known(job).pauses
         return _median(seen) if seen else terms.save_lead_s
 
@@ -55,8 +55,8 @@ class Costs:
         return _median(seen) if seen else terms.resume_s
 
     def charged(self, job: Job, terms: Terms) -> Pause:
-        """What a promise reckons with: nineteen in twenty of these took no longer. While few were seen, no less than
-        plans reckon with anyway."""
+        """What a promise reckons with: nineteen in twenty of these took no longer. While few were
+        seen, no less than plans reckon with anyway."""
         known = self._known(job)
         save_s = _most(job.saves or known.pauses, terms.save_lead_s)
         return Pause(save_s, _most(job.resumes or known.resumes, terms.resume_s))
@@ -84,7 +84,9 @@ def measured(job: Job, reserved: Pause) -> Pause:
 
 
 def _most(seen: tuple[float, ...], usual_s: float) -> float:
-    """The 95th percentile of what was seen; `usual_s` while nothing was, and no less while that is little."""
+    """The 95th percentile of what was seen; `usual_s` while nothing was, and no less while that is
+    little.
+    """
     if not seen:
         return usual_s
     most_s = percentile_95(seen)

@@ -2,8 +2,8 @@
 
 A report says how long ago its rank ended, on its node's own clock (the shim's record of the end, on
 CLOCK_BOOTTIME). What an end is late by is the report's way to the master alone, which is far below
-CLOCKS_DIFFER_S unless a machine is starved. Ends that lie closer together are not told apart by time:
-of those the one is named that is a cause rather than an effect.
+CLOCKS_DIFFER_S unless a machine is starved. Ends that lie closer together are not told apart by
+time: of those the one is named that is a cause rather than an effect.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SHELL_SIGNAL = 128  # a shell, and a container's init, exit with this plus the 
 
 
 def first_failed(attempt: Attempt) -> int | None:
-    """The rank whose failure came first, of those that are known by now; None: nobody failed, or only
-    because they were told to leave.
+    """The rank whose failure came first, of those that are known by now; None: nobody failed, or
+    only because they were told to leave.
 
-    A rank that nobody will ever hear of goes before all others: what they said then is of its silence,
-    and the end of the attempt is its node's. A gang that was given up at its barrier keeps the rank that
-    it waited for.
+    A rank that nobody will ever hear of goes before all others: what they said then is of its
+    silence, and the end of the attempt is its node's. A gang that was given up at its barrier keeps
+    the rank that it waited for.
     """
     named = attempt.first_failed_rank
     if named is not None and attempt.ranks[named].start_error:

@@ -67,7 +67,8 @@ _usage = maker(on_job.Usage)
 
 
 def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
-    """The attempt after a report of one rank. Phases never go back: an older report changes nothing.
+    """The attempt after a report of one rank. Phases never go back: an older report changes
+    nothing.
 
     The rank that failed first is remembered by name: a later report may show that it was another.
     """
@@ -99,8 +100,8 @@ def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
 
 
 def all_ready(attempt: Attempt) -> bool:
-    """Whether a gang that waits at its barrier may be let go: every rank could start, and every node
-    answers."""
+    """Whether a gang that waits at its barrier may be let go: every rank could start, and every
+    node answers."""
     return (
         attempt.at_barrier
         and attempt.stop_cause is None
@@ -110,8 +111,8 @@ def all_ready(attempt: Attempt) -> bool:
 
 
 def late(attempt: Attempt, now_s: float, timeout_s: float) -> tuple[int, ...]:
-    """The ranks for which the others have waited too long: to be ready, or, once they were let go, to
-    run. The time counts from the first rank that was ready, so a gang that is being prepared
+    """The ranks for which the others have waited too long: to be ready, or, once they were let go,
+    to run. The time counts from the first rank that was ready, so a gang that is being prepared
     everywhere has all the time it needs.
     """
     if attempt.stop_cause is not None or attempt.started_time_s is not None:
@@ -159,11 +160,11 @@ def must_stop(attempt: Attempt) -> bool:
 
 
 def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
-    """Whether rank 0 of a gang that was told to save has left with the work kept, and others may stay
-    for longer than FOLLOW_S.
+    """Whether rank 0 of a gang that was told to save has left with the work kept, and others may
+    stay for longer than FOLLOW_S.
 
-    Rank 0 hosts the rendezvous: without it the others cannot train on, and where they do not see its
-    checkpoint (a directory of its node) nothing else would tell them.
+    Rank 0 hosts the rendezvous: without it the others cannot train on, and where they do not see
+    its checkpoint (a directory of its node) nothing else would tell them.
     """
     if attempt.stop_cause not in _COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
         return False
@@ -190,12 +191,13 @@ def silenced(attempt: Attempt) -> bool:
 
 
 def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
-    """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs' words):
+    """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs'
+    words):
 
     while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
     is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
-    done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was told to
-    stop is judged on its own (own_ends.py).
+    done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was
+    told to stop is judged on its own (own_ends.py).
     """
     if own_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
@@ -244,15 +246,15 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
 
 
 def is_reduced(attempt: Attempt, job: Job) -> bool:
-    """Whether it only tries its job on fewer GPUs: that does nothing of its work, and no checkpoint of it
-    may be gone on with."""
+    """Whether it only tries its job on fewer GPUs: that does nothing of its work, and no checkpoint
+    of it may be gone on with."""
     lease = attempt.lease
     return lease.kind is LeaseKind.PROFILE and lease.allocation.width != job.request.gpus
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
-    """When the last rank of an attempt that is judged now ended, by its node: nobody pays for the time
-    until the master hears of it. `now_s` where that is not known; never before it started.
+    """When the last rank of an attempt that is judged now ended, by its node: nobody pays for the
+    time until the master hears of it. `now_s` where that is not known; never before it started.
     """
     last_s = 0.0
     for status in attempt.ranks:
@@ -266,7 +268,9 @@ def ended_s(attempt: Attempt, now_s: float) -> float:
 def consequence(
     attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
-    """What the end of its live attempt is for a job; None: the job has ended already, and stays as it is."""
+    """What the end of its live attempt is for a job; None: the job has ended already, and stays as
+    it is.
+    """
     if job.ended:
         return None
     event = _job_end(end, attempt, job, used)
@@ -281,7 +285,9 @@ def consequence(
 
 
 def _resizing(attempt: Attempt) -> Resizing:
-    """From where it goes on with other GPUs: it is told to save at its notice, or later where that waits."""
+    """From where it goes on with other GPUs: it is told to save at its notice, or later where that
+    waits.
+    """
     told_s = [at_s for at_s in (attempt.notice_time_s, attempt.notice_due_s) if at_s is not None]
     why = attempt.stop_detail.partition(": ")[2]
     return Resizing(attempt.lease.allocation.width, max(told_s, default=0.0), why)
@@ -328,8 +334,8 @@ def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
 
 
 def _agreed(attempt: Attempt, rules: RunRules) -> bool:
-    """Whether its exit codes say that all was saved. Rank 0 saves: where that failed, or was killed at it, the others
-    have left all the same."""
+    """Whether its exit codes say that all was saved. Rank 0 saves: where that failed, or was killed
+    at it, the others have left all the same."""
     first = attempt.ranks[0]
     if first.failed:
         return first.exit_code in rules.requeue_exit_codes
@@ -360,7 +366,8 @@ def _job_end(
     match end:
         case on_attempt.Succeeded() if not is_reduced(attempt, job):
             return on_job.Completed(usage=usage)
-        case on_attempt.Succeeded():  # on so few GPUs that is no result, but all there is to measure
+        # On so few GPUs that is no result, but all there is to measure
+        case on_attempt.Succeeded():
             return _profiled(usage.gpu_s / attempt.lease.allocation.width, usage)
         case on_attempt.Measured():
             return _profiled(end.work_s, usage, end.unmeasured)
@@ -413,7 +420,9 @@ def _infra(
     usage: on_job.Usage,
     also: tuple[NodeId, ...] = (),
 ) -> on_job.JobEvent:
-    """Not the job's fault, unless it happens again and again, on other nodes as far as there are any."""
+    """Not the job's fault, unless it happens again and again, on other nodes as far as there are
+    any.
+    """
     failed = [*also]
     failed += [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):

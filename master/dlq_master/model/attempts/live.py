@@ -1,8 +1,10 @@
-"""Resizes of a job that runs on: whole ranks join it or leave it, and its launcher restarts the workers.
+"""Resizes of a job that runs on: whole ranks join it or leave it, and its launcher restarts the
+workers.
 
-torchrun's elastic rendezvous does the work (docs/elastic.md): a rank is one torchrun with all GPUs that the job
-has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong to the attempt from when a rank is to
-join until it is proven gone. Everything here is a rule about values; `control/attempts/live_resizes.py` drives it.
+torchrun's elastic rendezvous does the work (docs/elastic.md): a rank is one torchrun with all GPUs
+that the job has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong to the attempt
+from when a rank is to join until it is proven gone. Everything here is a rule about values;
+`control/attempts/live_resizes.py` drives it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ RESIZES_PER_ATTEMPT = 8
 
 # Who fails so soon after it joined has not joined: the others go on without it.
 PROBATION_S = 300.0
-# For so long the attempt does not go there again: each try costs all of them a restart of their workers.
+# For so long the attempt does not go there again: each try costs all of them a restart of their
+# workers.
 SHUNNED_S = 3600.0
 
 
@@ -32,7 +35,9 @@ def known_on(nodes: Iterable[Node]) -> bool:
 
 
 def obstacle(attempt: Attempt, job: Job, then: Allocation, nodes: Iterable[Node]) -> str:
-    """Why the job cannot go on with these GPUs, on these nodes, while it runs, in words; empty: it can."""
+    """Why the job cannot go on with these GPUs, on these nodes, while it runs, in words; empty: it
+    can.
+    """
     held = attempt.lease.allocation
     if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
         return "it does not run"
@@ -89,7 +94,9 @@ def settled(attempt: Attempt) -> Attempt:
 
 
 def heard(before: RankStatus, status: RankStatus, now_s: float) -> RankStatus:
-    """A report of one that joins or leaves. Its end is its own, not the attempt's, whatever it was."""
+    """A report of one that joins or leaves. Its end is its own, not the attempt's, whatever it
+    was.
+    """
     if status.gone and (before.leaving or before.joining or _on_probation(before, status)):
         return RankStatus(
             status.node_id,
@@ -147,10 +154,12 @@ def shunned(attempt: Attempt, now_s: float) -> tuple[NodeId, ...]:
 
 
 def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
-    """Nodes that have failed this attempt: a rank that had just joined there failed by itself, and before the others.
+    """Nodes that have failed this attempt: a rank that had just joined there failed by itself, and
+    before the others.
 
-    They cannot go on: a torchrun that gives up closes the rendezvous for good, and workers that wait for those of one
-    that has been killed wait for as long as their process group does (half an hour by default).
+    They cannot go on: a torchrun that gives up closes the rendezvous for good, and workers that
+    wait for those of one that has been killed wait for as long as their process group does (half an
+    hour by default).
     """
     ended_s = [it.exited_time_s for it in attempt.ranks if it.failed]
     first_s = min((at_s for at_s in ended_s if at_s is not None), default=inf)
@@ -162,7 +171,9 @@ def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
 
 
 def members_gone(attempt: Attempt) -> bool:
-    """Nobody is there any more but those who were to join or to leave: they are there for nobody."""
+    """Nobody is there any more but those who were to join or to leave: they are there for
+    nobody.
+    """
     members = [it for it in attempt.ranks if not it.joining and not it.leaving]
     return all(it.gone for it in members) and not all(it.gone for it in attempt.ranks)
 

@@ -128,7 +128,9 @@ class Cluster:
         return Learned(self.levels.thresholds, services, self.shares.standing)
 
     def weigh(self, term: int, standing: Mapping[str, int]) -> None:
-        """Accounts stand otherwise against their shares from here on: so does everybody who waits."""
+        """Accounts stand otherwise against their shares from here on: so does everybody who
+        waits.
+        """
         if self.shares is None:
             raise ValueError("this ordering knows no shares")
         self.shares.term = term
@@ -169,8 +171,9 @@ class Cluster:
         return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
 
     def elastic(self, job: Job) -> bool:
-        """Whether the policy says on how many GPUs it runs. Plans count on what a job with deadlines asks for: where
-        they are promised it asks for its base, and while it is tried it has what its trial needs."""
+        """Whether the policy says on how many GPUs it runs. Plans count on what a job with
+        deadlines asks for: where they are promised it asks for its base, and while it is tried it
+        has what its trial needs."""
         request = job.request
         if not (self._by_base and request.sizes):
             return False
@@ -187,8 +190,9 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def _planned_shape(self, job: Job) -> Shape:
-        """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be slower, and gone
-        when they are asked back, unless the own ones could never hold it; at full speed if it holds a promise."""
+        """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be
+        slower, and gone when they are asked back, unless the own ones could never hold it; at full
+        speed if it holds a promise."""
         return self._on_own(job, job.shape_now)
 
     def _on_own(self, job: Job, shape: Shape) -> Shape:
@@ -201,7 +205,9 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def own_holds(self, shape: Shape) -> bool:
-        """Whether the cluster's own nodes could ever hold it; worked out once until nodes change."""
+        """Whether the cluster's own nodes could ever hold it; worked out once until nodes
+        change.
+        """
         shape = shape._replace(avoid=())
         if shape not in self._own_holds:
             self._own_holds[shape] = could_hold(self.nodes.values(), shape)
@@ -248,8 +254,8 @@ class Cluster:
         return position(job, self.key(job, had(job, None, 0.0)))
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
-        """Live attempts that hold GPUs of the node, in the order of their keys; not those for whose jobs some are
-        kept, to go on there later."""
+        """Live attempts that hold GPUs of the node, in the order of their keys; not those for whose
+        jobs some are kept, to go on there later."""
         held = self.capacity.claims.get(node_id)
         return tuple([key for key in sorted(held) if self._is_on(key, node_id)]) if held else ()
 
@@ -400,8 +406,8 @@ class Cluster:
             self._learn(before, job)
 
     def recall(self, job: Job) -> None:
-        """Learn from a job that completed before this master started and is not in memory: how long it ran, what its
-        saves cost, how much service it needed."""
+        """Learn from a job that completed before this master started and is not in memory: how long
+        it ran, what its saves cost, how much service it needed."""
         if self._lanes:
             self.profiling.learn(job)
         if job.family and (job.saves or job.resumes):
@@ -420,7 +426,9 @@ class Cluster:
         self._rekey()
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
-        """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no use."""
+        """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no
+        use.
+        """
         if thresholds == self.levels.thresholds or list(thresholds) != sorted(set(thresholds)):
             return
         self.ordering = replace(self.ordering, thresholds=thresholds)

@@ -233,8 +233,8 @@ def _event(
     change: Demote | Promote | Reserve | Profile | Estimate | Admit | Reject,
     now_s: float,
 ) -> JobEvent:
-    """What a change of its place in line, or of what is known of it, is for a job; what it asks for is
-    remembered."""
+    """What a change of its place in line, or of what is known of it, is for a job; what it asks for
+    is remembered."""
     match change:
         case Demote():
             return job_steps.Demoted(level=change.level)
@@ -429,7 +429,9 @@ def _ran(gpu_type: str) -> job_steps.Ran:
 
 
 def _gpu_type(cluster: Cluster, attempt: Attempt, job: Job) -> str:
-    """Of all its GPUs, or SEVERAL. Jobs without a family need none: nobody learns from them how long others run."""
+    """Of all its GPUs, or SEVERAL. Jobs without a family need none: nobody learns from them how
+    long others run.
+    """
     if not job.family:
         return ""
     found = [*cluster.capacity.parts(attempt.lease.allocation)]

@@ -24,8 +24,9 @@ from dlq_master.model.usage.shares import Shares
 class Frozen(NamedTuple):
     """All that decides a plan. Ended jobs that hold nothing are left out: no policy looks at them.
 
-    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `costs`, `positions`) is that of the
-    cluster itself, which goes on changing it: write it down at once, or do not keep it.
+    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `costs`,
+    `positions`) is that of the cluster itself, which goes on changing it: write it down at once, or
+    do not keep it.
     """
 
     terms: Terms

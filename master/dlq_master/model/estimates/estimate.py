@@ -24,8 +24,8 @@ class Confidence(StrEnum):
 
 
 class Unmeasured(StrEnum):
-    """Why a job that was to be measured has no estimate. It may still get one: from its own steps at any
-    time that it runs."""
+    """Why a job that was to be measured has no estimate. It may still get one: from its own steps
+    at any time that it runs."""
 
     NO_BEATS = "no_beats"  # it told no steps, and its traffic shows no iterations
     NO_TOTAL = "no_total"  # steps, but not how many there are

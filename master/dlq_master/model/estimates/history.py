@@ -13,14 +13,15 @@ class History:
     """Services of completed jobs, in GPU-seconds.
 
     It is part of the working state and stored nowhere: a master that starts again learns it anew
-    from the ended jobs that it loads (`[retention] ended_kept`). What an agent does changes nothing.
+    from the ended jobs that it loads (`[retention] ended_kept`). What an agent does changes
+    nothing.
     """
 
     __slots__ = ("_every", "_newest", "_since", "learned")
 
     def __init__(self, every: int) -> None:
-        """`learned` is replaced as a whole after so many completions, and at least a tenth of what is
-        known, so that a master that loads many learns a few times only. It is never changed."""
+        """`learned` is replaced as a whole after so many completions, and at least a tenth of what
+        is known, so that a master that loads many learns a few times only. It is never changed."""
         self.learned: tuple[float, ...] = ()
         self._every = every
         self._newest: deque[float] = deque(maxlen=KEPT)
@@ -39,7 +40,9 @@ class History:
         return True
 
     def quantile(self, share: float) -> float:
-        """The smallest learned service that at least `share` of the jobs stay within; 0: none is."""
+        """The smallest learned service that at least `share` of the jobs stay within; 0: none
+        is.
+        """
         if not self.learned:
             return 0.0
         return self.learned[max(0, ceil(share * len(self.learned) - 1e-9) - 1)]

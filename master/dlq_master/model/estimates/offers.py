@@ -1,4 +1,6 @@
-"""What jobs with deadlines have asked for of late: how much is wanted says what a promise is worth."""
+"""What jobs with deadlines have asked for of late: how much is wanted says what a promise is
+worth.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ WINDOW_S = 86_400.0
 
 
 class Offer(NamedTuple):
-    """A job with deadlines, as it was judged: its GPUs, its run time in seconds, and its best reward."""
+    """A job with deadlines, as it was judged: its GPUs, its run time in seconds, and its best
+    reward.
+    """
 
     time_s: float
     gpus: int

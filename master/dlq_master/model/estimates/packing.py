@@ -72,7 +72,10 @@ class Packing(NamedTuple):
         if skew is None:
             return "how it communicates is not known yet"
         learned = f", learned from {self.learned_from} runs" if self.learned_from else ""
-        return f"its largest tensor is {skew:.0%} of its model (PACKLIMIT {self.skew_limit:.1%}{learned})"
+        return (
+            f"its largest tensor is {skew:.0%} of its model (PACKLIMIT "
+            f"{self.skew_limit:.1%}{learned})"
+        )
 
 
 _UNKNOWN = Profile()

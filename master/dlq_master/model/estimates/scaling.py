@@ -17,17 +17,21 @@ class SizePace(NamedTuple):
 
 
 def with_pace(paces: Sequence[SizePace], heard: SizePace) -> tuple[SizePace, ...]:
-    """The paces by size, rising, with another one. Those on other types of GPU say nothing about these."""
+    """The paces by size, rising, with another one. Those on other types of GPU say nothing about
+    these.
+    """
     kept = [it for it in paces if it.gpu_type == heard.gpu_type and it.gpus != heard.gpus]
     return tuple(sorted([*kept, heard]))
 
 
 def speeds(sizes: Sequence[int], asked: int, paces: Sequence[SizePace]) -> tuple[float, ...]:
-    """Its speed on each size, 1 on what it asked for; empty while fewer than two sizes have been measured.
+    """Its speed on each size, 1 on what it asked for; empty while fewer than two sizes have been
+    measured.
 
-    What was measured counts as it is. In between and beyond, speed goes with a power of the number of GPUs: that
-    of the two measured sizes around it, or next to it, and there neither below 0 nor above 1, so that nobody is expected to gain more than
-    a fair share, or to lose, where nobody has been. `paces` rise by size. O(sizes log paces).
+    What was measured counts as it is. In between and beyond, speed goes with a power of the number
+    of GPUs: that of the two measured sizes around it, or next to it, and there neither below 0 nor
+    above 1, so that nobody is expected to gain more than a fair share, or to lose, where nobody has
+    been. `paces` rise by size. O(sizes log paces).
     """
     if len(paces) < 2:
         return ()

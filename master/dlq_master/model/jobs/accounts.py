@@ -1,8 +1,8 @@
 """To whom GPUs are counted: a team, and in it one of its members.
 
-An account is one text, `TEAM/USER`. A user without a team is a team of one, of the same name. Quotas, limits and
-shares are told by such texts too: `TEAM` for all of a team, `TEAM/USER` for one member, with `*` for everybody who is
-not named.
+An account is one text, `TEAM/USER`. A user without a team is a team of one, of the same name.
+Quotas, limits and shares are told by such texts too: `TEAM` for all of a team, `TEAM/USER` for one
+member, with `*` for everybody who is not named.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array, a failure that
-was not its own. Pure values.
+"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array, a failure
+that was not its own. Pure values.
 
-A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan looks
-at it. Who unblocks it is its driver: the master's `control/jobs/gates.py`; the simulator has none.
+A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan
+looks at it. Who unblocks it is its driver: the master's `control/jobs/gates.py`; the simulator has
+none.
 """
 
 from __future__ import annotations

@@ -110,15 +110,17 @@ class Alternative(NamedTuple):
 
 
 class Lateness(NamedTuple):
-    """When it is due (an instant), and what each second of being late costs, in the currency of prices."""
+    """When it is due (an instant), and what each second of being late costs, in the currency of
+    prices.
+    """
 
     due_s: float
     weight: float
 
 
 class Foretold(NamedTuple):
-    """What a job was to cost, in the currency of prices, when it was first looked at, or when a machine was first
-    chosen for it (an instant)."""
+    """What a job was to cost, in the currency of prices, when it was first looked at, or when a
+    machine was first chosen for it (an instant)."""
 
     at_s: float
     own_late: float | None = None  # by being late on the cluster's own nodes; None: nobody can say
@@ -128,14 +130,17 @@ class Foretold(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """What a promise reckons with for each stop, in seconds: to save, and from given GPUs until work gets on."""
+    """What a promise reckons with for each stop, in seconds: to save, and from given GPUs until
+    work gets on.
+    """
 
     save_s: float
     resume_s: float
 
 
 class Taken(NamedTuple):
-    """For whom others took its GPUs, by which rule, and what work that cost it. An instant, and seconds.
+    """For whom others took its GPUs, by which rule, and what work that cost it. An instant, and
+    seconds.
 
     `lost_s`: of running on the GPUs that it had, to be done again; None: it has not left them yet.
     """
@@ -148,7 +153,9 @@ class Taken(NamedTuple):
 
 
 class Resizing(NamedTuple):
-    """It is on its way to other GPUs: from so many, since it had to save for that (an instant), and why."""
+    """It is on its way to other GPUs: from so many, since it had to save for that (an instant), and
+    why.
+    """
 
     gpus: int
     since_s: float
@@ -241,7 +248,8 @@ class Job(NamedTuple):
     resizes: int = 0  # how often it did
     lateness: Lateness | None = None  # machines may be rented for it
     foretold: Foretold | None = None  # of what it costs
-    person: str = ""  # who has `user` as a name (model/jobs/person.py); "" = stored before they were told apart
+    # Who has `user` as a name (model/jobs/person.py); "" = stored before they were told apart
+    person: str = ""
     paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
 
     @property
@@ -260,7 +268,9 @@ class Job(NamedTuple):
 
     @property
     def reduced(self) -> bool:
-        """Its next trial is made on fewer GPUs than it asks for: it does no work, and never completes it."""
+        """Its next trial is made on fewer GPUs than it asks for: it does no work, and never
+        completes it.
+        """
         return bool(self.trials) and self.trials[0] != self.request.gpus
 
     @property
@@ -270,7 +280,9 @@ class Job(NamedTuple):
 
     @property
     def shape_now(self) -> Shape:
-        """The same, as a shape. The first of two trials of a wide job is made on one node, the other on two."""
+        """The same, as a shape. The first of two trials of a wide job is made on one node, the
+        other on two.
+        """
         request = self.request
         if not self.reduced:
             return request.shape
@@ -278,7 +290,9 @@ class Job(NamedTuple):
         return shape if shape.nodes else shape._replace(nodes=1 if len(self.trials) > 1 else 2)
 
     def goes_on(self, number: int) -> bool:
-        """Whether attempt `number` goes on with work of earlier ones: those that only tried it did none."""
+        """Whether attempt `number` goes on with work of earlier ones: those that only tried it did
+        none.
+        """
         return number > 1 + len(self.measured_s)
 
     def planned(self, slot: int) -> bool:
@@ -289,7 +303,9 @@ class Job(NamedTuple):
         return False
 
     def speed_on(self, gpus: int) -> float:
-        """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is known."""
+        """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is
+        known.
+        """
         if gpus == self.request.gpus:
             return 1.0
         sizes = self.request.sizes
@@ -298,8 +314,9 @@ class Job(NamedTuple):
         return gpus / self.request.gpus
 
     def sure_speed_on(self, gpus: int) -> float:
-        """The same, of a job with deadlines no more than is sure: its promise must not rest on a hope. What was learned
-        counts where both sizes were measured, by no more than linear, less what paces of one size may differ by."""
+        """The same, of a job with deadlines no more than is sure: its promise must not rest on a
+        hope. What was learned counts where both sizes were measured, by no more than linear, less
+        what paces of one size may differ by."""
         learned, asked = self.speed_on(gpus), self.request.gpus
         if not self.steps or gpus <= asked:
             return learned
@@ -325,5 +342,7 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobS
 
 
 def shown_state(job: Job, attempt_state: str | None) -> str:
-    """The one word users see: what the live attempt shows (`Attempt.shown_state`) while there is one, else the job's state."""
+    """The one word users see: what the live attempt shows (`Attempt.shown_state`) while there is
+    one, else the job's state.
+    """
     return job.state.value if job.live_attempt is None or not attempt_state else attempt_state

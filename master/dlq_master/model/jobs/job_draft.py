@@ -154,7 +154,9 @@ def run(draft: Draft, at_s: float, *, resized: bool) -> None:
 
 
 def run_on(draft: Draft, gpu_type: str) -> None:
-    """Its live attempt runs on GPUs of this type; nothing changes where it is the one that it always had."""
+    """Its live attempt runs on GPUs of this type; nothing changes where it is the one that it
+    always had.
+    """
     if draft[_GPU_TYPE_RAN] != gpu_type and gpu_type:
         draft[_GPU_TYPE_RAN] = SEVERAL if draft[_GPU_TYPE_RAN] else gpu_type
 
@@ -277,7 +279,9 @@ def hold(draft: Draft, kind: HoldKind, reason: str = "", by: str = "") -> None:
 
 
 def release(draft: Draft) -> None:
-    """Nothing holds it any longer. From poison, it is given its chances again: somebody has looked."""
+    """Nothing holds it any longer. From poison, it is given its chances again: somebody has
+    looked.
+    """
     if draft[_HOLD] is HoldKind.POISON:
         draft[_INFRA_FAILURES] = 0
         forgive(draft)
@@ -296,7 +300,9 @@ def demote(draft: Draft, level: int) -> None:
 
 
 def promote(draft: Draft, keeps: bool) -> None:
-    """It is in the first level, and what it has had is forgotten; `keeps`: it is served first of all."""
+    """It is in the first level, and what it has had is forgotten; `keeps`: it is served first of
+    all.
+    """
     draft[_LEVEL] = 0
     draft[_PROMOTED] = keeps
     draft[_ATTAINED_GPU_S] = draft[_EXECUTED_S] = draft[_WAITED_S] = 0.0

@@ -62,7 +62,8 @@ class Placed:
 class Usage(NamedTuple):
     """What an ended attempt consumed and what of it was lost.
 
-    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked for.
+    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked
+    for.
     """
 
     gpu_s: float = 0.0
@@ -75,7 +76,9 @@ NO_USAGE = Usage()
 
 
 class Resized(NamedTuple):
-    """From so many GPUs to so many, `cost_s` after it was told to save, or its ranks to join or leave, and why."""
+    """From so many GPUs to so many, `cost_s` after it was told to save, or its ranks to join or
+    leave, and why.
+    """
 
     from_gpus: int
     to_gpus: int
@@ -86,8 +89,8 @@ class Resized(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran:
-    """Its live attempt is RUNNING for the first time; `resized`: with another number of GPUs than the one
-    before it, which stopped for that."""
+    """Its live attempt is RUNNING for the first time; `resized`: with another number of GPUs than
+    the one before it, which stopped for that."""
 
     resized: Resized | None = None
     gpu_type: str = ""  # of its GPUs, or SEVERAL
@@ -243,7 +246,9 @@ class Poisoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Avoids:
-    """Placement keeps it off these nodes from here on: its attempts failed there, and others exist."""
+    """Placement keeps it off these nodes from here on: its attempts failed there, and others
+    exist.
+    """
 
     node_ids: tuple[NodeId, ...]
 

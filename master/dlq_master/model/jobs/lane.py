@@ -26,7 +26,8 @@ class Segment(NamedTuple):
 
 # Ranks of one lane; no queue's rank goes beyond.
 LANE = 1 << 40
-# Of everybody in line for a trial, whatever the queue: the first that came is the first that is served.
+# Of everybody in line for a trial, whatever the queue: the first that came is the first that is
+# served.
 PROFILE_RANK = Lane.PROFILE * LANE
 
 Segments = tuple[Segment, ...]

@@ -1,5 +1,5 @@
-"""Whose a job is: a person's, not a name's. A name may be given to somebody else; what the person before
-had stays theirs, and is nobody's to whom the name was given."""
+"""Whose a job is: a person's, not a name's. A name may be given to somebody else; what the person
+before had stays theirs, and is nobody's to whom the name was given."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class Owner(NamedTuple):
 
 
 def new_person(name: str, number: int) -> str:
-    """The id of somebody who gets a name; `number` was never given before. No user name looks like it."""
+    """The id of somebody who gets a name; `number` was never given before. No user name looks like
+    it.
+    """
     return f"{name}#{number}"
 
 

@@ -1,4 +1,6 @@
-"""What is known of how long jobs run: who has to be profiled, what was, and how long others have run."""
+"""What is known of how long jobs run: who has to be profiled, what was, and how long others have
+run.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
 
 
 class Likeness(NamedTuple):
-    """In what a job must equal those before it, for their run times to say something of its own: nobody has
-    measured how they change with any of it. The GPU type, on which they ran, comes with the run times."""
+    """In what a job must equal those before it, for their run times to say something of its own:
+    nobody has measured how they change with any of it. The GPU type, on which they ran, comes with
+    the run times."""
 
     family: str
     gpus: int
@@ -57,8 +60,9 @@ class Remembered(NamedTuple):
 
 
 class Profiling:
-    """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be forgotten:
-    like `model.history` it is stored nowhere, and learned anew from the jobs that a master loads.
+    """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be
+    forgotten: like `model.history` it is stored nowhere, and learned anew from the jobs that a
+    master loads.
     """
 
     __slots__ = (
@@ -117,8 +121,8 @@ class Profiling:
                 del self.of_family[key]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
-        """Who was sent to be profiled from then on, and before `until_s`, as far as that is known (two
-        windows)."""
+        """Who was sent to be profiled from then on, and before `until_s`, as far as that is known
+        (two windows)."""
         return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
 
     def _send(self, sent: Sent) -> None:

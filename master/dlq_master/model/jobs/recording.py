@@ -30,7 +30,8 @@ class Told(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the traffic of one attempt told, merged over its nodes. An iteration is one in steady state.
+    """What the traffic of one attempt told, merged over its nodes. An iteration is one in steady
+    state.
 
     `traffic` judges period and bytes; `sizes` judges model and skew, which is an interval.
     """
@@ -53,7 +54,9 @@ class Found(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A start whose traffic is recorded: ordered with its launch, then told by each of its nodes."""
+    """A start whose traffic is recorded: ordered with its launch, then told by each of its
+    nodes.
+    """
 
     key: AttemptKey
     epoch: int  # with the key's number: the fence of the launch
@@ -76,7 +79,9 @@ class Recording(NamedTuple):
 
     @property
     def cut_short(self) -> bool:
-        """It told nothing, but it also ended before its window, or not all of its nodes have told."""
+        """It told nothing, but it also ended before its window, or not all of its nodes have
+        told.
+        """
         found = self.found
         if found is None or found.timed or found.recorded_s is None:
             return False
@@ -89,7 +94,9 @@ class Recording(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What one node told: kept as it came, so that all of it can be merged, and looked at, again."""
+    """What one node told: kept as it came, so that all of it can be merged, and looked at,
+    again.
+    """
 
     key: AttemptKey
     node_rank: int

@@ -1,9 +1,9 @@
 """What it is worth that a job completes by when: step functions of time (Chronus, section 3.3.1).
 
-A reward function is a sequence of steps (deadline, reward): a job that completes by the first deadline
-earns the first reward, else by the second the second, and after the last one `LATE`. Rewards never rise
-and lie in [1, 100]. Strict jobs have one step of 100, soft jobs several, best-effort jobs none. Deadlines
-are seconds from whatever instant the completion is counted from.
+A reward function is a sequence of steps (deadline, reward): a job that completes by the first
+deadline earns the first reward, else by the second the second, and after the last one `LATE`.
+Rewards never rise and lie in [1, 100]. Strict jobs have one step of 100, soft jobs several,
+best-effort jobs none. Deadlines are seconds from whatever instant the completion is counted from.
 """
 
 from __future__ import annotations
@@ -56,13 +56,16 @@ def attained(steps: Sequence[tuple[float, float]], completion_s: float) -> float
 
 
 def missed_share(steps: Sequence[tuple[float, float]], completion_s: float) -> float:
-    """(RW_max - RW) / (RW_max - RW_min): 0 for the best reward, 1 for the least, 0 if they are the same."""
+    """(RW_max - RW) / (RW_max - RW_min): 0 for the best reward, 1 for the least, 0 if they are the
+    same.
+    """
     best = steps[0][1] if steps else LATE
     return (best - attained(steps, completion_s)) / (best - LATE) if best > LATE else 0.0
 
 
 def wdmr(completions: Iterable[tuple[Sequence[tuple[float, float]], float]]) -> float | None:
-    """The weighted deadline miss rate: the mean missed share of the jobs that have steps; None without any.
+    """The weighted deadline miss rate: the mean missed share of the jobs that have steps; None
+    without any.
 
     Chronus' equation 9 as printed is the attainment, 1 - this.
     """

@@ -1,4 +1,6 @@
-"""Machines that are rented, or lately were, and what is asked of them every second: never by a walk over all that ever were."""
+"""Machines that are rented, or lately were, and what is asked of them every second: never by a walk
+over all that ever were.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ MOST_TOLD = (
 class Fleet(Mapping[str, Machine]):
     """By name. Time never runs back in it.
 
-    `most_ended`: of those that are over it keeps so many, and all of the last 24 hours before the last end."""
+    `most_ended`: of those that are over it keeps so many, and all of the last 24 hours before the
+    last end."""
 
     def __init__(self, machines: Iterable[Machine] = (), most_ended: float = MOST_ENDED) -> None:
         self._every: dict[str, Machine] = {}
@@ -43,7 +46,9 @@ class Fleet(Mapping[str, Machine]):
         return len(self._every)
 
     def put(self, machine: Machine) -> None:
-        """A new one, or another value of one that is not over. O(1), and O(those of 24 hours) where one ends."""
+        """A new one, or another value of one that is not over. O(1), and O(those of 24 hours) where
+        one ends.
+        """
         name = machine.request_id
         before = self._every.get(name)
         self._every[name] = machine
@@ -72,8 +77,8 @@ class Fleet(Mapping[str, Machine]):
         return _end_s(last[-1]) if last else -inf
 
     def failures(self, pool: str) -> tuple[int, float]:
-        """How many of a pool were of no use, one after another until now, and when the last was over, or found to be
-        of none; at most `MOST_TOLD`."""
+        """How many of a pool were of no use, one after another until now, and when the last was
+        over, or found to be of none; at most `MOST_TOLD`."""
         over = [*self._last.get(pool, ())]
         over += [one for one in self._open.values() if one.failed and one.pool == pool]
         over.sort(key=_over_s, reverse=True)
@@ -82,7 +87,9 @@ class Fleet(Mapping[str, Machine]):
         return count, _over_s(over[0]) if over else -inf
 
     def day_cost(self, now_s: float) -> float:
-        """What was rented in the last 24 hours has cost, with what is paid already of those that are there."""
+        """What was rented in the last 24 hours has cost, with what is paid already of those that
+        are there.
+        """
         while self._day and _end_s(self._day[0]) <= now_s - DAY_S:
             self._day.popleft()
             self._day_cost = None
@@ -95,7 +102,10 @@ class Fleet(Mapping[str, Machine]):
         self._day.append(machine)
         self._day_cost = None
         self._last.setdefault(machine.pool, deque(maxlen=MOST_TOLD)).append(machine)
-        while len(self._ended) > self._most_ended and _end_s(self._ended[0]) <= _end_s(machine) - DAY_S:  # fmt: skip
+        while (
+            len(self._ended) > self._most_ended
+            and _end_s(self._ended[0]) <= _end_s(machine) - DAY_S
+        ):
             self._forget(self._ended.popleft())
 
     def _forget(self, old: Machine) -> None:

@@ -1,7 +1,8 @@
 """A machine that is rented from a provider: the stored value, and its table of states.
 
-Its row is the intention as well: it is on disk before a provider is asked, and says what is still to be done.
-A machine is paid from `asked_s`, booting included, until its provider has said that it is gone.
+Its row is the intention as well: it is on disk before a provider is asked, and says what is still
+to be done. A machine is paid from `asked_s`, booting included, until its provider has said that it
+is gone.
 """
 
 from __future__ import annotations
@@ -54,11 +55,12 @@ EDGES: Mapping[tuple[MachineState, MachineState], str] = {
 
 
 class Machine(NamedTuple):
-    """One machine. `request_id` names it for its provider, for good: asked twice, it is one machine.
+    """One machine. `request_id` names it for its provider, for good: asked twice, it is one
+    machine.
 
-    `instance_id`: its provider's name for it, "" until that was told; the agent there must know it. `fault`: why
-    it is given back before its time, or was of no use. `tries`: how often its provider was asked for what is
-    to be done now; `retry_s`: not again before.
+    `instance_id`: its provider's name for it, "" until that was told; the agent there must know it.
+    `fault`: why it is given back before its time, or was of no use. `tries`: how often its provider
+    was asked for what is to be done now; `retry_s`: not again before.
     """
 
     request_id: str

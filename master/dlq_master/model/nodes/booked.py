@@ -13,8 +13,8 @@ from dlq_master.model.nodes.windows import runs_into, runs_into_later_s
 
 
 class Kept(NamedTuple):
-    """A job that does not run keeps off `off`; `until_s`: nothing but an event of the job, or of a reservation, changes
-    that before (inf: at all)."""
+    """A job that does not run keeps off `off`; `until_s`: nothing but an event of the job, or of a
+    reservation, changes that before (inf: at all)."""
 
     off: tuple[NodeId, ...]
     until_s: float

@@ -1,4 +1,5 @@
-"""What is wrong with a GPU, what is done about it, and when that is over: one table, pure functions.
+"""What is wrong with a GPU, what is done about it, and when that is over: one table, pure
+functions.
 
 The buckets follow NVIDIA's catalogue of Xids (docs.nvidia.com/deploy/xid-errors): what an
 application does to itself is no reason to lose a GPU, what needs a reset or a new part is.
@@ -66,7 +67,8 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-# Of those that are only shown: what no program can bring about. Xids that are not in the table are not known to be.
+# Of those that are only shown: what no program can bring about. Xids that are not in the table are
+# not known to be.
 _OF_HARDWARE = frozenset(
     {*_xids(Action.MONITOR, 63, 74, 92, 94, 121), "ecc_uncorrected", "nvlink_down"}
 )
@@ -107,7 +109,9 @@ class Symptom(NamedTuple):
 
 
 def actions_of(words: Mapping[str, str]) -> Mapping[str, Action]:
-    """The table with an operator's own words in it; ValueError names the one that makes no sense."""
+    """The table with an operator's own words in it; ValueError names the one that makes no
+    sense.
+    """
     actions = dict(ACTIONS)
     for code, word in words.items():
         if code not in ACTIONS and not _is_xid(code):
@@ -119,7 +123,9 @@ def actions_of(words: Mapping[str, str]) -> Mapping[str, Action]:
 
 
 def action_of(actions: Mapping[str, Action], code: str) -> Action:
-    """What is done about a symptom; one that nobody knows is shown, and a driver's error waited for."""
+    """What is done about a symptom; one that nobody knows is shown, and a driver's error waited
+    for.
+    """
     unknown = Action.WAIT if code.startswith("nvml_error") else Action.MONITOR
     return actions.get(code, unknown)
 
@@ -134,8 +140,8 @@ def judge(
 ) -> tuple[GpuCondition, ...]:
     """The conditions of a node after it has told all of its GPUs; by GPU and code.
 
-    A repeat of what is known changes nothing but its words. What is not told any more is over, unless
-    its action says that it takes more than that.
+    A repeat of what is known changes nothing but its words. What is not told any more is over,
+    unless its action says that it takes more than that.
     """
     known = {(one.gpu, one.code): one for one in before if uuids.get(one.gpu) == one.uuid}
     since = {one.gpu: one.time_s for one in cleared}

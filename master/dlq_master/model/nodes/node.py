@@ -121,7 +121,9 @@ class Node(NamedTuple):
 
     @property
     def away(self) -> bool:
-        """It is the inference side's, and not lent; or a provider's, where only those start for whom it is rented."""
+        """It is the inference side's, and not lent; or a provider's, where only those start for
+        whom it is rented.
+        """
         if self.pool is NodePool.TRAINING:
             return False
         flag = NodeFlag.LOANED if self.pool is NodePool.INFERENCE else NodeFlag.RENTED

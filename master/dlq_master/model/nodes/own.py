@@ -12,7 +12,9 @@ from dlq_master.model.traits import has_all
 
 
 class OwnGpus:
-    """Kept up to date node by node. `home`: of its own types the one with the most GPUs, "" while there is none."""
+    """Kept up to date node by node. `home`: of its own types the one with the most GPUs, "" while
+    there is none.
+    """
 
     __slots__ = ("_by_type", "foreign", "home")
 
@@ -45,7 +47,9 @@ def is_own(node: Node) -> bool:
 
 
 def could_hold(nodes: Iterable[Node], shape: Shape) -> bool:
-    """Whether the own ones of these nodes, were they all free, have GPUs enough for this shape. O(nodes)."""
+    """Whether the own ones of these nodes, were they all free, have GPUs enough for this shape.
+    O(nodes).
+    """
     sizes: dict[str, list[int]] = {}
     for node in nodes:
         if is_own(node) and (shape.traits is None or has_all(node, shape.traits)):

@@ -1,4 +1,6 @@
-"""Times in which a node is reserved: nothing runs there then, and what starts before is over by then, or saves."""
+"""Times in which a node is reserved: nothing runs there then, and what starts before is over by
+then, or saves.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Window(NamedTuple):
 
 
 def expected_left_s(job: Job) -> float | None:
-    """Seconds that it still needs, by what is known of it, or its time limit; None: nobody knows."""
+    """Seconds that it still needs, by what is known of it, or its time limit; None: nobody
+    knows.
+    """
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - job.worked_s)
     return _limit_left_s(job)
@@ -39,7 +43,9 @@ def runs_into(job: Job, windows: Iterable[Window], begins_s: float, terms: Terms
 
 
 def runs_into_later_s(job: Job, windows: Iterable[Window], now_s: float, terms: Terms) -> float:
-    """The first instant after `now_s` at which `runs_into` becomes true of one more of them; inf: never."""
+    """The first instant after `now_s` at which `runs_into` becomes true of one more of them; inf:
+    never.
+    """
     needs_s = _needs_s(job, terms)
     last = [window.begin_s - needs_s for window in windows]
     return nextafter(min([at_s for at_s in last if at_s >= now_s], default=inf), inf)
@@ -48,9 +54,10 @@ def runs_into_later_s(job: Job, windows: Iterable[Window], now_s: float, terms: 
 def _needs_s(job: Job, terms: Terms) -> float:
     """Seconds that have to be left until a window when the job starts.
 
-    Who says that it saves needs a whole term (of the SLO grid, if it holds a promise, or is planned for slots), or less if it is expected to be over
-    before. Who does not, is to be over: by its time limit, as Slurm has it, else by its estimate; where nobody knows either
-    it needs a term, unless it is known to lose its work.
+    Who says that it saves needs a whole term (of the SLO grid, if it holds a promise, or is planned
+    for slots), or less if it is expected to be over before. Who does not, is to be over: by its
+    time limit, as Slurm has it, else by its estimate; where nobody knows either it needs a term,
+    unless it is known to lose its work.
     """
     planned = job.promised is not None or bool(job.slots)
     term_s = terms.slo_term_s if planned else terms.be_term_s

@@ -23,10 +23,11 @@ WAITING_BASE = 1 << 50
 class Had(NamedTuple):
     """What a job has had by now, what runs included.
 
-    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done again;
-    its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet). `unaged_s`: the
-    instant now less all that it has waited, which for who waits stands still. `kept_s`: by so many seconds of
-    work who runs stands further ahead, since to stop it has its price.
+    `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done
+    again; its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
+    `unaged_s`: the instant now less all that it has waited, which for who waits stands still.
+    `kept_s`: by so many seconds of work who runs stands further ahead, since to stop it has its
+    price.
     """
 
     attained_gpu_s: float
@@ -49,7 +50,8 @@ class Learned(NamedTuple):
 
 
 # The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
-# length. No number in it may change while a job waits, or the index of those who wait would be wrong.
+# length. No number in it may change while a job waits, or the index of those who wait would be
+# wrong.
 Key = Callable[[Job, Had], tuple[float, ...]]
 # The key for as long as nothing else is learned.
 KeyRule = Callable[[Learned], Key]
@@ -84,8 +86,8 @@ def _unaged_s(job: Job, now_s: float) -> float:
 
 
 def position(job: Job, key: tuple[float, ...]) -> int:
-    """One integer in the order of (promoted first, key, sequence), so that orders by a key are compared
-    as fast as those by sequence. Promoted jobs keep their sequence, which is negative."""
+    """One integer in the order of (promoted first, key, sequence), so that orders by a key are
+    compared as fast as those by sequence. Promoted jobs keep their sequence, which is negative."""
     sequence = job.sequence
     if sequence < STARTED_BASE:
         return sequence

@@ -16,7 +16,9 @@ def held_gpus(job: Job, attempt: Attempt) -> int:
 
 
 class LevelTimers:
-    """The instants of both, kept by who puts jobs; `thresholds` in GPU-seconds, which history may move."""
+    """The instants of both, kept by who puts jobs; `thresholds` in GPU-seconds, which history may
+    move.
+    """
 
     def __init__(self, ordering: Ordering) -> None:
         self.thresholds = ordering.thresholds

@@ -9,8 +9,8 @@ from dlq_master.model.order.waiting import WaitingIndex
 
 
 class Lineup(NamedTuple):
-    """The cluster's own indexes. Who runs stands elsewhere at every plan if a key decides that changes
-    with time; a rule that compares all at once makes indexes of its own.
+    """The cluster's own indexes. Who runs stands elsewhere at every plan if a key decides that
+    changes with time; a rule that compares all at once makes indexes of its own.
 
     `together`: running jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
     their rank but promoted ones, so that they may be kept as one sum.

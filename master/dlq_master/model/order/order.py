@@ -33,18 +33,17 @@ class PromoteTo(StrEnum):
 class Ordering:
     """What the indexes of a cluster must know of its policy.
 
-    `thresholds` are the upper bounds, in attained GPU-seconds, of all levels but the last.
-    A waiting job is promoted after waiting `promote_knob` x its execution (never from level 0),
-    or after `starve_limit_s` without a break; None switches either rule off. `promote_to` its TAIL, it
-    would starve again at once: that goes with the knob alone.
-    `refresh`: learn the services of completed jobs, anew after so many of them; None: not at all.
-    `quantiles`: of what was learned, become the thresholds then; as many as there are thresholds.
-    `key`: the order inside a rank, promoted jobs first; None: by position.
-    `lanes`: lanes and planned slots decide before everything else (model.lane).
-    `by_base`: jobs wait for the fewest GPUs that they run on, not for what they ask.
-    `by_team`: who waits is indexed by team too, `by_member` by account (model.accounts) instead.
-    `half_life_s`: the key begins with how its account stands against its share, of usage that counts half after so
-    long (model.shares); None: it does not.
+    `thresholds` are the upper bounds, in attained GPU-seconds, of all levels but the last. A
+    waiting job is promoted after waiting `promote_knob` x its execution (never from level 0), or
+    after `starve_limit_s` without a break; None switches either rule off. `promote_to` its TAIL, it
+    would starve again at once: that goes with the knob alone. `refresh`: learn the services of
+    completed jobs, anew after so many of them; None: not at all. `quantiles`: of what was learned,
+    become the thresholds then; as many as there are thresholds. `key`: the order inside a rank,
+    promoted jobs first; None: by position. `lanes`: lanes and planned slots decide before
+    everything else (model.lane). `by_base`: jobs wait for the fewest GPUs that they run on, not for
+    what they ask. `by_team`: who waits is indexed by team too, `by_member` by account
+    (model.accounts) instead. `half_life_s`: the key begins with how its account stands against its
+    share, of usage that counts half after so long (model.shares); None: it does not.
     """
 
     discipline: Discipline = Discipline.ARRIVAL
@@ -68,7 +67,8 @@ class Ordering:
             raise ValueError(f"thresholds must be positive and rise: {self.thresholds}")
         if self.promote_to is PromoteTo.TAIL and self.starve_limit_s is not None:
             raise ValueError(
-                "promote_to=tail goes with promote_knob only: after starve_limit_s a job is put at the head"
+                "promote_to=tail goes with promote_knob only: after starve_limit_s a job is put "
+                "at the head"
             )
 
     @property

@@ -63,7 +63,9 @@ class RunningIndex:
             self.by_term[term_end_s] = {key: None}
 
     def renew(self, key: AttemptKey, term_end_s: float) -> None:
-        """Its term ends at another instant; one that is not here (its nodes are silent) stays out."""
+        """Its term ends at another instant; one that is not here (its nodes are silent) stays
+        out.
+        """
         place = self.places.get(key.job_id)
         if place is None:
             return

@@ -118,7 +118,9 @@ class WaitingIndex:
 
 
 class WaitingByTeam(WaitingIndex):
-    """Likewise, and the lines of each team, or account, by itself: what a quota decides does not grow with the queue."""
+    """Likewise, and the lines of each team, or account, by itself: what a quota decides does not
+    grow with the queue.
+    """
 
     __slots__ = ("_stands_in", "_team_of", "teams")
 

@@ -75,7 +75,9 @@ class Used(NamedTuple):
 
 
 class Level(NamedTuple):
-    """GPUs of a pool: held by jobs, free, and neither (down, closed, withheld). As GPU-seconds: over a time."""
+    """GPUs of a pool: held by jobs, free, and neither (down, closed, withheld). As GPU-seconds:
+    over a time.
+    """
 
     used: float = 0
     idle: float = 0
@@ -97,8 +99,8 @@ class Level(NamedTuple):
 def charges(
     attempt: Attempt, job: Job, until_s: float, pools: Mapping[NodeId, str], from_s: float = 0.0
 ) -> Iterator[tuple[Account, Used]]:
-    """What an attempt is charged from its placement to `until_s`, when its GPUs fell free, or now if it lives;
-    nothing before `from_s`. `pools`: of its nodes."""
+    """What an attempt is charged from its placement to `until_s`, when its GPUs fell free, or now
+    if it lives; nothing before `from_s`. `pools`: of its nodes."""
     use_class = _class_of(attempt, job)
     for pool, gpus in _widths(attempt, pools).items():
         for use, begin_s, end_s in pieces(attempt, job, until_s):
@@ -172,5 +174,7 @@ def _lost_to(attempt: Attempt) -> Use | None:
 
 
 def _resume_s(attempt: Attempt, job: Job) -> float:
-    """From its placement until it went on where it had saved: as it was last measured of its job."""
+    """From its placement until it went on where it had saved: as it was last measured of its
+    job.
+    """
     return job.resumes[-1] if attempt.resume_from is not None and job.resumes else 0.0

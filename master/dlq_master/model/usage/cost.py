@@ -1,8 +1,9 @@
 """What machines and being late have cost, by job, pool and day, beside what had been foretold.
 
-A machine is paid from when it is asked for until it is gone: it boots, then jobs hold parts of it, and the rest lies idle.
-Being late costs a job's weight for each second from its due date until it has ended, whatever its end. Days are those of
-UTC; money is in the currency of prices. What was foretold counts on the day on which it was.
+A machine is paid from when it is asked for until it is gone: it boots, then jobs hold parts of it,
+and the rest lies idle. Being late costs a job's weight for each second from its due date until it
+has ended, whatever its end. Days are those of UTC; money is in the currency of prices. What was
+foretold counts on the day on which it was.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _HOUR_S = 3600.0
 
 
 class Stay(NamedTuple):
-    """A part of a machine (of its GPUs, above 0, at most 1) in the hands of one attempt. Instants; None: still."""
+    """A part of a machine (of its GPUs, above 0, at most 1) in the hands of one attempt. Instants;
+    None: still.
+    """
 
     request_id: str
     key: AttemptKey
@@ -30,7 +33,9 @@ class Stay(NamedTuple):
 
 
 class CostAccount(NamedTuple):
-    """To what a cost is counted. `pool`: whose machine it was, or was to be; "": the cluster's own nodes."""
+    """To what a cost is counted. `pool`: whose machine it was, or was to be; "": the cluster's own
+    nodes.
+    """
 
     day: int  # since 1970-01-01
     job_id: JobId
@@ -38,8 +43,9 @@ class CostAccount(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of jobs. `running`: their parts of machines; `late`: what being late cost; the same as foretold, and what being
-    late would have cost on the own nodes alone, as far as that could be foretold."""
+    """Of jobs. `running`: their parts of machines; `late`: what being late cost; the same as
+    foretold, and what being late would have cost on the own nodes alone, as far as that could be
+    foretold."""
 
     running: float = 0.0
     late: float = 0.0
@@ -52,8 +58,9 @@ class Cost(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """For machines of a pool: while they booted, for the parts that jobs held, and the rest, with what was billed at
-    least and not used. `foretold`: what they were to cost when they were asked for."""
+    """For machines of a pool: while they booted, for the parts that jobs held, and the rest, with
+    what was billed at least and not used. `foretold`: what they were to cost when they were asked
+    for."""
 
     boot: float = 0.0
     jobs: float = 0.0
@@ -120,7 +127,9 @@ def share(machine: Machine, stay: Stay, now_s: float) -> Iterator[tuple[int, flo
 
 
 def lateness(job: Job, now_s: float, from_s: float = 0.0) -> Iterator[tuple[CostAccount, Cost]]:
-    """What being late has cost a job by day from this instant on, and what had been foretold of its costs."""
+    """What being late has cost a job by day from this instant on, and what had been foretold of its
+    costs.
+    """
     told = job.foretold
     pool = "" if told is None else told.pool
     if job.lateness is not None:

@@ -1,7 +1,7 @@
 """What accounts have used lately, and where each stands against its share.
 
-Usage is GPUs x seconds of RUNNING, whatever came of it, and counts half after each half-life. An attempt is entered when
-it ends; what still runs is added by whoever asks.
+Usage is GPUs x seconds of RUNNING, whatever came of it, and counts half after each half-life. An
+attempt is entered when it ends; what still runs is added by whoever asks.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Ledger:
 class Shares:
     """The ledger, and how it stood when it was last weighed.
 
-    `standing`: team or account -> a level, lower is served first; 0 for whoever is not named. `term`: of the best-effort
-    grid, in which that was so.
+    `standing`: team or account -> a level, lower is served first; 0 for whoever is not named.
+    `term`: of the best-effort grid, in which that was so.
     """
 
     __slots__ = ("ledger", "standing", "term")

@@ -20,8 +20,9 @@ _SOURCES: Mapping[Source, str] = MappingProxyType(
 
 
 def is_awaited(job: Job, profile_s: float | None) -> bool:
-    """Whether it will be found out how long the job runs: nobody knows it yet, and nothing has shown that nobody can.
-    Where the policy measures nobody, it is of who says how many steps there are."""
+    """Whether it will be found out how long the job runs: nobody knows it yet, and nothing has
+    shown that nobody can. Where the policy measures nobody, it is of who says how many steps there
+    are."""
     if job.ended or job.duration_estimate_s is not None or job.basis.unmeasured is not None:
         return False
     return profile_s is not None or bool(job.trials) or job.step_count is not None
@@ -47,7 +48,8 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
     if is_awaited(job, profile_s):
         return "it is being measured" if attempt is not None else "it is measured once it runs"
     return (
-        "nobody has said it, and this policy measures no jobs: say it with --work, or how many steps it takes with "
+        "nobody has said it, and this policy measures no jobs: say it with --work, or how many "
+        "steps it takes with "
         "--steps, and report them (dlq_train)"
     )
 

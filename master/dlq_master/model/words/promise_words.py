@@ -1,4 +1,6 @@
-"""What is promised of deadlines, in words: the one place where a verdict and its numbers become a sentence."""
+"""What is promised of deadlines, in words: the one place where a verdict and its numbers become a
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +29,27 @@ _NO_PROMISE = {
 def promise(
     job: Job, state: str, run_time: str, risk: str = "", delay: str = "", policy: str = ""
 ) -> str:
-    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has completed, how
-    that came out. `run_time`: what is known of how long it runs; `risk`: why the promise may not be kept;
-    `delay`: why it is not judged, if more is needed than time; `policy`: the name of the cluster's."""
+    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has
+    completed, how that came out. `run_time`: what is known of how long it runs; `risk`: why the
+    promise may not be kept; `delay`: why it is not judged, if more is needed than time; `policy`:
+    the name of the cluster's."""
     said = _said(job, state, run_time, risk, delay, policy)
     return f"{said}; {kept(job)}" if kept(job) else said
 
 
 def no_promise(ground: str, instead: Alternative | None = None) -> str:
-    """Why nothing is promised: the ground of a verdict in words, with its numbers where they are known."""
+    """Why nothing is promised: the ground of a verdict in words, with its numbers where they are
+    known.
+    """
     words = _NO_PROMISE.get(ground, ground)
     told = "" if instead is None else _told(ground, instead)
     return f"{words} ({told})" if told else words
 
 
 def kept(job: Job) -> str:
-    """Of a job that has completed: by how much before or after its deadline; empty: it has not, or has none."""
+    """Of a job that has completed: by how much before or after its deadline; empty: it has not, or
+    has none.
+    """
     if job.state is not JobState.COMPLETED or job.end_time_s is None or not job.steps:
         return ""
     last = len(job.steps) - 1 if job.promised is None else job.promised
@@ -86,7 +93,10 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str, policy: st
             done = "nothing was promised" if job.ended else "nothing is promised"
             return f"{done}: {why}" + ("" if job.ended else "; it runs as best effort")
         case "run_time_unknown":
-            return f"nothing can be promised until it is known how long it runs: {run_time}; it runs by the order"
+            return (
+                f"nothing can be promised until it is known how long it runs: {run_time}; it "
+                "runs by the order"
+            )
         case "not_offered":
             which = f"this cluster's policy, {policy}," if policy else "the policy"
             return f"{which} promises no deadlines; it runs by the order"
@@ -121,7 +131,10 @@ def _quota(need: float, have: float) -> str:
 
 def _reach(need: float, have: float) -> str:
     left = span(have) if have > 0 else "nothing"
-    return f"with its margin and a pause it needs {span(need)}, and from the next slot on {left} is left"
+    return (
+        f"with its margin and a pause it needs {span(need)}, and from the next slot on {left} "
+        "is left"
+    )
 
 
 def _slots(need: float, have: float) -> str:

@@ -30,7 +30,8 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.MAKES_WAY: "it goes on elsewhere, to leave room for others whose slot begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
     ReasonCode.OVERRUN: (
-        "it has run for longer than was reserved for it: it is promised nothing any more, and runs as "
+        "it has run for longer than was reserved for it: it is promised nothing any more, and "
+        "runs as "
         "best effort"
     ),
     ReasonCode.NOT_PROFILED: "nobody knows how long it runs: that is tried first",
@@ -111,7 +112,8 @@ def _maintenance(reason: Reason, _job: Job, _reader: str) -> str:
 
 def _own_only(reason: Reason, _job: Job, _reader: str) -> str:
     return (
-        f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a deadline runs on the "
+        f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a "
+        "deadline runs on the "
         "cluster's own"
     )
 
@@ -172,11 +174,15 @@ def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
 def _quota(reason: Reason, job: Job, _reader: str) -> str:
     held, limit = _number(reason.have or 0), _number(reason.need or 0)
     if reason.resource == "rest":
-        return f"others of {reason.detail} rank before it and take what is left of its quota: it borrows what nobody else needs"
+        return (
+            f"others of {reason.detail} rank before it and take what is left of its quota: it "
+            "borrows what nobody else needs"
+        )
     if not reason.detail.startswith(("team ", f"{job.user} in team")):
         return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
     return (
-        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds {held}{_who(reason)}: it borrows what "
+        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds "
+        f"{held}{_who(reason)}: it borrows what "
         "nobody else needs"
     )
 
@@ -188,7 +194,10 @@ def _team_limit(reason: Reason, job: Job, _reader: str) -> str:
     if reason.resource == "jobs":
         return f"{reason.detail} may run {limit} jobs at a time and runs {held}{_who(reason)}"
     if reason.resource == "width":
-        return f"needs {_gpus(job)}, and {reason.detail} may hold {limit} at most: it cannot start before that is raised"
+        return (
+            f"needs {_gpus(job)}, and {reason.detail} may hold {limit} at most: it cannot "
+            "start before that is raised"
+        )
     return f"needs {_gpus(job)}; {reason.detail} may hold {limit} and holds {held}{_who(reason)}"
 
 
@@ -212,7 +221,8 @@ def _preempted(_reason: Reason, job: Job, reader: str) -> str:
 def _protected(reason: Reason, _job: Job, _reader: str) -> str:
     some = len(reason.blocking_jobs) > 1
     return (
-        f"{_jobs(reason)} {'hold' if some else 'holds'} GPUs that it would take, and {'are' if some else 'is'} "
+        f"{_jobs(reason)} {'hold' if some else 'holds'} GPUs that it would take, and "
+        f"{'are' if some else 'is'} "
         f"protected for now: {reason.detail}"
     )
 
@@ -270,7 +280,8 @@ def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
 def _submit_limit(reason: Reason, _job: Job, _reader: str) -> str:
     limit, sent = _number(reason.need or 0), _number(reason.have or 0)
     return (
-        f"its user has {sent} GPUs in jobs that were just sent to be profiled, of {limit} at a time: it is "
+        f"its user has {sent} GPUs in jobs that were just sent to be profiled, of {limit} at a "
+        "time: it is "
         f"let in {reason.detail}"
     )
 

@@ -1,7 +1,7 @@
 """Other deadlines for a job that is promised one: promised instead, or the old promise stands.
 
-The ideal is a verdict beside all other promises, as for a new job, with its slots given back first. One
-deviation: slots that keep the first of the new deadlines as they are stay as they are.
+The ideal is a verdict beside all other promises, as for a new job, with its slots given back first.
+One deviation: slots that keep the first of the new deadlines as they are stay as they are.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from dlq_master.policy.promise.verdicts.reading import (
 
 
 class Amended(NamedTuple):
-    """What is promised instead, first to the job, then to those whose slots move; none: nothing could be, on
-    this ground, and this could."""
+    """What is promised instead, first to the job, then to those whose slots move; none: nothing
+    could be, on this ground, and this could."""
 
     changes: tuple[Reserve, ...] = ()
     by: Ground = Ground.HOLES
@@ -39,8 +39,8 @@ class Amended(NamedTuple):
 
 
 def amended(view: View, job: Job, steps: Steps, rules: Promises) -> Amended:
-    """A job that is promised one of its deadlines asks for `steps` in their place. Takes as long as an
-    admission; what could be promised instead is one that is sure, not the earliest."""
+    """A job that is promised one of its deadlines asks for `steps` in their place. Takes as long as
+    an admission; what could be promised instead is one that is sure, not the earliest."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     asks = job._replace(steps=steps, promised=None, verdict="", alternative=None)
     book = book_of(view, type_of(cluster, job), rules)

@@ -20,9 +20,9 @@ def admissions(
     """A verdict for every PENDING job that has one, in order.
 
     A job is refused at the instant it comes, or not at all: one that came before its nodes had
-    registered has been promised a place, and waits for those that may still come; so does one that says what being
-    late costs, for machines that may be rented. Under `profiles` one
-    whose user has sent too much to be profiled stays as it is, until its turn comes.
+    registered has been promised a place, and waits for those that may still come; so does one that
+    says what being late costs, for machines that may be rented. Under `profiles` one whose user has
+    sent too much to be profiled stays as it is, until its turn comes.
     """
     cluster = view.cluster
     cluster.capacity.ready()

@@ -1,4 +1,6 @@
-"""Which deadlines are promised: every job that has any is judged once, when its run time is known."""
+"""Which deadlines are promised: every job that has any is judged once, when its run time is
+known.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +41,15 @@ from dlq_master.policy.promise.verdicts.reading import (
 )
 from dlq_master.policy.promise.verdicts.seen import kept_book
 
-# So many of those who are refused at once are told the very earliest deadline; the others one that is sure.
+# So many of those who are refused at once are told the very earliest deadline; the others one that
+# is sure.
 SEARCHED = 5
 
 
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
-    """Who gets a promise, and whose slots move for that. Jobs are judged in the order of arrival."""
+    """Who gets a promise, and whose slots move for that. Jobs are judged in the order of
+    arrival.
+    """
     cluster = view.cluster
     benches: dict[str, _Bench] = {}
     for job_id in sorted(cluster.unjudged):
@@ -56,8 +61,9 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
 
 
 def _hear(view: View, benches: dict[str, _Bench], job: Job, rules: Promises) -> None:
-    """The first type on which it can be promised anything; else it is told what could be on the first of all. Types
-    on which it would start now come before others, and for who names none those with the least promised."""
+    """The first type on which it can be promised anything; else it is told what could be on the
+    first of all. Types on which it would start now come before others, and for who names none those
+    with the least promised."""
     ways = _ways(view.cluster, job)
     for _, gpu_type in ways:
         if gpu_type not in benches:
@@ -135,7 +141,9 @@ class _Bench:
 
 
 class _Asked(NamedTuple):
-    """A job as a plan sees it, and the steps that may be promised; or why none may, whatever else has been."""
+    """A job as a plan sees it, and the steps that may be promised; or why none may, whatever else
+    has been.
+    """
 
     own: SloJob
     steps: Sequence[int] | None = None  # None: any
@@ -182,8 +190,9 @@ def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
 
 
 def offered(view: View, job: Job, rules: Promises) -> Offer:
-    """What could be promised to a job that was judged and is not guaranteed: the earliest deadline, as seconds
-    from now, and the cheapest change with which one would be. Takes longer than a verdict (`promise.offer`)."""
+    """What could be promised to a job that was judged and is not guaranteed: the earliest deadline,
+    as seconds from now, and the cheapest change with which one would be. Takes longer than a
+    verdict (`promise.offer`)."""
     made = []
     for asks, gpu_type in _ways(view.cluster, job):
         book = book_of(view, gpu_type, rules)
@@ -215,7 +224,9 @@ def offer_to(
 
 
 def _narrower(job: Job, work_s: float) -> dict[int, float]:
-    """Its work on fewer GPUs, as far as it says that it runs on them; what a stop costs is reckoned as work."""
+    """Its work on fewer GPUs, as far as it says that it runs on them; what a stop costs is reckoned
+    as work.
+    """
     fewer = [gpus for gpus in job.request.sizes if gpus < job.request.gpus]
     return {gpus: work_s / job.speed_on(gpus) for gpus in fewer}
 

@@ -1,4 +1,6 @@
-"""How long jobs run of which nobody knows it: history says so, or trials, which have to be made first."""
+"""How long jobs run of which nobody knows it: history says so, or trials, which have to be made
+first.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def estimates(view: View) -> list[Profile | Estimate]:
 
 
 def foretold(view: View) -> list[Estimate]:
-    """Of whom enough is known by the runs of others, in the order of families; costs O(jobs that wait and have such a family)."""
+    """Of whom enough is known by the runs of others, in the order of families; costs O(jobs that
+    wait and have such a family).
+    """
     profiling = view.cluster.profiling
     found: list[Estimate] = []
     for key in [key for key in profiling.of_family if key in profiling.runs]:
@@ -43,8 +47,9 @@ def foretold(view: View) -> list[Estimate]:
 
 
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
-    """As earlier jobs of its family have run, if they have run alike on GPUs of every type that it may get: what
-    was measured on one type says nothing of another. The slowest of these types counts."""
+    """As earlier jobs of its family have run, if they have run alike on GPUs of every type that it
+    may get: what was measured on one type says nothing of another. The slowest of these types
+    counts."""
     if not job.family:
         return None
     runs = cluster.profiling.runs.get(likeness(job))

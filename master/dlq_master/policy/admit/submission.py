@@ -1,4 +1,6 @@
-"""Submission control: what one user may send to be profiled within the time of a trial (Chronus, 3.2.1)."""
+"""Submission control: what one user may send to be profiled within the time of a trial (Chronus,
+3.2.1).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ NOT_YET_S = float("inf")
 
 
 class Late(NamedTuple):
-    """A job that may not enter yet: its user has sent so many GPUs, and the first may again at `opens_s`."""
+    """A job that may not enter yet: its user has sent so many GPUs, and the first may again at
+    `opens_s`.
+    """
 
     sent_gpus: int
     opens_s: float
@@ -36,8 +40,8 @@ class _Window:
         return sum(gpus for _, gpus in self.ends)
 
     def enter(self, gpus: int, end_s: float) -> Late | None:
-        """It counts until `end_s`; or what keeps it out. Nobody of a user passes one that waits. One that
-        is wider than the limit enters when nothing else counts."""
+        """It counts until `end_s`; or what keeps it out. Nobody of a user passes one that waits.
+        One that is wider than the limit enters when nothing else counts."""
         if self.late is None and self.ends and self.gpus + gpus > self.limit:
             self.late = Late(self.gpus, self._opens_s(gpus))
         if self.late is None:
@@ -54,8 +58,8 @@ class _Window:
 
 
 def late(view: View, rules: Profiles) -> dict[JobId, Late]:
-    """Pending jobs that have to wait until their users may send more, by job. Jobs that nobody has to
-    profile count for nothing."""
+    """Pending jobs that have to wait until their users may send more, by job. Jobs that nobody has
+    to profile count for nothing."""
     if rules.submit_gpus is None or not view.cluster.pending:
         return {}
     return _entered(view, rules, rules.submit_gpus)[1]
@@ -64,7 +68,8 @@ def late(view: View, rules: Profiles) -> dict[JobId, Late]:
 def refused(view: View, rules: Profiles, job: Job, count: int = 1) -> Late | None:
     """What keeps a user from sending so many jobs like this one now; None: nothing does.
 
-    More than the limit at once may be sent when nothing else counts; what it is beyond the limit then waits.
+    More than the limit at once may be sent when nothing else counts; what it is beyond the limit
+    then waits.
     """
     limit = rules.submit_gpus
     if limit is None or not _profiled(view, job):
@@ -77,7 +82,9 @@ def refused(view: View, rules: Profiles, job: Job, count: int = 1) -> Late | Non
 def _entered(
     view: View, rules: Profiles, limit: int
 ) -> tuple[dict[str, _Window], dict[JobId, Late]]:
-    """The windows of users with all that they have sent, and who of the pending has no place there."""
+    """The windows of users with all that they have sent, and who of the pending has no place
+    there.
+    """
     cluster, now_s = view.cluster, view.now_s
     size = node_gpus(cluster, home_type(cluster))
     windows: dict[str, _Window] = defaultdict(lambda: _Window(limit))

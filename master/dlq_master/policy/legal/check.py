@@ -86,7 +86,9 @@ class Book:
         self.servers = Servers(view.cluster)
 
     def enter(self, change: Change) -> None:
-        """Count the change as made. Raises IllegalPlan if it is not legal beside those before it."""
+        """Count the change as made. Raises IllegalPlan if it is not legal beside those before
+        it.
+        """
         match change:
             case Start():
                 self.start(change)
@@ -253,8 +255,9 @@ class Book:
         self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
-        """Whether it gives up all that it holds on servers that are asked back, takes nothing for that, and goes on with
-        as much of the rest as one of its sizes has: at any time, if it may save first."""
+        """Whether it gives up all that it holds on servers that are asked back, takes nothing for
+        that, and goes on with as much of the rest as one of its sizes has: at any time, if it may
+        save first."""
         left = self.cluster.attempts[resize.key].lease.allocation - gone
         asked_back = self.servers.asked_back
         leaves = any(map(asked_back, gone.node_ids)) and not any(map(asked_back, left.node_ids))

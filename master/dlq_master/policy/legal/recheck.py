@@ -1,8 +1,8 @@
 """A plan that was made for an instant that is over: what of it still may be done?
 
-Each change is looked at on its own, in order, beside those before it: one that is not legal any more, or
-whose cause is gone, is dropped with the reason, and the others stand. What is left is a plan that
-`check_delta` takes, whoever made it.
+Each change is looked at on its own, in order, beside those before it: one that is not legal any
+more, or whose cause is gone, is dropped with the reason, and the others stand. What is left is a
+plan that `check_delta` takes, whoever made it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from dlq_master.policy.transit.taking import Taking
 
 
 class Basis(NamedTuple):
-    """What a plan stands on beyond what is legal: the slot, and jobs with deadlines as they were."""
+    """What a plan stands on beyond what is legal: the slot, and jobs with deadlines as they
+    were.
+    """
 
     slot: int
     jobs: Mapping[JobId, Job]
@@ -50,7 +52,9 @@ def basis_of(cluster: Cluster) -> Basis:
 
 
 def recheck(view: View, plan: Plan, policy: Policy, basis: Basis) -> Rechecked:
-    """The plan without what is stale; costs O(changes), and with promises O(jobs with deadlines)."""
+    """The plan without what is stale; costs O(changes), and with promises O(jobs with
+    deadlines).
+    """
     dropped: list[Dropped] = []
     changes = _timely(view, plan.changes, policy, basis, dropped)
     legal = _legal(view, changes, policy, dropped)

@@ -1,4 +1,6 @@
-"""What a plan may say of lent servers: from away to lent, from lent to asked back, and, empty, away again."""
+"""What a plan may say of lent servers: from away to lent, from lent to asked back, and, empty, away
+again.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Orders by a key: what a job still needs, is wide, or is worth now decides who is next.
 
-Those who wait are kept in order by the cluster (`model.waiting`), since their keys do not change; the
-keys of those who run change with every second, and are worked out for the plan that needs them.
+Those who wait are kept in order by the cluster (`model.waiting`), since their keys do not change;
+the keys of those who run change with every second, and are worked out for the plan that needs them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def shortest(job: Job, had: Had) -> tuple[float, ...]:
 
 
 def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
-    """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes last."""
+    """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes
+    last.
+    """
     return (remaining_s(job, had) * job.request.gpus,)
 
 
@@ -56,12 +58,13 @@ def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
 
 
 def aged(rule: KeyRule, rate: float) -> KeyRule:
-    """The same, and whoever waits rises by `rate` of the key's unit each second, what it waited before
-    included: so who keeps its place when it runs is not passed at once by whom it has passed.
+    """The same, and whoever waits rises by `rate` of the key's unit each second, what it waited
+    before included: so who keeps its place when it runs is not passed at once by whom it has
+    passed.
 
-    Nobody's place changes while it waits, since all rise alike: instead of the others those that run sink, and
-    whoever comes later comes in further behind. With a key in seconds of work nobody starves: it waits no
-    longer than its work / rate, even if shorter jobs came all the time.
+    Nobody's place changes while it waits, since all rise alike: instead of the others those that
+    run sink, and whoever comes later comes in further behind. With a key in seconds of work nobody
+    starves: it waits no longer than its work / rate, even if shorter jobs came all the time.
     """
     if not rate:
         return rule
@@ -79,8 +82,8 @@ def aged(rule: KeyRule, rate: float) -> KeyRule:
 
 
 def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
-    """Everybody of a rank by key; promoted jobs keep its head. `margin`: who runs stands ahead by so many times
-    what it costs to stop it and go on (transit.costs)."""
+    """Everybody of a rank by key; promoted jobs keep its head. `margin`: who runs stands ahead by
+    so many times what it costs to stop it and go on (transit.costs)."""
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt
 
@@ -96,7 +99,7 @@ def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
 
 
 def remaining_s(job: Job, had: Had) -> float:
-    """Seconds of work that it still needs, on the GPUs that it asked for, less what it costs to stop it; inf:
-    nobody knows."""
+    """Seconds of work that it still needs, on the GPUs that it asked for, less what it costs to
+    stop it; inf: nobody knows."""
     total_s = job.duration_estimate_s
     return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s - had.kept_s)

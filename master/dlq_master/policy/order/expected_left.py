@@ -1,13 +1,19 @@
 """The best-effort order of `dlq`: who is expected to be done with the least from here on.
 
-One order for everything that may be known of a job, so that estimates may come, and be missing, job by job:
+One order for everything that may be known of a job, so that estimates may come, and be missing, job
+by job:
 
-- with an estimate: what it leaves, as the geometric mean of remaining time (SRTF) and remaining service
-  (SRSF, Tiresias' two dimensions): left_s x sqrt(GPUs), of an elastic job on its base. Either alone is up to a tenth worse on some workload;
-- before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in GPU-seconds first;
-- with a deadline and no estimate: whoever names a deadline D expects to need at most that long. Of a run time
+- with an estimate: what it leaves, as the geometric mean of remaining time (SRTF) and remaining
+service
+  (SRSF, Tiresias' two dimensions): left_s x sqrt(GPUs), of an elastic job on its base. Either alone
+  is up to a tenth worse on some workload;
+- before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in
+GPU-seconds first;
+- with a deadline and no estimate: whoever names a deadline D expects to need at most that long. Of
+a run time
   that may be anything up to D, half of what is left of D is expected;
-- with nothing: what it has attained, in steps of a factor of 4, since of heavy-tailed run times as much again is
+- with nothing: what it has attained, in steps of a factor of 4, since of heavy-tailed run times as
+much again is
   to be expected (2D-LAS, discretised), the fewest GPUs first.
 """
 
@@ -26,8 +32,9 @@ FACTOR = 4.0
 def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     """`profile_s`: estimates come once a job has run so long; None: they do not come.
 
-    `aging`: who waits rises by so much each second (order.by_key.aged). Where only what was attained counts it
-    does so in strides of the first step, lest nobody of one step stood beside the others of it any more.
+    `aging`: who waits rises by so much each second (order.by_key.aged). Where only what was
+    attained counts it does so in strides of the first step, lest nobody of one step stood beside
+    the others of it any more.
     """
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 

@@ -5,11 +5,13 @@ over its run time alone in the cluster. At every boundary the leases that are ov
 
 What is simpler here than in the paper (3.3, 5), and why:
 - An app is one job, and a job is a gang of one width: its bid has one row, all of its GPUs or none.
-- A bid's value is 1 / rho. Who gets nothing now is valued as if it got its GPUs one lease later, where
-  the paper's rho has no bound. The product of the values is the greatest if the sum over the winners of
-  log(rho after / rho now) is: a knapsack, filled by value per GPU. It misses the best by less than
-  the value of one job; which nodes a winner gets is for the place stage.
-- No hidden payments: they make bidders tell the truth, and here nobody bids but the scheduler itself.
+- A bid's value is 1 / rho. Who gets nothing now is valued as if it got its GPUs one lease later,
+where
+  the paper's rho has no bound. The product of the values is the greatest if the sum over the
+  winners of log(rho after / rho now) is: a knapsack, filled by value per GPU. It misses the best by
+  less than the value of one job; which nodes a winner gets is for the place stage.
+- No hidden payments: they make bidders tell the truth, and here nobody bids but the scheduler
+itself.
 - What the bidders leave goes to the others with the greatest rho first, not by chance.
 """
 
@@ -54,8 +56,8 @@ def bid(view: View, job: Job) -> Bid | None:
 
 
 def in_order(view: View, auction: Auction, jobs: list[Job]) -> list[Job]:
-    """The bidders by value, then who may not bid by rho, then those of unknown run time; ties in the
-    order of arrival."""
+    """The bidders by value, then who may not bid by rho, then those of unknown run time; ties in
+    the order of arrival."""
     bids, unknown = [], []
     for job in sorted(jobs, key=lambda job: job.sequence):
         made = bid(view, job)

@@ -24,10 +24,12 @@ class Last(StrEnum):
 
 
 class Gittins:
-    """The key of a job: its index, the highest first, then its submission (by time, then by number).
+    """The key of a job: its index, the highest first, then its submission (by time, then by
+    number).
 
-    Without a distribution, or in a last level that is FIFO, every key is the same: positions decide,
-    as under LAS. `known` is given once and for all; None: what the cluster has learned by then.
+    Without a distribution, or in a last level that is FIFO, every key is the same: positions
+    decide, as under LAS. `known` is given once and for all; None: what the cluster has learned by
+    then.
     """
 
     __slots__ = ("_index", "_known", "_last", "_quantum_gpu_s")
@@ -46,7 +48,9 @@ class Gittins:
         self._known = known
 
     def __call__(self, learned: Learned) -> Key:
-        """The key for as long as nothing else is learned; the distribution is indexed when a job asks."""
+        """The key for as long as nothing else is learned; the distribution is indexed when a job
+        asks.
+        """
         bounds = [self._quantum_gpu_s or bound for bound in learned.thresholds]
         if self._last is Last.INDEX:
             bounds.append(bounds[-1])

@@ -1,6 +1,8 @@
-"""The Gittins index of a job by the service it has attained, from the services of jobs that have ended.
+"""The Gittins index of a job by the service it has attained, from the services of jobs that have
+ended.
 
-Tiresias, section 3.2.2 and appendix C. Exact at the samples and between them, however many there are.
+Tiresias, section 3.2.2 and appendix C. Exact at the samples and between them, however many there
+are.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from struct import Struct
 
 # Rows lie packed in memory: a lookup in 100,000 of them is paid in cache misses.
 
-# A gap between two samples: its end, how many jobs end there, and how many do not end before. Then the
-# step of the hull from there: how many jobs end within it, what service all have until then, and the number
-# of the gap that it leads to the end of (0: there is no later sample).
+# A gap between two samples: its end, how many jobs end there, and how many do not end before. Then
+# the step of the hull from there: how many jobs end within it, what service all have until then,
+# and the number of the gap that it leads to the end of (0: there is no later sample).
 _GAP = Struct("=dqqqdq")
 _GAP_AT, _GAP_SIZE = _GAP.unpack_from, _GAP.size
 _STEP_AT, _STEP_OFFSET = Struct("=qdq").unpack_from, Struct("=dqq").size
-# A sample: its service, how many jobs ended before and until then, and the service that all have after it
-# (a sum and what rounding took from it).
+# A sample: its service, how many jobs ended before and until then, and the service that all have
+# after it (a sum and what rounding took from it).
 _SAMPLE = Struct("=dqqdd")
 _SAMPLE_AT, _SAMPLE_SIZE = _SAMPLE.unpack_from, _SAMPLE.size
 
@@ -29,17 +31,17 @@ _SAMPLE_AT, _SAMPLE_SIZE = _SAMPLE.unpack_from, _SAMPLE.size
 class ServiceDistribution:
     """What is known of the total service S of a job, in GPU-seconds: an empirical distribution.
 
-    An index is how many of the jobs that got so far end within a quantum, over the service that they have
-    until then: P(S - a <= quantum | S > a) / E[min(S - a, quantum) | S > a], both times their number.
-    Counts are exact and service is summed from positive parts, so that nothing cancels out: the relative
-    error stays below 1e-9 whatever the samples.
+    An index is how many of the jobs that got so far end within a quantum, over the service that
+    they have until then: P(S - a <= quantum | S > a) / E[min(S - a, quantum) | S > a], both times
+    their number. Counts are exact and service is summed from positive parts, so that nothing
+    cancels out: the relative error stays below 1e-9 whatever the samples.
     """
 
     __slots__ = ("_ended", "_gaps", "_samples", "_service")
 
     def __init__(self, services_gpu_s: Iterable[float]) -> None:
-        """ValueError names a service that is not a positive finite number. No service at all is legal:
-        every index is then zero, so that jobs keep their order."""
+        """ValueError names a service that is not a positive finite number. No service at all is
+        legal: every index is then zero, so that jobs keep their order."""
         ordered = sorted(services_gpu_s)
         wrong = next((service for service in ordered if not 0 < service < inf), None)
         if wrong is not None:
@@ -66,10 +68,11 @@ class ServiceDistribution:
         return len(self._service) - 1
 
     def sup_index(self, attained_gpu_s: float) -> float:
-        """The greatest index of all quanta, in 1 / GPU-second; zero beyond the longest service seen.
+        """The greatest index of all quanta, in 1 / GPU-second; zero beyond the longest service
+        seen.
 
-        The slope from here to the upper hull of the later samples (their counts over the service until
-        then): the hull is walked from the next sample for as long as its steps are steeper.
+        The slope from here to the upper hull of the later samples (their counts over the service
+        until then): the hull is walked from the next sample for as long as its steps are steeper.
         """
         service = self._service
         at = bisect_right(service, attained_gpu_s)
@@ -109,7 +112,9 @@ class ServiceDistribution:
         return (ended - before) / spent
 
     def quantile(self, share: float) -> float:
-        """The smallest service that at least `share` of the jobs stay within; inf when none is known."""
+        """The smallest service that at least `share` of the jobs stay within; inf when none is
+        known.
+        """
         ended = self._ended
         at = bisect_left(ended, (min(share, 1.0) - 1e-12) * ended[-1], 1)
         return self._service[at] if at < len(ended) else inf
@@ -118,8 +123,8 @@ class ServiceDistribution:
 def _hull(ends: list[int], spent: list[float]) -> tuple[list[int], list[float], list[int]]:
     """The steps of the upper hulls of each point and all later ones: jobs, service, where to.
 
-    `ends`: the jobs that end at each point; `spent`: the service of all between it and the next. From
-    right to left, a step is joined to the next one for as long as that is steeper: O(n).
+    `ends`: the jobs that end at each point; `spent`: the service of all between it and the next.
+    From right to left, a step is joined to the next one for as long as that is steeper: O(n).
     """
     gained, lasts = [*ends[1:], 0], spent.copy()
     following = [0] * len(ends)  # the last point leads nowhere

@@ -1,11 +1,13 @@
-"""Fair share: of those whose class and queue are the same, who has had less than is due to their team comes first.
+"""Fair share: of those whose class and queue are the same, who has had less than is due to their
+team comes first.
 
-What is due to a team is its weight against those of all teams that have used GPUs lately or ask for some; inside a team
-likewise of its members. The ratio of what was used to what is due decides in steps of a quarter, so that jobs of teams that
-have had about their share stand in the order of the policy; in the manner of Slurm's fair tree, teams come before members.
+What is due to a team is its weight against those of all teams that have used GPUs lately or ask for
+some; inside a team likewise of its members. The ratio of what was used to what is due decides in
+steps of a quarter, so that jobs of teams that have had about their share stand in the order of the
+policy; in the manner of Slurm's fair tree, teams come before members.
 
-The ideal would weigh anew with every second that somebody runs. It is done once in a best-effort term: those who wait are
-kept in order, and standing changes the order of all.
+The ideal would weigh anew with every second that somebody runs. It is done once in a best-effort
+term: those who wait are kept in order, and standing changes the order of all.
 """
 
 from __future__ import annotations
@@ -26,16 +28,19 @@ from dlq_master.model.why import Reason, ReasonCode
 HALF_LIFE_S = 7 * 86_400.0
 STEP = 1.25  # of the ratio, from one level to the next
 MOST = 8  # levels above and below; 1.25^8 is about 6
-# Who runs stands so many levels better than if it waited: it is taken off its GPUs for shares only where others have had
-# less than half as much. The others have their turn when GPUs become free.
+# Who runs stands so many levels better than if it waited: it is taken off its GPUs for shares only
+# where others have had less than half as much. The others have their turn when GPUs become free.
 KEEPS = 3
-# So long all GPUs are taken to have been used just as is due, so that the first minutes of a cluster decide nothing.
+# So long all GPUs are taken to have been used just as is due, so that the first minutes of a
+# cluster decide nothing.
 PRIOR_S = 3600.0
 _WEIGHED = Reason(ReasonCode.LEARNED, detail="what teams have used of their shares")
 
 
 class ShareRules(NamedTuple):
-    """`weights`: team or member (model.accounts) -> what is due to it against others; 1 if nothing is told."""
+    """`weights`: team or member (model.accounts) -> what is due to it against others; 1 if nothing
+    is told.
+    """
 
     half_life_s: float = HALF_LIFE_S
     weights: Mapping[str, float] | None = None
@@ -97,9 +102,9 @@ def asking(cluster: Cluster) -> set[str]:
 def ratios(
     used: Mapping[str, float], also: Iterable[str], rules: ShareRules, prior_gpu_s: float = 0.0
 ) -> dict[str, float]:
-    """Team or account -> its part of what all used over its part of what is due to all, of those that `used` names
-    and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all of a kind together have used as is due
-    beside that."""
+    """Team or account -> its part of what all used over its part of what is due to all, of those
+    that `used` names and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all
+    of a kind together have used as is due beside that."""
     accounts = {*used, *also}
     members: dict[str, dict[str, float]] = defaultdict(dict)
     for account in accounts:

@@ -17,7 +17,9 @@ from dlq_master.policy.policy import Policy
 
 
 class Held:
-    """How many GPUs and jobs each team, and each member in one (`TEAM/USER`), holds: O(attempts) to make."""
+    """How many GPUs and jobs each team, and each member in one (`TEAM/USER`), holds: O(attempts) to
+    make.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.gpus: Counter[str] = Counter()
@@ -30,7 +32,9 @@ class Held:
 
 
 class Word(NamedTuple):
-    """A word that leaves no room for a job: `name` (in words `who`) may have `most` of `resource`, and has `taken`."""
+    """A word that leaves no room for a job: `name` (in words `who`) may have `most` of `resource`,
+    and has `taken`.
+    """
 
     resource: str
     most: int
@@ -45,8 +49,8 @@ class Word(NamedTuple):
 
 
 def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave no room for it; or that
-    others of its team, who stand before it, take what they leave."""
+    """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave
+    no room for it; or that others of its team, who stand before it, take what they leave."""
     code = _code(job)
     found = []
     for word in _words(Held(cluster), policy, job):
@@ -66,8 +70,8 @@ def kinds_over_account(held: Held, policy: Policy, job: Job) -> Iterator[Kind]:
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
-    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; who ends first comes first:
-    O(attempts)."""
+    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; who ends
+    first comes first: O(attempts)."""
     found: list[tuple[float, JobId, int]] = []
     for key, attempt in cluster.attempts.items():
         theirs = cluster.jobs[key.job_id].account

@@ -1,13 +1,14 @@
 """Quotas of teams that lend, and limits of teams that may not hold more.
 
-A team has so many GPUs by right. Of everybody of a team, in the order of its policy, each stands in line by right whom
-what is left of the quota holds; so one that is too wide for it keeps nobody from theirs. The others borrow: they come
-after all who do not, of whatever team, and are the first to leave for those at a boundary. A team with a limit holds no
-more than that: who waits beyond it stands aside until others of the team have left (Lane.LIMIT), and nobody who runs is
-stopped for it. A member of a team may have a quota and a limit within those of the team.
+A team has so many GPUs by right. Of everybody of a team, in the order of its policy, each stands in
+line by right whom what is left of the quota holds; so one that is too wide for it keeps nobody from
+theirs. The others borrow: they come after all who do not, of whatever team, and are the first to
+leave for those at a boundary. A team with a limit holds no more than that: who waits beyond it
+stands aside until others of the team have left (Lane.LIMIT), and nobody who runs is stopped for it.
+A member of a team may have a quota and a limit within those of the team.
 
-What holds a slot of the plan, or is tried, counts, and never borrows; nor does what fills gaps beside its promise
-(Lane.FILL), and that does not count.
+What holds a slot of the plan, or is tried, counts, and never borrows; nor does what fills gaps
+beside its promise (Lane.FILL), and that does not count.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 
 class Line(NamedTuple):
-    """Jobs of an account (of a team, while nothing is told of members) that hold or wait for as many GPUs each: job ->
-    position, in the order of positions."""
+    """Jobs of an account (of a team, while nothing is told of members) that hold or wait for as
+    many GPUs each: job -> position, in the order of positions."""
 
     account: str
     lane: Lane
@@ -109,8 +110,8 @@ def relabelled(
     limits: Told = None,
     jobs: Told = None,
 ) -> list[Reserve]:
-    """Who borrows, or stands aside, from here on, and who does not any more: O(who runs, accounts and their lines, and
-    GPUs of quotas that somebody wants), but for jobs that have just come."""
+    """Who borrows, or stands aside, from here on, and who does not any more: O(who runs, accounts
+    and their lines, and GPUs of quotas that somebody wants), but for jobs that have just come."""
     cluster = view.cluster
     lines = lines_of(cluster, running)
     found: list[Reserve] = []
@@ -138,7 +139,9 @@ def lines_of(
 
 
 def leaving_of(cluster: Cluster, running: RunningIndex | RunningByKey) -> Mapping[str, list[Line]]:
-    """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears of them."""
+    """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears
+    of them.
+    """
     found: dict[str, list[Line]] = defaultdict(list)
     for key, attempt in cluster.attempts.items():
         if key.job_id not in running.places:
@@ -196,7 +199,9 @@ class _Team:
         self.own = [line for line in lines if line.lane < Lane.SPOT]
 
     def told(self, leaving: Sequence[Line]) -> Iterator[Reserve]:
-        """Those who stand elsewhere from here on; what others of it are still leaving is not theirs yet."""
+        """Those who stand elsewhere from here on; what others of it are still leaving is not theirs
+        yet.
+        """
         right = _first(self.free, self._room(self.quotas, self.own))
         waiting = [line for line in self.free if not line.runs]
         runs = [line for line in self.free if line.runs]

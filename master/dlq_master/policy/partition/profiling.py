@@ -1,4 +1,6 @@
-"""How many GPUs are for trials: as many as arrivals of the last hour need (Chronus, 3.2.3), at least a floor."""
+"""How many GPUs are for trials: as many as arrivals of the last hour need (Chronus, 3.2.3), at
+least a floor.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ class Room(NamedTuple):
     held: int
 
     def allows(self, gpus: int) -> bool:
-        """Whether a trial of so many may begin. One that is wider than all of it begins when no other
-        runs: it would wait for ever."""
+        """Whether a trial of so many may begin. One that is wider than all of it begins when no
+        other runs: it would wait for ever."""
         return not self.held or self.held + gpus <= self.gpus
 
     def after(self, gpus: int) -> Room:
@@ -42,8 +44,8 @@ class Room(NamedTuple):
 def scale(view: View, rules: Profiles) -> Scale | None:
     """How many GPUs are for trials in this hour, in whole nodes; None: that has been decided.
 
-    C = lambda x T_profile, where lambda is what arrived in the hour before, each job with what it costs the
-    profiler: with less, jobs would come faster than they are profiled.
+    C = lambda x T_profile, where lambda is what arrived in the hour before, each job with what it
+    costs the profiler: with less, jobs would come faster than they are profiled.
     """
     cluster = view.cluster
     hour = int(view.now_s // WINDOW_S)

@@ -28,8 +28,8 @@ class Room(NamedTuple):
 
 
 class Quotas(NamedTuple):
-    """Queue -> its share of the cluster, each above 0, at most 1 in all. What is left belongs to the
-    queues that are not named, together. Each queue stands in ranks of its own."""
+    """Queue -> its share of the cluster, each above 0, at most 1 in all. What is left belongs to
+    the queues that are not named, together. Each queue stands in ranks of its own."""
 
     shares: tuple[tuple[str, float], ...] = ()
 

@@ -1,4 +1,6 @@
-"""Before the walk: who holds the present slot, who makes way for them, and for whom nobody waits any more."""
+"""Before the walk: who holds the present slot, who makes way for them, and for whom nobody waits
+any more.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ def seating_of(
     ending: Collection[AttemptKey],
     running: RunningIndex | RunningByKey,
 ) -> Seating:
-    """Who is to be served first, and who leaves for that, of those whose terms end (`ending`). `running`: how those
-    who run stand."""
+    """Who is to be served first, and who leaves for that, of those whose terms end (`ending`).
+    `running`: how those who run stand."""
     cluster = view.cluster
     late = _overdue(view, policy)
     if not ending:

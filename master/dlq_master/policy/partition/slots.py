@@ -70,8 +70,9 @@ def _told(chosen: Selection) -> str:
 
 
 def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
-    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that waits. Apart, those
-    of whom nobody knows on which type they would run: no slots are planned for them."""
+    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that
+    waits. Apart, those of whom nobody knows on which type they would run: no slots are planned for
+    them."""
     asked: Iterable[JobId] = cluster.judged
     if rules.selects is Selects.GUARANTEED:
         runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
@@ -155,7 +156,9 @@ def _no_room(closed: str) -> str:
 
 
 def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
-    """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground for another."""
+    """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground
+    for another.
+    """
     whole = left.without(left.segments.keys() - {job.key for job in asked})
     late = rules.slots is Slots.LATE
     if not late or (chosen := settled(asked, grid, whole)) is None:
@@ -171,7 +174,9 @@ def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Sel
 def _spared(
     chosen: Selection, left: Plan, asked: list[SloJob], grid: Grid, whole: Grid, rules: Promises
 ) -> Selection:
-    """No promise is given up for a floor: only then those that were made use all GPUs, and nobody else gets slots."""
+    """No promise is given up for a floor: only then those that were made use all GPUs, and nobody
+    else gets slots.
+    """
     if whole == grid:
         return chosen
     held = [job for job in asked if job.promised is not None]
@@ -227,7 +232,9 @@ def _let_end(job: Job) -> Reserve:
 
 
 def _kept(whole: Plan, asked: list[SloJob], grid: Grid) -> Plan:
-    """The plan so far. Slots of jobs that nothing was promised give way to what has been promised since."""
+    """The plan so far. Slots of jobs that nothing was promised give way to what has been promised
+    since.
+    """
     if not faults(whole, asked, grid):
         return whole
     return whole.without([job.key for job in asked if job.promised is None])

@@ -1,9 +1,11 @@
-"""Who leaves at a boundary for a better job of its own team, where the team holds as much as it may.
+"""Who leaves at a boundary for a better job of its own team, where the team holds as much as it
+may.
 
-The better one stands aside (`borrowing`), so the walk does not see it. Of those of its team that rank behind it the last
-leave, as few as make room for it under the limit; when they have, it stands in line again. Nobody leaves whom a guard
-protects, nor for one that would not find GPUs enough on what is free and what they hold, nor while the team holds more
-than it may, or others of it are leaving.
+The better one stands aside (`borrowing`), so the walk does not see it. Of those of its team that
+rank behind it the last leave, as few as make room for it under the limit; when they have, it stands
+in line again. Nobody leaves whom a guard protects, nor for one that would not find GPUs enough on
+what is free and what they hold, nor while the team holds more than it may, or others of it are
+leaving.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def yielding(
     ending: Collection[AttemptKey],
     safe: Collection[AttemptKey],
 ) -> dict[AttemptKey, JobId]:
-    """Of those whose terms end, who leaves, and for which job: for one of each team at a time. `safe`: who does
-    not."""
+    """Of those whose terms end, who leaves, and for which job: for one of each team at a time.
+    `safe`: who does not."""
     if limits == Words(None) or not ending:
         return {}
     may = {key.job_id: key for key in ending if key not in safe}
@@ -100,7 +102,9 @@ def _lesser(cluster: Cluster, lines: Sequence[Line], may: Mapping[JobId, Attempt
 
 
 def _least(better: _One, last_first: Sequence[_One], budgets: Budgets) -> list[_One]:
-    """The last of them that have to leave, none without need; empty: nobody does, or it is not enough."""
+    """The last of them that have to leave, none without need; empty: nobody does, or it is not
+    enough.
+    """
     own = budgets(better.account)
     if any(
         not budget.allows(0, 0) for budget in own
@@ -136,7 +140,9 @@ def _take(budgets: Collection[Budget], gpus: int, jobs: int) -> None:
 
 
 def _has_room(cluster: Cluster, job: Job, leaving: Collection[_One]) -> bool:
-    """Whether there are GPUs enough of its type once they have left; where they lie, the walk will see."""
+    """Whether there are GPUs enough of its type once they have left; where they lie, the walk will
+    see.
+    """
     shape = job.request.shape
     nodes = cluster.nodes
     given = 0

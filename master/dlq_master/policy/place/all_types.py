@@ -1,4 +1,6 @@
-"""GPUs of several types at once, for jobs that take such (Aryl, section 5.3: heterogeneous jobs come last)."""
+"""GPUs of several types at once, for jobs that take such (Aryl, section 5.3: heterogeneous jobs
+come last).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The placement program of Tiresias' Appendix D: the least network load on the busiest node.
 
-Of one new job with model size M, W workers and K parameter servers that host s_j of it, on nodes with
-g_i free GPUs and t_i traffic already: w_i workers and the servers p_ji on node i make
+Of one new job with model size M, W workers and K parameter servers that host s_j of it, on nodes
+with g_i free GPUs and t_i traffic already: w_i workers and the servers p_ji on node i make
 
     T_i = t_i + w_i (M - sum_j p_ji s_j) + (W - w_i) sum_j p_ji s_j,    minimise max_i T_i,
     w_i <= g_i (1),   sum_i w_i = W (2),   sum_i p_ji = 1 for each j (3).
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-# A program with more p_ji than this is not tried: on two busy cores six nodes and eight servers took
-# 0.5 to 2 s, ten nodes 2 to 5 s. Below it the answer depends on the program alone: both limits are for what
-# nobody has seen.
+# A program with more p_ji than this is not tried: on two busy cores six nodes and eight servers
+# took 0.5 to 2 s, ten nodes 2 to 5 s. Below it the answer depends on the program alone: both limits
+# are for what nobody has seen.
 MOST_BINARIES = 64
 TREE_NODES = 2_000
 TIME_LIMIT_S = 10.0

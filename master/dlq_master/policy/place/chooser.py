@@ -29,9 +29,10 @@ class Choice(NamedTuple):
 class Balance:
     """The network load of every node as one plan sees it, its own starts included.
 
-    A job has as many parameter servers as workers (the paper's default), one of them with its largest
-    tensor if its skew is known. Of jobs that run it is not known where their servers are: they are
-    taken to be spread like the workers, so that a node with w of W carries 2 w M (1 - w / W).
+    A job has as many parameter servers as workers (the paper's default), one of them with its
+    largest tensor if its skew is known. Of jobs that run it is not known where their servers are:
+    they are taken to be spread like the workers, so that a node with w of W carries 2 w M (1 - w /
+    W).
     """
 
     def __init__(self, cluster: Cluster) -> None:

@@ -1,4 +1,6 @@
-"""What nearly every `find` does first: closed nodes, and a gang over an explicit number of nodes."""
+"""What nearly every `find` does first: closed nodes, and a gang over an explicit number of
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from dlq_master.policy.place.placement import Find
 
 
 def unless_exact(find: Find) -> Find:
-    """A `find` that honours an explicit number of nodes. All other shapes are left to the given one, and
-    only with a pool of GPUs enough, all of which the shape may have."""
+    """A `find` that honours an explicit number of nodes. All other shapes are left to the given
+    one, and only with a pool of GPUs enough, all of which the shape may have."""
 
     @wraps(find)
     def found(pool: Pool, shape: Shape) -> Parts | None:

@@ -1,8 +1,9 @@
-"""Aryl's placement (section 5.3): best fit, the widest first; inelastic jobs on the cluster's own servers,
-elastic ones on lent servers, their base and what they hold beyond on different ones.
+"""Aryl's placement (section 5.3): best fit, the widest first; inelastic jobs on the cluster's own
+servers, elastic ones on lent servers, their base and what they hold beyond on different ones.
 
-So a reclaim finds servers on which nobody has its base. What a job needs is put on the tightest server
-that holds it, or over as few as can be had now. Where nothing is lent this is all there is to it.
+So a reclaim finds servers on which nobody has its base. What a job needs is put on the tightest
+server that holds it, or over as few as can be had now. Where nothing is lent this is all there is
+to it.
 
 The first GPUs of an allocation, in the order of its slots, are the base of its job.
 """
@@ -110,8 +111,8 @@ class Groups:
 
 
 def worker_gpus(request: Request) -> int:
-    """GPUs that have to be on one server, as far as that is known: the job is a worker of its own if
-    nothing says otherwise."""
+    """GPUs that have to be on one server, as far as that is known: the job is a worker of its own
+    if nothing says otherwise."""
     if request.sizes[1:]:
         return request.sizes[1] - request.sizes[0]
     return request.gpus if request.nodes is None else request.gpus // request.nodes

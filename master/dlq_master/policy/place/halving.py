@@ -1,12 +1,13 @@
 """Chronus' placement of guaranteed jobs: rounded up, and placed by halving nodes (Proposition 1).
 
-A job gets room for RoundUp of its GPUs on as few nodes as its width could ever need, or waits. On nodes
-that all have the same power of two of GPUs, jobs that start on empty nodes and together ask for no more
-than these have, rounded up, always fit so, in whatever order they come. What rounding adds stays free for
-others.
+A job gets room for RoundUp of its GPUs on as few nodes as its width could ever need, or waits. On
+nodes that all have the same power of two of GPUs, jobs that start on empty nodes and together ask
+for no more than these have, rounded up, always fit so, in whatever order they come. What rounding
+adds stays free for others.
 
-Of other nodes the proposition does not hold: two with 6 GPUs have no room for 4 + 4 + 4. There nothing
-is rounded, and whether the jobs that start together fit is decided exactly (`place.class_packing`).
+Of other nodes the proposition does not hold: two with 6 GPUs have no room for 4 + 4 + 4. There
+nothing is rounded, and whether the jobs that start together fit is decided exactly
+(`place.class_packing`).
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def room(pool: Pool, shape: Shape) -> int:
 
 
 def halve(widths: Sequence[int], free: Sequence[int], size: int) -> list[Spots] | None:
-    """Proposition 1 for a batch: each width rounded up, the widest first, on nodes of `size` GPUs with
-    so many free. None: some do not fit so. Spots are of the rounded widths."""
+    """Proposition 1 for a batch: each width rounded up, the widest first, on nodes of `size` GPUs
+    with so many free. None: some do not fit so. Spots are of the rounded widths."""
     left = list(free)
     spots: list[Spots] = [()] * len(widths)
     for at in sorted(range(len(widths)), key=lambda at: (-widths[at], at)):

@@ -1,4 +1,6 @@
-"""Any placement, but jobs that must not be spread get as few nodes as their width could ever need, or wait."""
+"""Any placement, but jobs that must not be spread get as few nodes as their width could ever need,
+or wait.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from dlq_master.policy.place.placement import Placement
 
 
 def keeping_together(placement: Placement) -> Placement:
-    """The same for everybody else. What is promised is promised at full speed, and plans count on nodes
-    that are filled whole (`walk.movers`)."""
+    """The same for everybody else. What is promised is promised at full speed, and plans count on
+    nodes that are filled whole (`walk.movers`)."""
 
     def find(pool: Pool, shape: Shape) -> Parts | None:
         if shape.together:

@@ -17,15 +17,14 @@ Arrange = Callable[[Joint], Arrangement]
 class Placement(NamedTuple):
     """`find` names GPUs of the pool that make up the shape, or None. It never changes the pool.
 
-    `counts_only`: any GPUs will do, even for a request with an explicit number of nodes.
-    `splits`: any GPUs will do for a request without one.
-    `balances`: a program chooses where `find` has found that the job fits (`place.chooser`).
-    `room`: the GPUs of which a shape takes room, where that is more than it gets; None: just those.
-    `repacks`: where `find` has nothing, all that start in the plan are packed anew to make room.
-    `pack`: what does that.
-    `arranges`: places the small jobs that start in one plan as a whole (`place.batch`).
-    `groups`: own and lent servers, bases and what can be given away are kept apart (`place.groups`).
-    `packs`: it wants to be told which jobs to keep together (`Shape.together`).
+    `counts_only`: any GPUs will do, even for a request with an explicit number of nodes. `splits`:
+    any GPUs will do for a request without one. `balances`: a program chooses where `find` has found
+    that the job fits (`place.chooser`). `room`: the GPUs of which a shape takes room, where that is
+    more than it gets; None: just those. `repacks`: where `find` has nothing, all that start in the
+    plan are packed anew to make room. `pack`: what does that. `arranges`: places the small jobs
+    that start in one plan as a whole (`place.batch`). `groups`: own and lent servers, bases and
+    what can be given away are kept apart (`place.groups`). `packs`: it wants to be told which jobs
+    to keep together (`Shape.together`).
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Tiresias' profile-based placement (3.3.2): sensitive jobs on few nodes, the others on fragments.
 
-A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. What the paper
-leaves open, and what is done here:
+A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. What the
+paper leaves open, and what is done here:
 
 - "Tiresias attempts to consolidate the job in as few machines as possible": literally (`pack=try`),
   since Pseudocode 2 runs whoever finds GPUs enough, nobody waits to be consolidated. But then a
@@ -10,8 +10,10 @@ leaves open, and what is done here:
 - "For the rest, Tiresias allocates GPUs in machines to decrease fragmentation": a job that fits
   together now does so where it fits tightest; it breaks into the smallest leftovers only where it
   would wait otherwise. To take leftovers always leaves new ones on many nodes when it ends.
-- A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed. With
-  `pack=known` only who is known to suffer waits; of whom nothing is known gets as few nodes as can be had now.
+- A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed.
+With
+  `pack=known` only who is known to suffer waits; of whom nothing is known gets as few nodes as can
+  be had now.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def attempt(pool: Pool, shape: Shape) -> Parts | None:
 
 
 def insist_where_known(pool: Pool, shape: Shape) -> Parts | None:
-    """Who is known to suffer waits; of whom nothing is known gets as few nodes as can be had now."""
+    """Who is known to suffer waits; of whom nothing is known gets as few nodes as can be had
+    now.
+    """
     return (
         insist(pool, shape) if shape.together is not None else consolidate.fewest_now(pool, shape)
     )

@@ -18,8 +18,8 @@ Bools = NDArray[np.bool_]
 class NodeType(NamedTuple):
     """A machine that a provider rents; the price is for one whole node, $ per hour.
 
-    `boot_s`: from when it is asked for until it takes work; both are billed, `minimum_billing_s` at least.
-    `until_s`: the instant at which the provider takes such nodes back (available_until).
+    `boot_s`: from when it is asked for until it takes work; both are billed, `minimum_billing_s` at
+    least. `until_s`: the instant at which the provider takes such nodes back (available_until).
     """
 
     name: str
@@ -33,10 +33,12 @@ class NodeType(NamedTuple):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """`smallest[k, u]`: the cheapest type of kind k with at least u GPUs, by its place in `types`; -1: none.
+    """`smallest[k, u]`: the cheapest type of kind k with at least u GPUs, by its place in `types`;
+    -1: none.
 
-    `price[k, u]` is its price per hour (0 for u = 0) and `room[k, u]` its GPUs; `most[k]` the GPUs of the
-    largest type of the kind. Only what can be had at `now_s` counts: the places of `offered`.
+    `price[k, u]` is its price per hour (0 for u = 0) and `room[k, u]` its GPUs; `most[k]` the GPUs
+    of the largest type of the kind. Only what can be had at `now_s` counts: the places of
+    `offered`.
     """
 
     types: tuple[NodeType, ...]
@@ -49,7 +51,9 @@ class Catalogue:
     room: Ints = field(init=False)
 
     def __post_init__(self) -> None:
-        """Raises ValueError without types that can be had, or for one without GPUs or with a negative price."""
+        """Raises ValueError without types that can be had, or for one without GPUs or with a
+        negative price.
+        """
         offered = tuple(n for n, found in enumerate(self.types) if found.until_s > self.now_s)
         if not offered:
             raise ValueError("a catalogue has at least one node type")

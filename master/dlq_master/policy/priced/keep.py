@@ -1,4 +1,6 @@
-"""Which node of a schedule is which of those that are rented already: as few jobs as can be are moved."""
+"""Which node of a schedule is which of those that are rented already: as few jobs as can be are
+moved.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,9 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 
 def settled(situation: Situation, made: Schedule) -> Schedule:
-    """The same schedule, its nodes renamed: first where most GPUs go on with the same job, then where at
-    least the type is the same; all others get numbers that are free. Costs nothing by the proxies."""
+    """The same schedule, its nodes renamed: first where most GPUs go on with the same job, then
+    where at least the type is the same; all others get numbers that are free. Costs nothing by the
+    proxies."""
     running = situation.running
     names: dict[int, int] = {}
     taken: set[int] = set()
@@ -26,7 +29,9 @@ def settled(situation: Situation, made: Schedule) -> Schedule:
 
 
 def _pairs(running: Schedule, made: Schedule) -> list[tuple[int, int, int, int]]:
-    """(-GPUs that go on as they were, -GPUs that stay on their node, new, old) for nodes of one type."""
+    """(-GPUs that go on as they were, -GPUs that stay on their node, new, old) for nodes of one
+    type.
+    """
     same = {
         (new, old): [0, 0]
         for new, n in made.types.items()

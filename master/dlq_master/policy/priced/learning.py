@@ -1,13 +1,15 @@
 """Run times that nobody tells: of each kind and number of GPUs, from what earlier jobs took there.
 
-One model for each family (`performance`). Of jobs that say how many iterations they make it foretells the run
-time, from iterations, GPUs, the speed of one and how powerful they are together. Of others it foretells only how the run time
-falls with the GPUs, from jobs that were seen on several shapes, and their level is the family's usual one: whoever
-is long is given more GPUs, and a model that has not seen why would learn that more GPUs take longer.
+One model for each family (`performance`). Of jobs that say how many iterations they make it
+foretells the run time, from iterations, GPUs, the speed of one and how powerful they are together.
+Of others it foretells only how the run time falls with the GPUs, from jobs that were seen on
+several shapes, and their level is the family's usual one: whoever is long is given more GPUs, and a
+model that has not seen why would learn that more GPUs take longer.
 
-Families of which too few jobs are known share one model; before there is that, jobs are taken to need an
-hour on one GPU, or what is usual, and GPUs to speed them up as networks do in the middle (g to the power of 0.85).
-What a job itself shows is better than what others did: `refined` by its own speed, once that was measured.
+Families of which too few jobs are known share one model; before there is that, jobs are taken to
+need an hour on one GPU, or what is usual, and GPUs to speed them up as networks do in the middle (g
+to the power of 0.85). What a job itself shows is better than what others did: `refined` by its own
+speed, once that was measured.
 """
 
 from __future__ import annotations
@@ -68,9 +70,11 @@ class _Group:
 
 @dataclass
 class Learned:
-    """`speeds`: of one GPU of each kind; `most`: GPUs of the largest node. `draw` deals runs to folds.
+    """`speeds`: of one GPU of each kind; `most`: GPUs of the largest node. `draw` deals runs to
+    folds.
 
-    Models are fitted when they are asked for, so that a crowd of jobs that end together costs one fit."""
+    Models are fitted when they are asked for, so that a crowd of jobs that end together costs one
+    fit."""
 
     speeds: tuple[float, ...]
     most: int
@@ -119,8 +123,8 @@ class Learned:
 
 
 def refined(times: Floats, measured: Mapping[Shape, float]) -> Floats:
-    """What was measured holds where it was measured; everywhere else times move by the same factor, their
-    geometric mean."""
+    """What was measured holds where it was measured; everywhere else times move by the same factor,
+    their geometric mean."""
     if not measured:
         return times
     ratio = [took_s / times[kind, gpus - 1] for (kind, gpus), took_s in sorted(measured.items())]

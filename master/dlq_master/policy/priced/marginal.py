@@ -1,19 +1,23 @@
 """Marginal allocation by apparent tardiness cost: what dlq does by itself.
 
-1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many GPUs as
-   help. Nobody is given more. If that is more than all nodes have, GPUs are what is short, not money: each
-   job wishes for its fastest kind, and the fewest GPUs of it that make the due date.
-2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that is then done
-   sooner per second, where slack is the due date minus the fastest end, and t the fastest run time. If the
-   wishes are still more, the GPUs go to the greatest worths: as throughput is concave in the
-   GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation.
-   What a job holds already counts for more (`HOLD`), so that GPUs do not change hands for next to nothing.
-3. *Packing*: who keeps its kind and number of GPUs stays where it is; then the widest first, where it adds
+1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many
+GPUs as
+   help. Nobody is given more. If that is more than all nodes have, GPUs are what is short, not
+   money: each job wishes for its fastest kind, and the fewest GPUs of it that make the due date.
+2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that
+is then done
+   sooner per second, where slack is the due date minus the fastest end, and t the fastest run time.
+   If the wishes are still more, the GPUs go to the greatest worths: as throughput is concave in the
+   GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation. What a job
+   holds already counts for more (`HOLD`), so that GPUs do not change hands for next to nothing.
+3. *Packing*: who keeps its kind and number of GPUs stays where it is; then the widest first, where
+it adds
    least to the price; what does not fit is shrunk.
 4. GPUs that are paid for but idle go, one by one, to whom they save most.
 
-The worth of the second step counts only who would be late; the paper's objective of a single decision does
-not see that waiting has a price, and costs more in the long run however well it is solved.
+The worth of the second step counts only who would be late; the paper's objective of a single
+decision does not see that waiting has a price, and costs more in the long run however well it is
+solved.
 """
 
 from __future__ import annotations
@@ -32,8 +36,9 @@ HOLD = 0.3  # of its worth, on top of it, for a GPU that the job holds
 
 
 class Wish(NamedTuple):
-    """By job: `kind`; `gpus` at most; `rate[j, g]` the share of the job done per second on g GPUs of the kind
-    (0 on none); `cost` $ to its end in that shape; `urgency` $ per second of being late, discounted by slack."""
+    """By job: `kind`; `gpus` at most; `rate[j, g]` the share of the job done per second on g GPUs
+    of the kind (0 on none); `cost` $ to its end in that shape; `urgency` $ per second of being
+    late, discounted by slack."""
 
     kind: Ints
     gpus: Ints
@@ -81,7 +86,9 @@ def wishes(situation: Situation, lookahead: float) -> Wish:
 
 
 def hurried(situation: Situation, wish: Wish) -> Wish:
-    """Of the fastest kind, the fewest GPUs that make the due date; where none do, the fastest number."""
+    """Of the fastest kind, the fewest GPUs that make the due date; where none do, the fastest
+    number.
+    """
     kind = situation.time.min(axis=2).argmin(axis=1)
     mine = situation.time[np.arange(len(kind)), kind]
     makes = mine <= situation.due[:, None]
@@ -90,7 +97,9 @@ def hurried(situation: Situation, wish: Wish) -> Wish:
 
 
 def _rates(mine: Floats) -> Floats:
-    """`Wish.rate` of run times by GPUs; what a job may not have is as fast as the next fewer that it may."""
+    """`Wish.rate` of run times by GPUs; what a job may not have is as fast as the next fewer that
+    it may.
+    """
     rate = np.zeros((len(mine), mine.shape[1] + 1))
     rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
     return rate
@@ -126,7 +135,8 @@ def _per_gpu(situation: Situation) -> Floats:
 
 
 def allocate(wish: Wish, capacity: int, mine: Ints) -> Ints:
-    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there is.
+    """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there
+    is.
 
     `mine`: how many of the kind it has already."""
     if int(wish.gpus.sum()) <= capacity:
@@ -150,7 +160,9 @@ def _allowed(situation: Situation, wish: Wish, given: Ints) -> Ints:
 
 
 def concave(rate: Floats) -> Floats:
-    """The least concave curve above each row; the row itself where throughput is concave already."""
+    """The least concave curve above each row; the row itself where throughput is concave
+    already.
+    """
     step = np.diff(rate, axis=1)
     if (step[:, 1:] <= step[:, :-1] + 1e-15).all():
         return rate
@@ -166,8 +178,8 @@ def concave(rate: Floats) -> Floats:
 
 
 def _pack(situation: Situation, wish: Wish, gpus: Ints, stays: Ints) -> Packing:
-    """Who stays, on the node that it has; then the widest first, among equals the most urgent; who fits
-    nowhere gets what is left of a node."""
+    """Who stays, on the node that it has; then the widest first, among equals the most urgent; who
+    fits nowhere gets what is left of a node."""
     packing = Packing(situation.catalogue, situation.nodes)
     kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
     order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]

@@ -1,4 +1,6 @@
-"""The names of the priced policies and what each may be told; imports nothing, so that a list of them is cheap."""
+"""The names of the priced policies and what each may be told; imports nothing, so that a list of
+them is cheap.
+"""
 
 from __future__ import annotations
 

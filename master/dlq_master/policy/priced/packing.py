@@ -1,7 +1,7 @@
 """Jobs on nodes so that as little as possible is paid for GPUs that nobody uses.
 
-Equal nodes are interchangeable: what matters is their kind and how many GPUs are used, so that choosing one
-takes as many steps as there are such states, not as there are nodes.
+Equal nodes are interchangeable: what matters is their kind and how many GPUs are used, so that
+choosing one takes as many steps as there are such states, not as there are nodes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Packing:
         self.states = [[set[int]() for _ in range(most + 1)] for most in self.most]
 
     def cheapest(self, kind: int, gpus: int) -> tuple[float, int] | None:
-        """What it adds to the price per hour, and the node (-1: a new one); the fullest of equals; None: it
-        fits on none."""
+        """What it adds to the price per hour, and the node (-1: a new one); the fullest of equals;
+        None: it fits on none."""
         price, found, node = self.price[kind], float("inf"), None
         for used in range(self.most[kind] - gpus, 0, -1):
             at = self.states[kind][used]
@@ -57,7 +57,9 @@ class Packing:
         return node
 
     def largest_hole(self, kind: int) -> tuple[int, int] | None:
-        """(GPUs that are free, node) on the emptiest node, a new one (-1) before all; None: all are full."""
+        """(GPUs that are free, node) on the emptiest node, a new one (-1) before all; None: all are
+        full.
+        """
         if len(self.kind) < self.nodes:
             return self.most[kind], -1
         for used, at in enumerate(self.states[kind][:-1]):

@@ -1,8 +1,8 @@
 """How long a job will take, t(job, type, g), learned from what past ones took (section 2.2).
 
 One linear model for each family of jobs. Its features are the numbers that are known (of the job:
-iterations, batch size; of the node: GPUs, GFLOPS, disk), their inverses, and products of two of these.
-They are chosen one by one, as long as the cross-validated error falls: forward selection.
+iterations, batch size; of the node: GPUs, GFLOPS, disk), their inverses, and products of two of
+these. They are chosen one by one, as long as the cross-validated error falls: forward selection.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _WORTHWHILE = 0.01  # of the error: what a further feature must gain
 
 
 class Run(NamedTuple):
-    """One finished run: its numbers by name, all positive, and what it took. Runs of one `job` are dealt to one
-    fold, so that no model is judged by a job that it has seen; "": each is a job of its own."""
+    """One finished run: its numbers by name, all positive, and what it took. Runs of one `job` are
+    dealt to one fold, so that no model is judged by a job that it has seen; "": each is a job of
+    its own."""
 
     numbers: Mapping[str, float]
     time_s: float
@@ -48,7 +49,9 @@ class Feature(NamedTuple):
 
 @dataclass(frozen=True)
 class Performance:
-    """`weights` of `features` and of 1 (last); `error`: mean absolute percentage error, cross-validated."""
+    """`weights` of `features` and of 1 (last); `error`: mean absolute percentage error,
+    cross-validated.
+    """
 
     features: tuple[Feature, ...]
     weights: tuple[float, ...]
@@ -63,7 +66,9 @@ class Performance:
 
 
 def fit(runs: Sequence[Run], draw: np.random.Generator) -> Performance:
-    """Learn from runs of at least five jobs; they are dealt to folds by chance. Raises ValueError."""
+    """Learn from runs of at least five jobs; they are dealt to folds by chance. Raises
+    ValueError.
+    """
     jobs = {run.job or str(at): 0 for at, run in enumerate(runs)}
     if len(jobs) < FEWEST:
         raise ValueError(f"runs of {len(jobs)} jobs are too few: at least {FEWEST}")

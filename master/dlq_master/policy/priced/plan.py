@@ -30,8 +30,9 @@ class Cause(StrEnum):
 
 
 class Change(NamedTuple):
-    """`key` of a job (None: of a node alone), the node, its type's place in the catalogue and the GPUs.
-    `seconds`: how long before its due date the job ends if nothing changes any more; negative: late."""
+    """`key` of a job (None: of a node alone), the node, its type's place in the catalogue and the
+    GPUs. `seconds`: how long before its due date the job ends if nothing changes any more;
+    negative: late."""
 
     verb: Verb
     node: int

@@ -97,7 +97,9 @@ PRICED: Mapping[str, PricedPreset] = MappingProxyType(
 
 
 def build(name: str, words: Mapping[str, str]) -> Solver:
-    """The solver `name`; raises PolicyError on a name or a key that there is not, or a bad value."""
+    """The solver `name`; raises PolicyError on a name or a key that there is not, or a bad
+    value.
+    """
     if name not in PRICED:
         raise PolicyError(f"there is no priced policy {name!r}{suggestion(name, tuple(PRICED))}")
     known, values = SETTINGS[name], {}

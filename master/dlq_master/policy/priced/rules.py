@@ -1,18 +1,19 @@
 """How the methods of the path relinking paper are read: by its text, or by its released program.
 
-The released program (ai-sprint-eu-project/GPUScheduler) differs from the text in ways that move its costs;
-`Reading.REFERENCE` has them, to be compared with it:
+The released program (ai-sprint-eu-project/GPUScheduler) differs from the text in ways that move its
+costs; `Reading.REFERENCE` has them, to be compared with it:
 
 * a configuration is drawn evenly from the best `alpha` of them, not by the inverse of its cost;
 * of two neighbours in the queue the one with the larger weight is moved back more often;
-* f_OBJ counts the price of all open nodes until the first job ends, the tardiness at that instant and
+* f_OBJ counts the price of all open nodes until the first job ends, the tardiness at that instant
+and
   100 times the worst tardiness of those who wait: no idle GPUs (mu), no H;
 * in f-bar a job costs its part of the node, by the GPUs in use;
 * the GPUs that are idle in the end go to one job of one node;
 * a job that ends on its due date is in time.
 
-Its pool of elite solutions has one place (a constant is shadowed), so that nothing is ever relinked there:
-`elite=1`.
+Its pool of elite solutions has one place (a constant is shadowed), so that nothing is ever relinked
+there: `elite=1`.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ class Proxy(StrEnum):
 
 
 class Rules(NamedTuple):
-    """`iterations`: MaxIt_RG, the greedy one among them. `elite`: sigma. `alpha`, `beta`: shares of the
-    configurations and of the nodes that are drawn from. `swap`: how far the chance to swap neighbours lies
-    from one half. `rho`: of worst-case tardiness; `mu`: $ per idle GPU. `moves`: MaxIt_PR; 0: as many as nodes.
+    """`iterations`: MaxIt_RG, the greedy one among them. `elite`: sigma. `alpha`, `beta`: shares of
+    the configurations and of the nodes that are drawn from. `swap`: how far the chance to swap
+    neighbours lies from one half. `rho`: of worst-case tardiness; `mu`: $ per idle GPU. `moves`:
+    MaxIt_PR; 0: as many as nodes.
     """
 
     reading: Reading = Reading.PAPER

@@ -1,7 +1,7 @@
 """What a priced policy decides on, and what it decides: jobs, nodes, and who gets what.
 
-One job runs on one node (P1m of the path relinking paper), and may get another node, another number of
-GPUs, or none, at every decision. Times are in seconds, weights in $ per second of being late.
+One job runs on one node (P1m of the path relinking paper), and may get another node, another number
+of GPUs, or none, at every decision. Times are in seconds, weights in $ per second of being late.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HOUR_S = 3600.0
 
 
 class PricedJob(NamedTuple):
-    """`whole_s[k, g - 1]`: the whole run time on g GPUs of kind k (inf: not allowed); `left`: the share of it
-    that is not done yet. Keys rise with the submits; the due date is an instant."""
+    """`whole_s[k, g - 1]`: the whole run time on g GPUs of kind k (inf: not allowed); `left`: the
+    share of it that is not done yet. Keys rise with the submits; the due date is an instant."""
 
     key: int
     due_s: float
@@ -36,8 +36,8 @@ class Grant(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """`types`: what each open node is, by its place in the catalogue; `grants`: who runs where. Who is not in
-    `grants` waits."""
+    """`types`: what each open node is, by its place in the catalogue; `grants`: who runs where. Who
+    is not in `grants` waits."""
 
     types: Mapping[int, int]
     grants: Mapping[int, Grant]
@@ -48,8 +48,8 @@ EMPTY = Schedule({}, {})
 
 @dataclass(frozen=True)
 class Situation:
-    """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided again if
-    nothing happens (H of the paper). `resume_s`: what a job that gets other GPUs loses."""
+    """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided
+    again if nothing happens (H of the paper). `resume_s`: what a job that gets other GPUs loses."""
 
     now_s: float
     jobs: tuple[PricedJob, ...]

@@ -1,5 +1,6 @@
-"""When a trial is over, and what it has told. A trial is a run of a job whose run time nobody knows: on fewer
-GPUs than it asks for, on its own in the part for trials, or where it runs anyway (in place)."""
+"""When a trial is over, and what it has told. A trial is a run of a job whose run time nobody
+knows: on fewer GPUs than it asks for, on its own in the part for trials, or where it runs anyway
+(in place)."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ PATIENCE = 2.0  # times T_profile: for the first word, and from there for enough
 class Watched(NamedTuple):
     """A run of a job whose run time nobody knows, as far as it is told.
 
-    `profile_s`: T_profile; `total`: steps in all; `iteration_s`: what its traffic shows; `since_s`: when it
-    began to run, or its master to watch.
+    `profile_s`: T_profile; `total`: steps in all; `iteration_s`: what its traffic shows; `since_s`:
+    when it began to run, or its master to watch.
     """
 
     job: Job
@@ -33,8 +34,8 @@ class Watched(NamedTuple):
 
 
 class Told(NamedTuple):
-    """All of the job's work takes so long at the pace of this run; `work_s` None: `basis` says why nobody
-    knows. `words`: what that was reckoned from."""
+    """All of the job's work takes so long at the pace of this run; `work_s` None: `basis` says why
+    nobody knows. `words`: what that was reckoned from."""
 
     work_s: float | None
     basis: Basis
@@ -44,8 +45,8 @@ class Told(NamedTuple):
 def judged(run: Watched) -> Told | None:
     """What is known of it now; None: it is to be watched on.
 
-    T_profile counts from the first word of the job (Chronus counts from the start, which for large models
-    would measure loading); on its own GPUs also what it has worked before.
+    T_profile counts from the first word of the job (Chronus counts from the start, which for large
+    models would measure loading); on its own GPUs also what it has worked before.
     """
     track = run.track
     if track is None:
@@ -62,8 +63,8 @@ def judged(run: Watched) -> Told | None:
 
 
 def told_s(job: Job, attempt: Attempt, track: Track, total: int) -> float | None:
-    """Seconds that all of a job's work takes by the steps of this run on all of its GPUs, whatever was estimated;
-    None: they are too few, or too uneven. O(samples)."""
+    """Seconds that all of a job's work takes by the steps of this run on all of its GPUs, whatever
+    was estimated; None: they are too few, or too uneven. O(samples)."""
     found, last = pace(track), track.last
     if found is None or last is None or not steady(found):
         return None
@@ -100,7 +101,9 @@ def _stuck(run: Watched, track: Track) -> Told:
 
 
 def _enough(run: Watched, track: Track, found: Pace) -> bool:
-    """In place the job loses nothing by being watched on, and gains nothing once its pace is steady."""
+    """In place the job loses nothing by being watched on, and gains nothing once its pace is
+    steady.
+    """
     if found.steps < MANY:
         return False
     reduced = is_reduced(run.attempt, run.job)
@@ -113,7 +116,9 @@ def _enough(run: Watched, track: Track, found: Pace) -> bool:
 
 
 def _reckoned(run: Watched, track: Track, found: Pace, total: int) -> Told:
-    """On its own GPUs: what it has done, and the steps that are left. On fewer: its start, and all steps."""
+    """On its own GPUs: what it has done, and the steps that are left. On fewer: its start, and all
+    steps.
+    """
     began_s = run.attempt.started_time_s or track.first_s
     last = track.last
     if is_reduced(run.attempt, run.job) or last is None:

@@ -1,4 +1,6 @@
-"""The pace of a job, from the steps that it tells. Steps are counted as done, instants are those of the step."""
+"""The pace of a job, from the steps that it tells. Steps are counted as done, instants are those of
+the step.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ class Pace(NamedTuple):
 
 
 class Track(NamedTuple):
-    """What one attempt on `gpus` GPUs has told, and earlier ones on as many: `before` sums up theirs.
+    """What one attempt on `gpus` GPUs has told, and earlier ones on as many: `before` sums up
+    theirs.
 
-    `first_s`: of its first word, by which the clock of a trial starts, whether or not it told a step.
+    `first_s`: of its first word, by which the clock of a trial starts, whether or not it told a
+    step.
     """
 
     attempt: int
@@ -46,7 +50,9 @@ class Track(NamedTuple):
 
 
 def followed(track: Track | None, attempt: int, gpus: int, step: int | None, at_s: float) -> Track:
-    """The track after another word of this attempt; who counts anew, or runs on other GPUs, begins anew."""
+    """The track after another word of this attempt; who counts anew, or runs on other GPUs, begins
+    anew.
+    """
     if track is None or track.gpus != gpus:
         track = Track(attempt, gpus, at_s)
     elif track.attempt != attempt:
@@ -96,7 +102,9 @@ def _confidence(track: Track, steps: int, step_s: float) -> Confidence:
 
 
 def _halves(samples: tuple[Sample, ...]) -> tuple[float, float] | None:
-    """Seconds of a step in the first and in the second half; None: too little was told in between."""
+    """Seconds of a step in the first and in the second half; None: too little was told in
+    between.
+    """
     if len(samples) < 3:
         return None
     first, last = samples[0], samples[-1]

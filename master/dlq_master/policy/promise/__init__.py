@@ -1,1 +1,3 @@
-"""Deadlines that hold: which jobs get SLO leases when, and what may be promised to whom (Chronus)."""
+"""Deadlines that hold: which jobs get SLO leases when, and what may be promised to whom
+(Chronus).
+"""

@@ -1,4 +1,6 @@
-"""What a policy decides for one view, each decision made once however many jobs are explained from it."""
+"""What a policy decides for one view, each decision made once however many jobs are explained from
+it.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from dlq_master.policy.walk.outcome import Outcome
 
 
 class Decisions:
-    """Made when they are first asked for. They hold for the view they are made for: whoever keeps them drops them
-    with the next plan."""
+    """Made when they are first asked for. They hold for the view they are made for: whoever keeps
+    them drops them with the next plan."""
 
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view

@@ -50,8 +50,8 @@ def explain(
 ) -> tuple[Reason, ...]:
     """Every reason why the job does not run; empty only while it holds GPUs.
 
-    STARTS_NEXT is given exactly when the plan for this view would start it. `decisions`: of the same cluster and policy
-    since its last change, by whoever explains many.
+    STARTS_NEXT is given exactly when the plan for this view would start it. `decisions`: of the
+    same cluster and policy since its last change, by whoever explains many.
     """
     told = decisions or Decisions(view, policy)
     early = _before_any_decision(view, policy, job_id)
@@ -78,8 +78,9 @@ def explain(
 def explain_briefly(
     view: View, policy: Policy, job_id: JobId, last: Outcome | None, *, holders: bool = False
 ) -> tuple[Reason, ...]:
-    """What can be said as of the last decision (None: there was none), without another one: what it costs grows
-    neither with the queue nor, without `holders`, with what runs. Left out: whether it takes GPUs at the next boundary.
+    """What can be said as of the last decision (None: there was none), without another one: what it
+    costs grows neither with the queue nor, without `holders`, with what runs. Left out: whether it
+    takes GPUs at the next boundary.
     """
     early = _before_any_decision(view, policy, job_id)
     if early is not None:
@@ -134,7 +135,8 @@ def hold_code(job: Job) -> ReasonCode:
 def jobs_ahead(
     view: View, policy: Policy, job_id: JobId, order: Lineup | None = None
 ) -> int | None:
-    """How many waiting jobs rank before it; None if it does not wait. `order`: who stands where, if that is known.
+    """How many waiting jobs rank before it; None if it does not wait. `order`: who stands where, if
+    that is known.
 
     Costs O(ranks and shapes), and in its own line the way to the nearer end.
     """
@@ -242,7 +244,10 @@ def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -
     """What is missing, were it alone in the queue, and why it has to be together."""
     reasons = _shortage(cluster, policy, cluster.shape(job), holders=holders)
     if job.gpu_type_promised:
-        why = f"GPUs of another type are free, but its deadline is promised on {job.gpu_type_promised}"
+        why = (
+            "GPUs of another type are free, but its deadline is promised on "
+            f"{job.gpu_type_promised}"
+        )
         reasons = [
             reason._replace(detail=why) if reason.code is ReasonCode.GPU_TYPE else reason
             for reason in reasons
@@ -259,7 +264,9 @@ def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -
 
 
 def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) -> list[Reason]:
-    """What is missing, were a job of this shape alone in the queue; who has it costs O(attempts)."""
+    """What is missing, were a job of this shape alone in the queue; who has it costs
+    O(attempts).
+    """
     capacity = cluster.capacity
     capacity.ready()
     if _fits(capacity.free, shape, policy):
@@ -290,7 +297,9 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
 
 
 def _avoided(cluster: Cluster, policy: Policy, shape: Shape) -> list[Reason]:
-    """It fits where it is not to go: on nodes that are not the cluster's own, or where it has failed."""
+    """It fits where it is not to go: on nodes that are not the cluster's own, or where it has
+    failed.
+    """
     free, others = cluster.capacity.free, cluster.own.foreign
     failed = tuple([node_id for node_id in shape.avoid if node_id not in others])
     if len(failed) < len(shape.avoid) and _fits(free, shape._replace(avoid=failed), policy):
@@ -409,8 +418,8 @@ def _order(
 def _before(
     cluster: Cluster, order: Lineup, job: Job, job_ids: Iterable[JobId]
 ) -> tuple[JobId, ...]:
-    """Those of the waiting jobs that rank before this one, the nearest to being served first. Jobs that have ended
-    since they were decided about are left out."""
+    """Those of the waiting jobs that rank before this one, the nearest to being served first. Jobs
+    that have ended since they were decided about are left out."""
     waiting, jobs = order.waiting.by_rank, cluster.jobs
 
     def place(one: Job) -> tuple[int, int]:
@@ -454,7 +463,9 @@ def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
 
 
 def _runs_on(cluster: Cluster, shape: Shape, attempt: Attempt) -> bool:
-    """Whether a node that the attempt holds has what the shape asks for, and is none that it avoids."""
+    """Whether a node that the attempt holds has what the shape asks for, and is none that it
+    avoids.
+    """
     node_ids = [it for it in attempt.lease.allocation.node_ids if it not in shape.avoid]
     if shape.traits is None:
         return bool(node_ids)

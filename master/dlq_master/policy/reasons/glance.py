@@ -31,8 +31,8 @@ from dlq_master.policy.walk.outcome import Outcome
 class Glance:
     """What `explain` would say first of each job, at O(1) a job after the first of its shape.
 
-    It holds for the view it was made for: whoever keeps one drops it with the next plan. `decisions`: for the same
-    view and policy, where others look at them too.
+    It holds for the view it was made for: whoever keeps one drops it with the next plan.
+    `decisions`: for the same view and policy, where others look at them too.
     """
 
     def __init__(self, view: View, policy: Policy, decisions: Decisions | None = None) -> None:
@@ -48,8 +48,8 @@ class Glance:
         return None if main is None else main.code
 
     def kinds(self, job: Job) -> tuple[Kind, ...]:
-        """All of them, the main one first; of what keeps a job whose GPUs are free from them only the first, and not
-        WAITING_FOR_BOUNDARY, which is no obstacle of its own."""
+        """All of them, the main one first; of what keeps a job whose GPUs are free from them only
+        the first, and not WAITING_FOR_BOUNDARY, which is no obstacle of its own."""
         return tuple(dict.fromkeys(self._kinds(job)))
 
     def _kinds(self, job: Job) -> Iterator[Kind]:

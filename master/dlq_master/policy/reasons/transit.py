@@ -17,7 +17,9 @@ def taken_off(job: Job) -> list[Reason]:
 
 
 def shielded(decisions: Decisions, job: Job) -> list[Reason]:
-    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk for all who ask."""
+    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk for
+    all who ask.
+    """
     guards = decisions.policy.guards
     if guards.most is None and not guards.min_run:
         return []
@@ -35,7 +37,9 @@ def shielded(decisions: Decisions, job: Job) -> list[Reason]:
 
 
 def _rules(guards: Guards) -> str:
-    """`a job runs for at least 2 times what its pause and resume cost, and is preempted 20 times at most`."""
+    """`a job runs for at least 2 times what its pause and resume cost, and is preempted 20 times at
+    most`.
+    """
     told = []
     if guards.min_run:
         told.append(f"runs for at least {guards.min_run:g} times what its pause and resume cost")

@@ -1,8 +1,9 @@
-"""How many servers an inference cluster lends, from how busy it is: head-room, and patience to lend.
+"""How many servers an inference cluster lends, from how busy it is: head-room, and patience to
+lend.
 
-Aryl leaves that to the inference scheduler (section 4). This one follows a daily wave: servers are asked
-back as soon as the load wants them, and lent only when they could have been for a while, so that a load
-that wavers does not lend a server that it takes back at once.
+Aryl leaves that to the inference scheduler (section 4). This one follows a daily wave: servers are
+asked back as soon as the load wants them, and lent only when they could have been for a while, so
+that a load that wavers does not lend a server that it takes back at once.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ _HAIR = 1e-9  # so that 10 x (1 - 0.3) is 7
 
 
 class Lender(NamedTuple):
-    """`servers`: all that the inference cluster has. `headroom`: the share of them that stays idle for the
-    next peak. `settle_s`: for so long servers must have been idle, beyond the head-room, before they are
-    lent; 0: at once."""
+    """`servers`: all that the inference cluster has. `headroom`: the share of them that stays idle
+    for the next peak. `settle_s`: for so long servers must have been idle, beyond the head-room,
+    before they are lent; 0: at once."""
 
     servers: int
     headroom: float = 0.05
@@ -28,7 +29,9 @@ class Lender(NamedTuple):
 
 
 class Lending(NamedTuple):
-    """How many servers are lent, and the idle ones of late: (since when, how many), the last one now."""
+    """How many servers are lent, and the idle ones of late: (since when, how many), the last one
+    now.
+    """
 
     lent: int = 0
     idle: tuple[tuple[float, int], ...] = ()

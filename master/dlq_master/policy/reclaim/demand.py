@@ -1,4 +1,6 @@
-"""A reclaim as a value: who is on the lent servers, how many of them are wanted, and what a choice costs."""
+"""A reclaim as a value: who is on the lent servers, how many of them are wanted, and what a choice
+costs.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,13 @@ from dlq_master.model.ids import JobId, NodeId
 class Tenant(NamedTuple):
     """A job with workers on lent servers: the GPUs that it holds, by server.
 
-    `base`: those without which it does not run; whoever takes one of them preempts the job. `flexible`:
-    those that it can give away. `spare`: where any of its GPUs will do as its base, so many of all that it has here
-    it can give away, whichever these are; all flexible ones are within that. None: exactly the flexible ones.
-    `elsewhere`: on how many servers that are not lent it is besides, and
-    `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
-    `lost_gpu_s`: GPU-seconds that its preemption takes: to save and to resume, or the work of one that cannot save.
+    `base`: those without which it does not run; whoever takes one of them preempts the job.
+    `flexible`: those that it can give away. `spare`: where any of its GPUs will do as its base, so
+    many of all that it has here it can give away, whichever these are; all flexible ones are within
+    that. None: exactly the flexible ones. `elsewhere`: on how many servers that are not lent it is
+    besides, and `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
+    `lost_gpu_s`: GPU-seconds that its preemption takes: to save and to resume, or the work of one
+    that cannot save.
     """
 
     job_id: JobId
@@ -47,7 +50,9 @@ class Tenant(NamedTuple):
 
     @property
     def at_risk(self) -> set[NodeId]:
-        """Servers that count when it is said whether it falls; none: nothing that goes takes it along."""
+        """Servers that count when it is said whether it falls; none: nothing that goes takes it
+        along.
+        """
         if self.spare is None:
             return set(self.base)
         held = self.held
@@ -62,15 +67,17 @@ class Tenant(NamedTuple):
 
 
 class Demand(NamedTuple):
-    """`wanted` of these lent servers are asked back. `servers`: GPUs of each, those that are taken first
-    among equals before the others."""
+    """`wanted` of these lent servers are asked back. `servers`: GPUs of each, those that are taken
+    first among equals before the others."""
 
     servers: Mapping[NodeId, int]
     tenants: Sequence[Tenant]
     wanted: int
 
     def free(self) -> list[NodeId]:
-        """Servers on which nobody is preempted: idle ones, then those that cost the fewest flexible GPUs."""
+        """Servers on which nobody is preempted: idle ones, then those that cost the fewest flexible
+        GPUs.
+        """
         flexible = dict.fromkeys(self.servers, 0)
         needed: set[NodeId] = set()
         for tenant in self.tenants:
@@ -104,8 +111,8 @@ class Demand(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Servers to take back, in the order in which they were chosen. `bound`: no choice costs less (-inf:
-    nobody has looked)."""
+    """Servers to take back, in the order in which they were chosen. `bound`: no choice costs less
+    (-inf: nobody has looked)."""
 
     servers: tuple[NodeId, ...]
     cost: float
@@ -124,9 +131,10 @@ Rule = Callable[[Demand], Choice]
 class Toll(NamedTuple):
     """What a choice does (Aryl 7.2, 7.3).
 
-    `preempted`: jobs. `shrunk`: jobs that go on with fewer GPUs. `collateral`: GPUs that are vacated on
-    servers that stay, over the GPUs that were asked back. `flexible`: the share of the servers asked back
-    on which there were flexible workers and no other ones; `idle`: on which there was nobody.
+    `preempted`: jobs. `shrunk`: jobs that go on with fewer GPUs. `collateral`: GPUs that are
+    vacated on servers that stay, over the GPUs that were asked back. `flexible`: the share of the
+    servers asked back on which there were flexible workers and no other ones; `idle`: on which
+    there was nobody.
     """
 
     preempted: int

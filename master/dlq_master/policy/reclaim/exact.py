@@ -1,8 +1,9 @@
 """The reclaim that preempts least, with its proof: what Aryl (7.3) finds by exhaustive search.
 
-Algorithm 1's choice is there first. Where a bound on all choices reaches it, it is the best; otherwise it is made
-again with costs that lean on the relaxation, an integer program looks for a better one (`program`), and when its
-time is up the best of all is taken. Of the choices that cost no more a second program takes the one that loses the fewest GPU-seconds.
+Algorithm 1's choice is there first. Where a bound on all choices reaches it, it is the best;
+otherwise it is made again with costs that lean on the relaxation, an integer program looks for a
+better one (`program`), and when its time is up the best of all is taken. Of the choices that cost
+no more a second program takes the one that loses the fewest GPU-seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _TOLERANCE = 1e-6
 
 
 def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
-    """The choice that costs least of those found within the limit, and a bound on all. Without scipy where
-    nobody has to be preempted."""
+    """The choice that costs least of those found within the limit, and a bound on all. Without
+    scipy where nobody has to be preempted."""
     first = algorithm_1(demand)
     free = demand.harmless()
     wanted = min(demand.wanted, len(demand.servers)) - len(free)

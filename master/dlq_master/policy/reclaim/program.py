@@ -1,11 +1,11 @@
 """The reclaim as an integer program, and its relaxation.
 
-Jobs on one server alone are a cost of that server, and jobs on the same servers are one. Servers that
-cost the same and have as much of the same wide jobs are one class, of which a number goes:
+Jobs on one server alone are a cost of that server, and jobs on the same servers are one. Servers
+that cost the same and have as much of the same wide jobs are one class, of which a number goes:
 
-    min  sum a_k u_k + sum c_j y_j
-    (1)  n_k y_j >= u_k               for every wide job j that falls with a server of class k, which has n_k servers
-    (2)  (h_j - s_j) y_j >= sum h_jk u_k - s_j    for one that has h_j GPUs, h_jk on a server of class k, and can give
+    min  sum a_k u_k + sum c_j y_j (1)  n_k y_j >= u_k               for every wide job j that falls
+    with a server of class k, which has n_k servers (2)  (h_j - s_j) y_j >= sum h_jk u_k - s_j
+    for one that has h_j GPUs, h_jk on a server of class k, and can give
                                       away any s_j of them
     (3)  sum_k u_k = N
     (4)  the costs are less than what is there already
@@ -34,8 +34,8 @@ _OPTIMAL, _INFEASIBLE = 0, 2
 
 
 class Found(NamedTuple):
-    """The servers of a better choice (none: there is none, or it was not found in time), and what no
-    choice costs less than."""
+    """The servers of a better choice (none: there is none, or it was not found in time), and what
+    no choice costs less than."""
 
     servers: tuple[NodeId, ...]
     bound: float
@@ -52,16 +52,16 @@ class _Sum(NamedTuple):
 
 
 class _Wide(NamedTuple):
-    """Jobs that fall when more than `spare` of what they hold goes; one of which any server is too many holds 1 on each
-    and has none to spare."""
+    """Jobs that fall when more than `spare` of what they hold goes; one of which any server is too
+    many holds 1 on each and has none to spare."""
 
     held: tuple[tuple[NodeId, int], ...]
     spare: int = 0
 
 
 class _Class(NamedTuple):
-    """Servers with these wide jobs, by number and with so much of each, and of their own so much cost, and loss in
-    GPU-seconds."""
+    """Servers with these wide jobs, by number and with so much of each, and of their own so much
+    cost, and loss in GPU-seconds."""
 
     wide: tuple[tuple[int, int], ...]
     alone: float
@@ -118,8 +118,8 @@ class Program:
         return self._raised(float(found.fun))
 
     def leaning(self) -> Demand:
-        """The demand, with wide jobs that cost the less the more the relaxation lets them fall: what a rule that
-        takes the cheapest then finds is close to it."""
+        """The demand, with wide jobs that cost the less the more the relaxation lets them fall:
+        what a rule that takes the cheapest then finds is close to it."""
         falls = dict(zip(self._wide, self._falls.tolist(), strict=True))
         return self._demand._replace(
             tenants=[
@@ -140,7 +140,9 @@ class Program:
         return Found(self._taken(found.x), bound)
 
     def spare(self, cost: float, time_limit_s: float) -> tuple[NodeId, ...]:
-        """Of the choices that cost no more the one that loses the fewest GPU-seconds; none: not found in time."""
+        """Of the choices that cost no more the one that loses the fewest GPU-seconds; none: not
+        found in time.
+        """
         scale = max(float(self._lost.max(initial=0.0)), 1.0)  # so that tolerances mean the same
         found = self._solved(self._lost / scale, cost, time_limit_s)
         return () if found.x is None else self._taken(found.x)

@@ -1,7 +1,7 @@
 """Who is on lent servers: what each job has there, and with what it can go on when some of them go.
 
-An elastic job can go on with any of its GPUs, as many as its base has, as long as they are on nodes that take work.
-So its base is counted where it stays: on the cluster's own nodes first.
+An elastic job can go on with any of its GPUs, as many as its base has, as long as they are on nodes
+that take work. So its base is counted where it stays: on the cluster's own nodes first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def gives_up(attempt: Attempt, servers: Set[NodeId]) -> bool:
 def left_over(
     cluster: Cluster, policy: Policy, attempt: Attempt, gone: Set[NodeId]
 ) -> Masks | None:
-    """The GPUs with which it goes on when these servers go: as many as one of its sizes has. None: it has to stop."""
+    """The GPUs with which it goes on when these servers go: as many as one of its sizes has. None:
+    it has to stop.
+    """
     job, names = cluster.jobs[attempt.key.job_id], cluster.capacity.node_ids
     parts = tuple(
         [part for part in _any_of(cluster, policy, attempt) if names[part.ordinal] not in gone]
@@ -102,7 +104,9 @@ def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> 
 
 
 def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
-    """Its GPUs on nodes that take work, if any of these will do as its base; none, if it has to have all."""
+    """Its GPUs on nodes that take work, if any of these will do as its base; none, if it has to
+    have all.
+    """
     job, capacity = cluster.jobs[attempt.key.job_id], cluster.capacity
     held = capacity.parts(attempt.lease.allocation)
     resizable = policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED

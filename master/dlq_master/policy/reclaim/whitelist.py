@@ -1,8 +1,10 @@
-"""The whitelist of Aryl (section 6): servers that an inference cluster has lent, as changes of a plan.
+"""The whitelist of Aryl (section 6): servers that an inference cluster has lent, as changes of a
+plan.
 
-A server is lent (it takes jobs), asked back (flagged as reclaimed too: nothing new starts there, and who
-is there leaves or gives up what it holds there), or away. It leaves the whitelist only when nobody holds
-anything of it. When servers come and how many go is the lender's to say; which ones go is ours.
+A server is lent (it takes jobs), asked back (flagged as reclaimed too: nothing new starts there,
+and who is there leaves or gives up what it holds there), or away. It leaves the whitelist only when
+nobody holds anything of it. When servers come and how many go is the lender's to say; which ones go
+is ours.
 """
 
 from __future__ import annotations
@@ -46,9 +48,9 @@ def lend(cluster: Cluster, servers: Sequence[NodeId], more: int) -> Plan:
 
 
 def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Taken:
-    """So many fewer of these servers are lent: which ones, by the policy's rule, and what that means for
-    the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others save and queue
-    again. Of servers that are equally good the last go first."""
+    """So many fewer of these servers are lent: which ones, by the policy's rule, and what that
+    means for the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others
+    save and queue again. Of servers that are equally good the last go first."""
     demand = demand_of(view, policy, servers, fewer)
     taken = taking(view, policy, demand, policy.reclaim.choose(demand, dice(view)))
     return taken._replace(

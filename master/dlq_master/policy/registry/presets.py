@@ -86,8 +86,10 @@ _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s"
 PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "dlq": Preset(
-            "the default: deadlines are promised to whom it is worth it, and keep their GPUs as late as the promise "
-            "allows; until then, and for everybody else, the least expected work first; elastic jobs get their "
+            "the default: deadlines are promised to whom it is worth it, and keep their GPUs as "
+            "late as the promise "
+            "allows; until then, and for everybody else, the least expected work first; elastic "
+            "jobs get their "
             "bases first and grow into what is left; at boundaries",
             (*_CHRONUS, "size", "cooldown_s"),
             preempts=True,
@@ -118,7 +120,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             blocking=True,
         ),
         "yarn-cs": Preset(
-            "a static quota for each queue, and in it the order of arrival; nobody of the queue passes "
+            "a static quota for each queue, and in it the order of arrival; nobody of the queue "
+            "passes "
             "a job that does not fit yet",
             (*_COMMON, "quota"),
             blocking=True,
@@ -166,7 +169,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             by_auction=True,
         ),
         "chronus": Preset(
-            "deadlines are promised to whom it is worth it, and SLO leases go where they earn most (Chronus, "
+            "deadlines are promised to whom it is worth it, and SLO leases go where they earn "
+            "most (Chronus, "
             "improved); everybody else by shortest remaining time, at best-effort boundaries",
             _CHRONUS,
             preempts=True,
@@ -176,7 +180,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
         ),
         "chronus-paper": Preset(
-            "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in whole "
+            "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in "
+            "whole "
             "leases, as Chronus is printed; everybody else by shortest remaining time",
             _CHRONUS,
             preempts=True,
@@ -186,20 +191,23 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             defaults=MappingProxyType({"deadlines": "whole-leases"}),
         ),
         "edf": Preset(
-            "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never each "
+            "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never "
+            "each "
             "other",
             (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(earliest_deadline),
         ),
         "edf-preemptive": Preset(
-            "the earliest deadline first; SLO jobs preempt each other and best-effort ones at boundaries",
+            "the earliest deadline first; SLO jobs preempt each other and best-effort ones at "
+            "boundaries",
             (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(earliest_deadline_of_all),
         ),
         "3sigma": Preset(
-            "the most expected reward for what it takes first; SLO jobs preempt best-effort ones at "
+            "the most expected reward for what it takes first; SLO jobs preempt best-effort ones "
+            "at "
             "boundaries, never each other",
             (*_COMMON, "know", "errors", *_GUARDED),
             preempts=True,
@@ -207,14 +215,16 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             by_chances=True,
         ),
         "genie": Preset(
-            "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
+            "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never "
+            "each other",
             (*_COMMON, "know", *_GUARDED),
             preempts=True,
             knows=True,
             key=always(least_laxity),
         ),
         "afs": Preset(
-            "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); preempts "
+            "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); "
+            "preempts "
             "and resizes at boundaries",
             (*_COMMON, "know", "cooldown_s", *_BY_WORK),
             preempts=True,
@@ -223,13 +233,15 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             sizing=AFS,
         ),
         "gandiva-elastic": Preset(
-            "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own nodes, "
+            "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own "
+            "nodes, "
             "and shrink when somebody does, at boundaries",
             _COMMON,
             sizing=GROW_SHRINK,
         ),
         "aryl": Preset(
-            "elastic: bases shortest first, then the knapsack of the time that more GPUs save (Aryl); "
+            "elastic: bases shortest first, then the knapsack of the time that more GPUs save "
+            "(Aryl); "
             "resizes at boundaries, preempts nobody",
             (*_COMMON, "know", "size", "cooldown_s"),
             knows=True,
@@ -245,7 +257,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             by_service=True,
         ),
         "tiresias-gittins": Preset(
-            "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts at "
+            "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts "
+            "at "
             "boundaries",
             (*_COMMON, *_LEVELS, "index", "quantum", "last", *_GUARDED),
             preempts=True,

@@ -49,7 +49,8 @@ def build(
         for word in ("aging", "hysteresis"):
             if word in words:
                 raise PolicyError(
-                    f"policy {name}: setting {word!r} needs an order by what is left to do: spot=expected, "
+                    f"policy {name}: setting {word!r} needs an order by what is left to do: "
+                    "spot=expected, "
                     "srtf or srsf"
                 )
     try:

@@ -45,8 +45,8 @@ class PolicyError(ValueError):
 
 
 class Thresholds(NamedTuple):
-    """Upper bounds of all levels but the last, in attained GPU-seconds; `quantiles` of what jobs have
-    needed take their place once that is known."""
+    """Upper bounds of all levels but the last, in attained GPU-seconds; `quantiles` of what jobs
+    have needed take their place once that is known."""
 
     bounds: tuple[float, ...]
     quantiles: tuple[float, ...] = ()
@@ -128,7 +128,9 @@ _PRICES = {"charged": False, "free": True}
 
 
 def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Settings:
-    """The settings of policy `name`; raises PolicyError on a key it does not have, or a bad value."""
+    """The settings of policy `name`; raises PolicyError on a key it does not have, or a bad
+    value.
+    """
     values: dict[str, object] = {}
     for key, text in words.items():
         if key not in allowed:

@@ -1,4 +1,6 @@
-"""The order of those who have no promise, where a policy promises deadlines: lanes first, and in each the `spot` of its settings."""
+"""The order of those who have no promise, where a policy promises deadlines: lanes first, and in
+each the `spot` of its settings.
+"""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ HOUR_S = 3600.0
 
 
 class Bids(NamedTuple):
-    """Jobs that being late on the own nodes would cost something, who would lose most first: `own` is what it would
-    cost. `left_s[job, offer, g - 1]`."""
+    """Jobs that being late on the own nodes would cost something, who would lose most first: `own`
+    is what it would cost. `left_s[job, offer, g - 1]`."""
 
     jobs: tuple[Wanting, ...]
     left_s: Floats
@@ -56,9 +56,11 @@ def _least_costs(market: Market, who: Bids) -> Floats:
     """[job, offer]: on as many GPUs of a new machine as cost least with the lateness there."""
     boot_s, price = (
         np.array(column)[:, None]
-        for column in zip(*[(o.type.boot_s, o.type.price_per_hour) for o in market.offers], strict=True)
+        for column in zip(*[(o.type.boot_s, o.type.price_per_hour) for o in market.offers], strict=True)  # noqa: E501
     )  # fmt: skip
-    late = late_costs(who.weight[:, None, None], who.due_s[:, None, None], market.now_s + boot_s + who.left_s)  # fmt: skip
+    late = late_costs(
+        who.weight[:, None, None], who.due_s[:, None, None], market.now_s + boot_s + who.left_s
+    )
     with np.errstate(invalid="ignore"):  # what costs nothing, and is never done
         money = (boot_s + who.left_s) * parts(market.offers, who.left_s.shape[2]) * price / HOUR_S
     cost = np.where(np.isfinite(who.left_s), late + money, inf)

@@ -1,14 +1,18 @@
 """Own nodes first; a machine is rented only when being late would cost more than it does.
 
-1. Whoever is expected to be in time on the cluster's own nodes, or so little late that no machine could pay for that,
+1. Whoever is expected to be in time on the cluster's own nodes, or so little late that no machine
+could pay for that,
    is left to them.
-2. Who would be better off on a machine that is there, or is coming, goes to the cheapest place of these: who would lose
+2. Who would be better off on a machine that is there, or is coming, goes to the cheapest place of
+these: who would lose
    most chooses first. What is paid there already costs nothing.
-3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are nearer by the boot time.
-   A machine of it is rented if, of all who are to run there, being late on the own nodes costs more than being late
-   there and the machine, from when it is asked for to the last one's end (its minimum at least); in the order of
-   what that saves, as far as the budget goes.
-4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of it is over.
+3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are
+nearer by the boot time.
+   A machine of it is rented if, of all who are to run there, being late on the own nodes costs more
+   than being late there and the machine, from when it is asked for to the last one's end (its
+   minimum at least); in the order of what that saves, as far as the budget goes.
+4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of
+it is over.
 """
 
 from __future__ import annotations
@@ -31,14 +35,16 @@ from dlq_master.policy.rent.market import (
 )
 from dlq_master.policy.rent.placing import placed
 
-# Who is to run on a new machine: the job, on how many GPUs, until when, and what being late costs it on the own nodes
-# and there.
+# Who is to run on a new machine: the job, on how many GPUs, until when, and what being late costs
+# it on the own nodes and there.
 _Guest = tuple[int, int, float, float, float]
 AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 
 def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
-    """What changes; nothing for what stays as it is. Costs one call of the solver, if anybody is left for it."""
+    """What changes; nothing for what stays as it is. Costs one call of the solver, if anybody is
+    left for it.
+    """
     put, left = placed(market, bids(market))
     if left.jobs:
         left = _as_many_as_fit(market, pay_at_all(market, left))
@@ -49,8 +55,9 @@ def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Ch
 
 
 def _as_many_as_fit(market: Market, left: Bids) -> Bids:
-    """Those who would lose most, as far as all machines that may be had could hold them: of more the methods make
-    parts for everybody, with which who needs a fixed number of GPUs can do nothing."""
+    """Those who would lose most, as far as all machines that may be had could hold them: of more
+    the methods make parts for everybody, with which who needs a fixed number of GPUs can do
+    nothing."""
     room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
     somewhere = reduce(np.logical_or, np.moveaxis(np.isfinite(left.left_s), 1, 0))
     least = somewhere.argmax(axis=1) + 1
@@ -79,8 +86,8 @@ def _shown(offer: Offer) -> NodeType:
 
 
 def _priced(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]:
-    """By kinds of GPUs; where several offers are of a kind, as fast as the fastest. The methods want everybody to fit
-    somewhere: who fits on nothing that can be had now waits."""
+    """By kinds of GPUs; where several offers are of a kind, as fast as the fastest. The methods
+    want everybody to fit somewhere: who fits on nothing that can be had now waits."""
     cut = catalogue.smallest.shape[1] - 1
     whole = np.full((len(left.jobs), len(catalogue.kinds), cut), inf)
     boot_s = inf
@@ -95,7 +102,9 @@ def _priced(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]
 
 
 def _rented(market: Market, left: Bids, made: Schedule) -> list[Provision]:
-    """New machines that pay, the greatest saving first, as far as there are any and the budget goes."""
+    """New machines that pay, the greatest saving first, as far as there are any and the budget
+    goes.
+    """
     room = [offer.left for offer in market.offers]
     per_hour, spare, chosen = market.spare_per_hour, market.spare, []
     for new in sorted(_weighed(market, left, made), key=lambda new: (-new.saves, new.jobs)):

@@ -16,12 +16,13 @@ from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.own import InLine, own_ends
 
 NOBODY: Mapping[AttemptKey, JobId] = MappingProxyType({})
-USUAL_S = 3600.0  # until a job that runs has ended, or an own node takes work again, if nobody knows when that is
+# Until a job that runs has ended, or an own node takes work again, if nobody knows when that is
+USUAL_S = 3600.0
 
 
 def may_rent(job: Job) -> bool:
-    """Whether machines may be rented for one that waits, or will: it says what being late costs, fits on one node
-    of any host, and its team may hold more: it could start on none before."""
+    """Whether machines may be rented for one that waits, or will: it says what being late costs,
+    fits on one node of any host, and its team may hold more: it could start on none before."""
     request = job.request
     return (
         job.lateness is not None
@@ -54,10 +55,12 @@ def own_end_s(
     outranked: Mapping[AttemptKey, JobId] = NOBODY,
     moving: Mapping[AttemptKey, Job] = MappingProxyType({}),
 ) -> dict[int, float]:
-    """When each of those who wait, in their order, would be done on the cluster's own nodes (`policy.rent.own`).
-    `outranked`: who runs gives way to whom when its term ends, and then waits behind that one; nobody else does. `moving`: who runs, and might go on on other numbers of GPUs
-    (`policy.rent.moving`): they stand before all, as if they left theirs now. `grows`: who may have more than it asks for gets it, as far as it is there on one node. One that is silent or closed is
-    reckoned with in an hour: it is not as if the cluster had none."""
+    """When each of those who wait, in their order, would be done on the cluster's own nodes
+    (`policy.rent.own`). `outranked`: who runs gives way to whom when its term ends, and then waits
+    behind that one; nobody else does. `moving`: who runs, and might go on on other numbers of GPUs
+    (`policy.rent.moving`): they stand before all, as if they left theirs now. `grows`: who may have
+    more than it asks for gets it, as far as it is there on one node. One that is silent or closed
+    is reckoned with in an hour: it is not as if the cluster had none."""
     moving = {key: job for key, job in moving.items() if key not in outranked}
     capacity, foreign = cluster.capacity, frozenset(cluster.own.foreign)
     capacity.ready()

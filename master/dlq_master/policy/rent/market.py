@@ -1,5 +1,5 @@
-"""What is decided on when machines may be rented, and what is decided. Times in seconds, money in the currency of
-prices; instants on the master's axis."""
+"""What is decided on when machines may be rented, and what is decided. Times in seconds, money in
+the currency of prices; instants on the master's axis."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Offer(NamedTuple):
 
 
 class Here(NamedTuple):
-    """A machine that is rented. `ready_s`: when it takes work, or took it first; `free`: GPUs that nobody holds
-    and nobody is to have; `jobs`: who runs there, or is to. `open`: others may start there."""
+    """A machine that is rented. `ready_s`: when it takes work, or took it first; `free`: GPUs that
+    nobody holds and nobody is to have; `jobs`: who runs there, or is to. `open`: others may start
+    there."""
 
     request_id: str
     offer: int
@@ -37,9 +38,9 @@ class Here(NamedTuple):
 
 
 class Wanting(NamedTuple):
-    """A job that waits, and costs `weight` for each second after `due_s`. `left_s[offer, g - 1]`: what it still
-    takes on g GPUs of an offer; inf: it may not run so. `own_end_s`: when it is expected to be done on the cluster's
-    own nodes; inf: never."""
+    """A job that waits, and costs `weight` for each second after `due_s`. `left_s[offer, g - 1]`:
+    what it still takes on g GPUs of an offer; inf: it may not run so. `own_end_s`: when it is
+    expected to be done on the cluster's own nodes; inf: never."""
 
     job: int
     due_s: float
@@ -52,8 +53,8 @@ _wanting = maker(Wanting)  # for each who waits, each second
 
 
 class Market(NamedTuple):
-    """One decision. `spare_per_hour`: what more machines may cost in an hour; `spare`: what they may cost in all;
-    inf: any."""
+    """One decision. `spare_per_hour`: what more machines may cost in an hour; `spare`: what they
+    may cost in all; inf: any."""
 
     now_s: float
     offers: tuple[Offer, ...]
@@ -64,7 +65,9 @@ class Market(NamedTuple):
 
 
 class Provision(NamedTuple):
-    """Rent a machine for these jobs; being late would cost them `saves` more than it costs to rent."""
+    """Rent a machine for these jobs; being late would cost them `saves` more than it costs to
+    rent.
+    """
 
     offer: int
     jobs: tuple[int, ...]
@@ -74,7 +77,9 @@ class Provision(NamedTuple):
 
 
 class Release(NamedTuple):
-    """Give a machine back: nobody is there, nobody is to come, and it would cost more from now on."""
+    """Give a machine back: nobody is there, nobody is to come, and it would cost more from now
+    on.
+    """
 
     request_id: str
 
@@ -93,7 +98,9 @@ Change = Provision | Release | Put
 def here(
     cluster: Cluster, machine: Machine, offer: int, of: NodeType, coming: Sequence[Put] = ()
 ) -> Here:
-    """A machine that boots or is up, as it is just now. `coming`: who has been stopped to go on there."""
+    """A machine that boots or is up, as it is just now. `coming`: who has been stopped to go on
+    there.
+    """
     node = cluster.nodes.get(machine.node_id)
     up = machine.state is MachineState.UP
     free = of.gpus if node is None or not up else free_on(cluster, node).bit_count()
@@ -109,7 +116,9 @@ def here(
 def wanting(
     jobs: Sequence[Job], lefts: Sequence[Floats], ends: Mapping[int, float]
 ) -> tuple[Wanting, ...]:
-    """Jobs that wait, with what is left of each, and when they are expected to be done on the own nodes."""
+    """Jobs that wait, with what is left of each, and when they are expected to be done on the own
+    nodes.
+    """
     late = [(job.job_id, job.lateness, left_s) for job, left_s in zip(jobs, lefts, strict=True)]
     return tuple(
         [

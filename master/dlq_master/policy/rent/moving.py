@@ -1,8 +1,9 @@
-"""Who runs on own nodes on fewer GPUs than it could use, and would be better off on a rented machine.
+"""Who runs on own nodes on fewer GPUs than it could use, and would be better off on a rented
+machine.
 
-The cost rule of GPU as a Service decides over all jobs, and what runs may be given another configuration. Here only who may
-be resized anyway is moved, and only to a machine: it saves, leaves its GPUs to others, and goes on there. What the move
-costs is that it saves and starts once more.
+The cost rule of GPU as a Service decides over all jobs, and what runs may be given another
+configuration. Here only who may be resized anyway is moved, and only to a machine: it saves, leaves
+its GPUs to others, and goes on there. What the move costs is that it saves and starts once more.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ Moving = Mapping[AttemptKey, Job]
 
 
 def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
-    """Of those who run on own nodes that take work, who might go on elsewhere on other numbers of GPUs: each as it would wait if it
-    were stopped now, in the order in which they came."""
+    """Of those who run on own nodes that take work, who might go on elsewhere on other numbers of
+    GPUs: each as it would wait if it were stopped now, in the order in which they came."""
     elsewhere = cluster.capacity.closed | set(cluster.own.foreign)
     found = {}
     for key, attempt in cluster.attempts.items():
@@ -48,9 +49,9 @@ def with_moving(
     times: RunTimes,
     ends: dict[int, float],
 ) -> tuple[list[Job], list[Floats], dict[int, float]]:
-    """Who waits and who might move; what is left of each on machines: to who moves its save and its start are left as well;
-    and when each is done on the own nodes: who runs no later than on the GPUs that it has,
-    unless it gives way to somebody."""
+    """Who waits and who might move; what is left of each on machines: to who moves its save and its
+    start are left as well; and when each is done on the own nodes: who runs no later than on the
+    GPUs that it has, unless it gives way to somebody."""
     jobs = [*wanting, *moving.values()]
     lefts = times.left_s(jobs)
     for n, (key, job) in enumerate(moving.items(), len(wanting)):
@@ -63,7 +64,9 @@ def with_moving(
 
 
 class OnTheWay:
-    """Who has been stopped to go on on a machine. Never stored: who is forgotten queues as any other."""
+    """Who has been stopped to go on on a machine. Never stored: who is forgotten queues as any
+    other.
+    """
 
     def __init__(self) -> None:
         self._puts: dict[JobId, Put] = {}
@@ -77,7 +80,9 @@ class OnTheWay:
         return [put for put in self._puts.values() if put.request_id == request_id]
 
     def arrived(self, cluster: Cluster) -> list[Put]:
-        """Who has left its GPUs, and is to start on its machine now, before anybody else decides on it."""
+        """Who has left its GPUs, and is to start on its machine now, before anybody else decides on
+        it.
+        """
         for job_id in list(self._puts):
             job = cluster.jobs.get(job_id)
             attempt = None if job is None else cluster.live_attempt(job)

@@ -1,8 +1,8 @@
 """When waiting jobs would be done on the cluster's own nodes: a list schedule by numbers of GPUs.
 
-Who stands first takes the GPUs that are free first, all that it asks for at once; who may have more takes as many as it is
-done first with, as if it could not grow later. Fragments, types and nodes are not
-looked at, and nobody passes: it is an estimate for whether to rent, not a plan.
+Who stands first takes the GPUs that are free first, all that it asks for at once; who may have more
+takes as many as it is done first with, as if it could not grow later. Fragments, types and nodes
+are not looked at, and nobody passes: it is an estimate for whether to rent, not a plan.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 
 class InLine(NamedTuple):
-    """A job that waits, in the order of the line. `lasts_s`: on the GPUs that it asks for; `more`: the larger numbers
-    of them that it may have instead, rising, and how long it lasts on those."""
+    """A job that waits, in the order of the line. `lasts_s`: on the GPUs that it asks for; `more`:
+    the larger numbers of them that it may have instead, rising, and how long it lasts on those."""
 
     job: int
     gpus: int
@@ -32,8 +32,9 @@ def own_ends(
 ) -> dict[int, float]:
     """By job, when it is done; inf: it is wider than all own GPUs together.
 
-    `free`: own GPUs that nobody holds; `running`: when so many more are expected to be free (inf: never); `widest`:
-    the most of one node, beyond which nobody is given more than it asks for. O((running + line) log)."""
+    `free`: own GPUs that nobody holds; `running`: when so many more are expected to be free (inf:
+    never); `widest`: the most of one node, beyond which nobody is given more than it asks for.
+    O((running + line) log)."""
     heap = [(max(end_s, now_s), gpus) for end_s, gpus in running]
     heap.append((now_s, free))
     heap.sort()

@@ -1,7 +1,7 @@
 """Who goes to a machine that is there: the cheapest place that is better than waiting.
 
-Machines of one offer that take work at the same instant and are paid until the same cost a job the same, and differ by
-how many GPUs are free: what a job would pay is reckoned once for all of them.
+Machines of one offer that take work at the same instant and are paid until the same cost a job the
+same, and differ by how many GPUs are free: what a job would pay is reckoned once for all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dlq_master.policy.rent.market import Market, Put
 
 
 class _Alike(NamedTuple):
-    """Machines that cost the same: when work begins there, and until when it is paid already, from then on at least."""
+    """Machines that cost the same: when work begins there, and until when it is paid already, from
+    then on at least.
+    """
 
     offer: int
     begin_s: float
@@ -61,7 +63,9 @@ def _room(market: Market) -> _Room:
 
 
 def _costs(market: Market, who: Bids, room: _Room) -> dict[_Alike, Floats]:
-    """[job, g - 1], of at most the GPUs that are free: of being late there, and of what is not paid yet."""
+    """[job, g - 1], of at most the GPUs that are free: of being late there, and of what is not paid
+    yet.
+    """
     found: dict[_Alike, Floats] = {}
     share = parts(market.offers, who.left_s.shape[2])
     for n, offer in enumerate(market.offers):
@@ -81,7 +85,9 @@ def _costs(market: Market, who: Bids, room: _Room) -> dict[_Alike, Floats]:
 def _cheapest(
     room: _Room, costs: Mapping[_Alike, Floats], job: int
 ) -> tuple[float, str, int, _Alike, int] | None:
-    """Of one job: cost, machine and GPUs, and where the machine stands; of equals the machine that is named first."""
+    """Of one job: cost, machine and GPUs, and where the machine stands; of equals the machine that
+    is named first.
+    """
     found = []
     for alike, heaps in room.items():
         row = costs[alike][job].tolist()

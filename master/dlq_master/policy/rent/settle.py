@@ -26,8 +26,8 @@ def settled(
 ) -> tuple[Market, list[Change]]:
     """The changes, and the market on which they were decided.
 
-    `market_of`: the market if these who run give way at the end of their terms. Who does is asked only where
-    machines would be rented if nobody did: it takes a walk over all who wait and run.
+    `market_of`: the market if these who run give way at the end of their terms. Who does is asked
+    only where machines would be rented if nobody did: it takes a walk over all who wait and run.
     """
     market = market_of(NOBODY)
     changes = decide(market, solver, draw_of())

@@ -20,8 +20,8 @@ from dlq_master.policy.rent.line import free_on
 def start_there(
     cluster: Cluster, job: Job, node: Node, gpus: int, pool: str, now_s: float, *, grid: bool
 ) -> Plan | None:
-    """The plan that starts it on so many GPUs of the node, in terms if there is a `grid`; None: it does not wait, or
-    they are not free. It is legal while the node is `opened`."""
+    """The plan that starts it on so many GPUs of the node, in terms if there is a `grid`; None: it
+    does not wait, or they are not free. It is legal while the node is `opened`."""
     free = list(indices(free_on(cluster, node)))[:gpus]
     if not job.waiting or len(free) < gpus:
         return None

@@ -1,7 +1,9 @@
-"""How long jobs take on each offer's machines: what their users say, and what earlier jobs have shown.
+"""How long jobs take on each offer's machines: what their users say, and what earlier jobs have
+shown.
 
-t(job, type, g) is `policy.priced.learning`: of a job with an estimate it says how that changes with the type and the
-number of GPUs, of one without how long it takes. What was worked out of a job is kept while it is the same value.
+t(job, type, g) is `policy.priced.learning`: of a job with an estimate it says how that changes with
+the type and the number of GPUs, of one without how long it takes. What was worked out of a job is
+kept while it is the same value.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _Kept = dict[JobId, tuple[Job, _Value]]
 
 
 class RunTimes:
-    """`speeds`: of one GPU of each type, relative to the cluster's own; `draw` deals runs to folds."""
+    """`speeds`: of one GPU of each type, relative to the cluster's own; `draw` deals runs to
+    folds.
+    """
 
     def __init__(
         self, types: Sequence[NodeType], speeds: Sequence[float], draw: np.random.Generator
@@ -37,8 +41,8 @@ class RunTimes:
         self._lines: _Kept[InLine] = {}
 
     def learn(self, job: Job, speed: float) -> None:
-        """Of one that has ended, on GPUs of this speed. Only who ran through on one number of GPUs counts: mixtures say
-        nothing of either."""
+        """Of one that has ended, on GPUs of this speed. Only who ran through on one number of GPUs
+        counts: mixtures say nothing of either."""
         if job.preemptions or job.resizes or job.total_executed_s <= 0.0:
             return
         gpus = round(job.total_gpu_s / job.total_executed_s)
@@ -79,7 +83,9 @@ class RunTimes:
         return np.where(allowed, left[:, :-1], inf)
 
     def _may_run(self, gpu_types: tuple[str, ...] | None, sizes: tuple[int, ...]) -> Bools:
-        """By type and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run there."""
+        """By type and GPUs - 1: whether who asks for such GPUs, in one of these numbers, may run
+        there.
+        """
         count = np.arange(1, self._learned.most + 1)
         typed = np.array([gpu_types is None or one.kind in gpu_types for one in self._types])
         gpus = np.array([one.gpus for one in self._types])
@@ -87,14 +93,18 @@ class RunTimes:
         return may
 
     def _in_line(self, job: Job) -> InLine:
-        """With what is left of it on what it asks for, and on the larger numbers of GPUs that it may have."""
+        """With what is left of it on what it asks for, and on the larger numbers of GPUs that it
+        may have.
+        """
         request, most = job.request, self._learned.most
         larger = [gpus for gpus in request.sizes if job.gpus_now < gpus <= most]
         more = tuple((gpus, self.on_own_s(job, gpus)) for gpus in larger)
         return InLine(int(job.job_id), job.gpus_now, self.on_own_s(job, request.gpus), more)
 
     def on_own_s(self, job: Job, gpus: int) -> float:
-        """What is left of it on so many of the cluster's own GPUs; on more than one node has as on all of that."""
+        """What is left of it on so many of the cluster's own GPUs; on more than one node has as on
+        all of that.
+        """
         whole_s, asked = job.duration_estimate_s, job.request.gpus
         if whole_s is not None and gpus == asked:
             return _within(job, whole_s - job.worked_s)
@@ -104,7 +114,9 @@ class RunTimes:
         return _within(job, left_s * these_s / asked_s)
 
     def _table(self, job: Job) -> Floats:
-        """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until more is known."""
+        """Seconds of jobs of its kin by type, and on own GPUs last, and by GPUs - 1; the same until
+        more is known.
+        """
         kin = _kin(job)
         found = self._tables.get(kin)
         if found is None:
@@ -115,7 +127,9 @@ class RunTimes:
 def _kept(
     before: _Kept[_Value], jobs: Sequence[Job], work_out: Callable[[list[Job]], Iterable[_Value]]
 ) -> _Kept[_Value]:
-    """In the order of the jobs: what is known of those that are the same values as before, and of the others anew."""
+    """In the order of the jobs: what is known of those that are the same values as before, and of
+    the others anew.
+    """
     found = {job.job_id: before.get(job.job_id) for job in jobs}
     new = [job for job in jobs if (one := found[job.job_id]) is None or one[0] is not job]
     for job, value in zip(new, work_out(new), strict=True):

@@ -1,4 +1,5 @@
-"""What is believed of how jobs communicate, from the starts that were recorded, and which to record.
+"""What is believed of how jobs communicate, from the starts that were recorded, and which to
+record.
 
 A recording speaks for its job and for the jobs of its family on GPUs of its type. Times speak for
 gangs of its width alone. How much being spread costs is measured where there are two: one on as few
@@ -36,10 +37,14 @@ class Start(NamedTuple):
 
 
 class Beliefs:
-    """The newest recordings of each family. Part of the working state; their rows are in the store."""
+    """The newest recordings of each family. Part of the working state; their rows are in the
+    store.
+    """
 
     def __init__(self, bytes_per_s: float | None) -> None:
-        """`bytes_per_s`: the rate of the link between two nodes; None: nobody knows, and no rho is told."""
+        """`bytes_per_s`: the rate of the link between two nodes; None: nobody knows, and no rho is
+        told.
+        """
         self._bytes_per_s = bytes_per_s
         self._families: dict[str, tuple[Recording, ...]] = {}  # the latest family stands last
         self._by_key: dict[AttemptKey, Recording] = {}
@@ -54,7 +59,9 @@ class Beliefs:
         return iter(self._by_key.values())
 
     def put(self, recording: Recording) -> Run | None:
-        """A new one, or a new value. Returns what is measured now of being spread, if it has become so."""
+        """A new one, or a new value. Returns what is measured now of being spread, if it has become
+        so.
+        """
         before = self._by_key.get(recording.key)
         of_family = self._families.pop(recording.family, ())
         rest = tuple(one for one in of_family if one.key != recording.key)

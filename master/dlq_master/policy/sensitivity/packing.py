@@ -13,8 +13,8 @@ class PackingRule:
 
     `skew_limit` None: learned, and `packlimit.DEFAULT` until there are runs enough. `predicts`: a
     rho goes before the skew where its word is certain: outside the bounds that no overlap can
-    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere. `unknown`: what to do
-    with jobs of which nothing is known.
+    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere. `unknown`: what
+    to do with jobs of which nothing is known.
     """
 
     __slots__ = ("_learned", "_memo", "_predicts", "_skew_limit", "_tolerated", "_unknown")
@@ -53,7 +53,9 @@ class PackingRule:
         return Packing(limit, *self._rhos(runs), learned_from, self._tolerated, self._unknown)
 
     def _rhos(self, runs: tuple[Run, ...]) -> tuple[float, float]:
-        """Up to which rho a spread job surely stays within what is tolerated, and from which on not."""
+        """Up to which rho a spread job surely stays within what is tolerated, and from which on
+        not.
+        """
         tolerated = self._tolerated
         fitted = slowdown.fit(runs)
         if fitted is not None and fitted.confident:

@@ -51,7 +51,8 @@ class Fit(NamedTuple):
 
 
 def rho_of(bytes_per_iteration: float, compute_s: float, bytes_per_s: float) -> float:
-    """rho of a job whose busiest process sends so many bytes per iteration over a link of this rate.
+    """rho of a job whose busiest process sends so many bytes per iteration over a link of this
+    rate.
 
     Raises ValueError unless the computing takes time, the link has a rate, and the bytes are not
     negative.
@@ -70,8 +71,8 @@ def rho_of_spread(
     """rho of a job that was spread over this link while an iteration took `period_s`.
 
     The form above, solved for the computing: compute_s = (period_s^g - comm_s^g)^(1/g). A job that
-    needs all of the period, or more, to send has a link faster than it is said to be, and computes for
-    no longer than `LEAST_COMPUTING` of it. Raises ValueError as `rho_of` does.
+    needs all of the period, or more, to send has a link faster than it is said to be, and computes
+    for no longer than `LEAST_COMPUTING` of it. Raises ValueError as `rho_of` does.
     """
     rho = rho_of(bytes_per_iteration, period_s, bytes_per_s)  # over the period, so far
     left = 1.0 - min(rho, 1.0) ** overlap
@@ -101,8 +102,9 @@ def rho_at(tolerated: float, overlap: float) -> float:
 def fit(runs: Iterable[Run]) -> Fit | None:
     """The overlap that fits the spread runs with a rho best; None without any.
 
-    Least squares of the slowdowns, so that those that cost most are foretold best. The error is that of runs which the fit has not seen: each of `FOLDS` parts is left out in
-    turn (each run, while there are no more of them).
+    Least squares of the slowdowns, so that those that cost most are foretold best. The error is
+    that of runs which the fit has not seen: each of `FOLDS` parts is left out in turn (each run,
+    while there are no more of them).
     """
     pairs = [
         (run.profile.rho, run.slowdown)

@@ -1,12 +1,14 @@
-"""Elastic jobs are filled one after the other, each as far as it can grow: whose end is nearest first.
+"""Elastic jobs are filled one after the other, each as far as it can grow: whose end is nearest
+first.
 
-`least_work` goes by remaining work, in GPU-seconds, since that is how long a job keeps others waiting for
-its GPUs however wide it is. Whose run time nobody knows comes last.
+`least_work` goes by remaining work, in GPU-seconds, since that is how long a job keeps others
+waiting for its GPUs however wide it is. Whose run time nobody knows comes last.
 
 `rollout` tries several shares, and takes the one after which all would end soonest on average if
-each job that ends then left its GPUs to the others by least work: one step of improvement on `least_work`,
-of which it is never worse in that forecast. Tried are Aryl's knapsack, the least time, the least work, what
-the jobs hold now, and, of few jobs, each of them first. Another size costs whoever runs its interruption.
+each job that ends then left its GPUs to the others by least work: one step of improvement on
+`least_work`, of which it is never worse in that forecast. Tried are Aryl's knapsack, the least
+time, the least work, what the jobs hold now, and, of few jobs, each of them first. Another size
+costs whoever runs its interruption.
 """
 
 from __future__ import annotations

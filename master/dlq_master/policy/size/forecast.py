@@ -10,12 +10,12 @@ from dlq_master.policy.size.sizing import Candidate
 
 
 def total_s(ordered: Sequence[Candidate], sizes: Mapping[JobId, int], left: int) -> float:
-    """The sum of the seconds after which these jobs end, whose run times are known: on these sizes until
-    the first one ends, then always filled in the given order, as far as GPUs go, everybody with its
-    base. Whoever runs and has another size to begin with pays for it. O(n log n).
+    """The sum of the seconds after which these jobs end, whose run times are known: on these sizes
+    until the first one ends, then always filled in the given order, as far as GPUs go, everybody
+    with its base. Whoever runs and has another size to begin with pays for it. O(n log n).
 
-    One deviation: a job that cannot take the last GPUs, because its next size is too large, does not
-    leave them to those behind it.
+    One deviation: a job that cannot take the last GPUs, because its next size is too large, does
+    not leave them to those behind it.
     """
     return _Forecast(ordered, sizes, left).total_s
 

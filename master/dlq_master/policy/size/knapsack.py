@@ -1,13 +1,14 @@
-"""Aryl's second phase (section 5.2, Algorithm 2): the flexible demand as a multiple-choice knapsack.
+"""Aryl's second phase (section 5.2, Algorithm 2): the flexible demand as a multiple-choice
+knapsack.
 
-An item of a job is one of its sizes beyond the base; it weighs the GPUs that it takes beyond the base,
-and is worth what it takes off the time that the job would need on its base alone, counted in what is left
-of the job. Algorithm 2 prints (w + w_min) D as the weight, which charges the base again although phase one has
-paid for it: w D is meant (section 5.2, "additional GPUs").
+An item of a job is one of its sizes beyond the base; it weighs the GPUs that it takes beyond the
+base, and is worth what it takes off the time that the job would need on its base alone, counted in
+what is left of the job. Algorithm 2 prints (w + w_min) D as the weight, which charges the base
+again although phase one has paid for it: w D is meant (section 5.2, "additional GPUs").
 
-Marginal values fall with the size if throughput is linear. Then steps by value for each GPU, the greatest
-first, are optimal where all workers have as many GPUs, and otherwise up to the last steps. Where values
-do not fall, a step goes to the size that gains most for each GPU.
+Marginal values fall with the size if throughput is linear. Then steps by value for each GPU, the
+greatest first, are optimal where all workers have as many GPUs, and otherwise up to the last steps.
+Where values do not fall, a step goes to the size that gains most for each GPU.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from dlq_master.policy.size.sizing import Candidate
 
 
 class Packed(NamedTuple):
-    """Sizes, what they are worth in seconds, and what no sizes within the GPUs are worth more than."""
+    """Sizes, what they are worth in seconds, and what no sizes within the GPUs are worth more
+    than.
+    """
 
     sizes: dict[JobId, int]
     value: float
@@ -84,8 +87,9 @@ def worth_s(candidate: Candidate, size: int) -> float:
 def _step(
     at: int, place: int, sizes: Sequence[int], takes_s: Sequence[float], straight: bool
 ) -> tuple[float, int, int] | None:
-    """The best next step of job `at` from the size at that place: seconds for each GPU (negative: the heap's
-    least is the greatest), the job's number, the place of the size. `straight`: it is to the next size."""
+    """The best next step of job `at` from the size at that place: seconds for each GPU (negative:
+    the heap's least is the greatest), the job's number, the place of the size. `straight`: it is to
+    the next size."""
     if place + 1 >= len(sizes):
         return None
     size, now_s, best = sizes[place], takes_s[place], place + 1

@@ -1,8 +1,8 @@
 """The same knapsack, solved exactly (`knapsack` says what it is).
 
-Of all jobs whose steps have as many GPUs and fall in value, the steps are one concave curve: the best k of
-them are the k greatest. The few curves are then joined in (max, +), and so is every job with other steps
-as a curve of its own. O(GPUs^2) for each curve, in arrays.
+Of all jobs whose steps have as many GPUs and fall in value, the steps are one concave curve: the
+best k of them are the k greatest. The few curves are then joined in (max, +), and so is every job
+with other steps as a curve of its own. O(GPUs^2) for each curve, in arrays.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SAME = 1.0 + 1e-12  # values that are equal in exact numbers differ by less
 
 
 class _Curve(NamedTuple):
-    """What numbers of GPUs are worth, nothing first. Offer k is the first k of these steps (job's number,
-    size) together, or, of one job `alone`, its k-th size."""
+    """What numbers of GPUs are worth, nothing first. Offer k is the first k of these steps (job's
+    number, size) together, or, of one job `alone`, its k-th size."""
 
     weights: list[int]
     values: list[float]
@@ -38,7 +38,9 @@ class _Curve(NamedTuple):
 
 
 def grow(candidates: Sequence[Candidate], left: int, short: bool) -> dict[JobId, int]:
-    """The sizes that are worth most in all. Whose run time nobody knows gets what is left then, in line."""
+    """The sizes that are worth most in all. Whose run time nobody knows gets what is left then, in
+    line.
+    """
     known = [one for one in candidates if one.left_s < inf]
     return with_unknown(candidates, packed(known, left).sizes, left)
 
@@ -104,8 +106,8 @@ def _curves(candidates: Sequence[Candidate], left: int) -> list[_Curve]:
 
 
 def _merged(width: int, steps: list[tuple[float, int, int]], left: int) -> _Curve:
-    """The greatest steps of one width, as far as there are GPUs. Of equal steps of a job the smaller size
-    stands first."""
+    """The greatest steps of one width, as far as there are GPUs. Of equal steps of a job the
+    smaller size stands first."""
     steps.sort()
     most = steps[: left // width]
     return _Curve(

@@ -1,4 +1,6 @@
-"""What every rule of the size stage answers: how many GPUs do elastic jobs get beyond their base?"""
+"""What every rule of the size stage answers: how many GPUs do elastic jobs get beyond their
+base?
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from dlq_master.model.jobs.job import Job
 
 class Candidate(NamedTuple):
     """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
-    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows. `price_s`: what
-    another size would cost it, if it runs."""
+    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows.
+    `price_s`: what another size would cost it, if it runs."""
 
     job: Job
     held: int
@@ -45,9 +47,9 @@ class Candidate(NamedTuple):
         return self.left_s / self.job.speed_on(size)
 
 
-# Candidates in the order in which they are served; how many GPUs there are beyond their bases, those
-# included that they hold; whether others wait that got nothing. Sizes of those that get more than their
-# base: allowed ones, in all within what there is.
+# Candidates in the order in which they are served; how many GPUs there are beyond their bases,
+# those included that they hold; whether others wait that got nothing. Sizes of those that get more
+# than their base: allowed ones, in all within what there is.
 Grow = Callable[[Sequence[Candidate], int, bool], dict[JobId, int]]
 
 

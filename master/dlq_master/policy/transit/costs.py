@@ -8,7 +8,9 @@ from dlq_master.model.jobs.job import Job
 
 
 def pause_and_resume_s(cluster: Cluster, job: Job) -> float:
-    """Without progress on its GPUs, when it stops and when it goes on: measured where that is known."""
+    """Without progress on its GPUs, when it stops and when it goes on: measured where that is
+    known.
+    """
     costs, terms = cluster.costs, cluster.terms
     if not (job.family or job.saves or job.resumes):  # nothing was ever measured of it
         return terms.save_lead_s + terms.resume_s

@@ -1,9 +1,10 @@
 """Guards against thrashing: whom the order alone may not take off its GPUs.
 
-They stand between jobs that compete by the order. Whoever holds a slot of a promise, or is to be measured, comes
-before them, but what it takes counts: a stop costs the job the same whoever came, and after so many of them it is
-left alone by everybody whom it need not make room for. What no other job asked for (a reclaim, a node that fails or drains, a
-person's wish), or takes it elsewhere at once (making way), neither asks them nor counts.
+They stand between jobs that compete by the order. Whoever holds a slot of a promise, or is to be
+measured, comes before them, but what it takes counts: a stop costs the job the same whoever came,
+and after so many of them it is left alone by everybody whom it need not make room for. What no
+other job asked for (a reclaim, a node that fails or drains, a person's wish), or takes it elsewhere
+at once (making way), neither asks them nor counts.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from dlq_master.policy.transit.costs import pause_and_resume_s
 
 
 class Guards(NamedTuple):
-    """`min_run`: nobody leaves before it has run so many times what its pause and resume cost. `most`: after
-    so many preemptions a job runs to its end; None: there is no such number. `margin`: who runs stands ahead
-    in the order by so many times that cost: it leaves only for who is better by more. `cooldown_s`: nobody is
-    given more GPUs before it has run so long with those that it has."""
+    """`min_run`: nobody leaves before it has run so many times what its pause and resume cost.
+    `most`: after so many preemptions a job runs to its end; None: there is no such number.
+    `margin`: who runs stands ahead in the order by so many times that cost: it leaves only for who
+    is better by more. `cooldown_s`: nobody is given more GPUs before it has run so long with those
+    that it has."""
 
     min_run: float = 0.0
     most: int | None = None
@@ -63,7 +65,9 @@ def _ran_s(attempt: Attempt) -> float:
 def resizable(
     cluster: Cluster, guards: Guards, keys: Collection[AttemptKey]
 ) -> Collection[AttemptKey]:
-    """These attempts without elastic ones that have not run for long enough to be stopped for another size."""
+    """These attempts without elastic ones that have not run for long enough to be stopped for
+    another size.
+    """
     jobs, attempts = cluster.jobs, cluster.attempts
     if not guards.min_run:
         return keys

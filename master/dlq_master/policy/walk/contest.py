@@ -25,7 +25,8 @@ class Contest(Space):
     it. Such a job first takes GPUs that are free, then those that others are leaving already, and
     only then makes victims.
 
-    `at_once`: victims are gone at once and the job starts in this plan; otherwise it waits for them.
+    `at_once`: victims are gone at once and the job starts in this plan; otherwise it waits for
+    them.
     """
 
     __slots__ = ("at_once", "below", "pinned", "victims")

@@ -1,8 +1,8 @@
 """Jobs that may run on several numbers of GPUs: bases first, then what is left.
 
-First the walk: everybody stands for the fewest GPUs on which it runs, and what a job holds beyond them
-is there for others, as GPUs that it leaves. Then the size stage shares what nobody has taken, and the
-jobs that run are grown, left alone or shrunk, at least their bases staying where they are.
+First the walk: everybody stands for the fewest GPUs on which it runs, and what a job holds beyond
+them is there for others, as GPUs that it leaves. Then the size stage shares what nobody has taken,
+and the jobs that run are grown, left alone or shrunk, at least their bases staying where they are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which jobs leave nodes at the beginning of a slot because these are reserved in it.
 
-The plan counts no reserved node in a slot that meets the reservation, so there is room elsewhere for everybody whose slot it
-is. Who went only when the reservation begins would lose a pause that its plan has not, and the GPUs elsewhere would be
-others' until their terms end.
+The plan counts no reserved node in a slot that meets the reservation, so there is room elsewhere
+for everybody whose slot it is. Who went only when the reservation begins would lose a pause that
+its plan has not, and the GPUs elsewhere would be others' until their terms end.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from dlq_master.policy.walk.seats import holding, reserved_now
 
 
 def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
-    """Of the jobs whose slot it is and whose terms end, those on reserved nodes: each goes for its own sake."""
+    """Of the jobs whose slot it is and whose terms end, those on reserved nodes: each goes for its
+    own sake.
+    """
     seated = holding(cluster) if ending else []
     away = reserved_now(cluster) if seated else frozenset()
     found: dict[AttemptKey, JobId] = {}

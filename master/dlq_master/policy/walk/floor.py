@@ -1,7 +1,7 @@
 """Whole nodes on which nobody is seated: those that are always for trials.
 
-A promise counts on all other nodes, so all seats fit there; were some of them taken here, what is left for
-trials would lie in pieces of nodes, and a trial of two nodes would wait for ever.
+A promise counts on all other nodes, so all seats fit there; were some of them taken here, what is
+left for trials would lie in pieces of nodes, and a trial of two nodes would wait for ever.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class Held(NamedTuple):
 def serve_beside(
     ground: SlotSpace | SlotContest, waiting: Iterable[Seat], gpu_type: str, nodes: int
 ) -> None:
-    """Seats for all of them, on other nodes than so many that hold no seat; who finds none there gets one
-    anywhere, for a promise is more than a trial, and before those who are narrower and could lie in its way."""
+    """Seats for all of them, on other nodes than so many that hold no seat; who finds none there
+    gets one anywhere, for a promise is more than a trial, and before those who are narrower and
+    could lie in its way."""
     outcome = ground.outcome
     held: list[Held] | None = None
     for seat in waiting:
@@ -73,9 +74,10 @@ def _release(ground: SlotSpace | SlotContest, held: Iterable[Held]) -> None:
 
 
 def _clear(ground: SlotSpace | SlotContest, gpu_type: str) -> Iterable[tuple[int, int, int, int]]:
-    """Whole open nodes of the type that nobody will hold but best-effort work: how much others are still leaving, how
-    much that holds, and the last first, since others are placed from the first on. Those that are being left come
-    last: they are left for somebody, who has no place if they are kept instead of the ones that were kept then."""
+    """Whole open nodes of the type that nobody will hold but best-effort work: how much others are
+    still leaving, how much that holds, and the last first, since others are placed from the first
+    on. Those that are being left come last: they are left for somebody, who has no place if they
+    are kept instead of the ones that were kept then."""
     cluster = ground.cluster
     capacity = cluster.capacity
     opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks

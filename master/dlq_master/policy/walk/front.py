@@ -31,7 +31,9 @@ class Front:
         return found
 
     def sparing(self, part: Part) -> Part:
-        """As many GPUs of the same node: those that nobody holds first, then the fewest victims'."""
+        """As many GPUs of the same node: those that nobody holds first, then the fewest
+        victims'.
+        """
         ordinal, wanted = part
         gpus = wanted.bit_count()
         left = self.named.base.masks[ordinal]

@@ -1,5 +1,5 @@
-"""`place=groups` on the ground: which stock a job gets its GPUs of, and what is done when all have had
-their turn."""
+"""`place=groups` on the ground: which stock a job gets its GPUs of, and what is done when all have
+had their turn."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Grouped:
         self.groups = Groups(cluster)
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
-        """GPUs of one type, of that with the best servers left for this base or inelastic job; of the one that
-        it likes best, if it says so."""
+        """GPUs of one type, of that with the best servers left for this base or inelastic job; of
+        the one that it likes best, if it says so."""
         elastic = self._cluster.elastic(self._cluster.jobs[job_id])
         every = [it for _, it in shape.of_types(self._stocks) if shape.gpus <= it.free.total]
         find = self._placement.find
@@ -53,8 +53,8 @@ class Grouped:
             self._widest_first()
 
     def _widest_first(self) -> None:
-        """Those that start, placed once more in the order of best fit decreasing. What is free then lies
-        elsewhere, and may do for somebody for whom it did not: there is another plan."""
+        """Those that start, placed once more in the order of best fit decreasing. What is free then
+        lies elsewhere, and may do for somebody for whom it did not: there is another plan."""
         chosen, jobs = self._outcome.chosen, self._cluster.jobs
         widest_first = decreasing(jobs[job_id] for job_id in chosen)
         if self._only_starts() and [job.job_id for job in widest_first] == [*chosen]:

@@ -11,8 +11,8 @@ Masks = dict[int, int]
 
 
 def kept(job: Job, parts: Parts, gpus: int, *, in_order: bool = False) -> Masks:
-    """Which of its GPUs a job keeps if it shrinks to so many: those of the nodes on which it has most, or
-    the first. With an explicit number of nodes whole ones, the first."""
+    """Which of its GPUs a job keeps if it shrinks to so many: those of the nodes on which it has
+    most, or the first. With an explicit number of nodes whole ones, the first."""
     if job.request.nodes is not None:
         each = job.request.gpus // job.request.nodes
         if all(mask.bit_count() == each for _, mask in parts):

@@ -23,8 +23,8 @@ def start_mixed(
     ranks: Iterable[int],
     outcome: Outcome,
 ) -> None:
-    """Those of these ranks that no one type has room for, as they stand in line. Nobody leaves for them, and nothing
-    is kept for them."""
+    """Those of these ranks that no one type has room for, as they stand in line. Nobody leaves for
+    them, and nothing is kept for them."""
     for rank in ranks:
         line = sorted(
             (position, job_id, shape)

@@ -1,13 +1,15 @@
 """Which jobs move at the beginning of a slot, so that everybody whose slot it is finds whole nodes.
 
 A plan counts GPUs. Jobs that start together on empty nodes fit if their rounded widths do (Chronus,
-Proposition 1), but jobs that run stay where they are, and where others have ended these leave halves and
-quarters of nodes. Nodes of 8 have room for widths {1, 2, 4, 8n} if and only if for every size s
+Proposition 1), but jobs that run stay where they are, and where others have ended these leave
+halves and quarters of nodes. Nodes of 8 have room for widths {1, 2, 4, 8n} if and only if for every
+size s
 
     sum over the nodes of floor(free / s)  >=  sum over the widths w >= s of w / s,
 
-because every job of size s takes one such block, and for smaller sizes as many as fit into it. While that
-is not so, the node is cleared whose jobs are the fewest GPUs; they go to smaller blocks elsewhere.
+because every job of size s takes one such block, and for smaller sizes as many as fit into it.
+While that is not so, the node is cleared whose jobs are the fewest GPUs; they go to smaller blocks
+elsewhere.
 """
 
 from __future__ import annotations
@@ -64,7 +66,9 @@ class _Room:
         return None
 
     def clear(self, size: int) -> list[int] | None:
-        """Make one block more of this size; returns the GPUs of those who move for it, None: nobody can."""
+        """Make one block more of this size; returns the GPUs of those who move for it, None: nobody
+        can.
+        """
         best: tuple[int, int, list[_Holder]] | None = None
         for ordinal, left in enumerate(self.left):
             missing = size - left % size
@@ -101,7 +105,9 @@ class _Room:
         return own or state not in ACTIVE or key not in self.ending
 
     def _base(self, ordinal: int, key: AttemptKey, held: int) -> int:
-        """What it keeps of what it holds there: whoever has grown gives the rest to those who need it."""
+        """What it keeps of what it holds there: whoever has grown gives the rest to those who need
+        it.
+        """
         cluster = self.cluster
         job, attempt = cluster.jobs[key.job_id], cluster.attempts[key]
         if key not in self.ending or not (cluster.elastic(job) and has_grown(job, attempt)):
@@ -136,11 +142,11 @@ def movers(
     kept: int = 0,
     trial: JobId | None = None,
 ) -> dict[AttemptKey, JobId]:
-    """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit, beside so many
-    nodes that are `kept` for trials, of which `trial` is the next.
+    """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit,
+    beside so many nodes that are `kept` for trials, of which `trial` is the next.
 
-    As few as are found; if some may not move, perhaps too few. Of nodes that are no power of two of GPUs the
-    largest such block counts.
+    As few as are found; if some may not move, perhaps too few. Of nodes that are no power of two of
+    GPUs the largest such block counts.
     """
     pool = cluster.capacity.open.get(gpu_type)
     for_job = waiting[0].job_id if waiting else trial

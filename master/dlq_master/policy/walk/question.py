@@ -15,11 +15,12 @@ from dlq_master.policy.walk.seating import Seating
 
 
 class Question(NamedTuple):
-    """What is asked of `elastic.decide`. `movable`: running jobs that this plan may shrink, grow or, if
-    `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who is served before
-    everybody else; None: nothing is promised. `protected`: who does not leave, whatever the order; with a
-    `seating` that says it. `cooling`: who is given no more GPUs yet. `young`: who gives GPUs to seats alone.
-    `tied`: who may have its base, or what it has: any other size would endanger what it is promised."""
+    """What is asked of `elastic.decide`. `movable`: running jobs that this plan may shrink, grow
+    or, if `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who
+    is served before everybody else; None: nothing is promised. `protected`: who does not leave,
+    whatever the order; with a `seating` that says it. `cooling`: who is given no more GPUs yet.
+    `young`: who gives GPUs to seats alone. `tied`: who may have its base, or what it has: any other
+    size would endanger what it is promised."""
 
     cluster: Cluster
     now_s: float

@@ -17,8 +17,8 @@ from dlq_master.policy.walk.walk import walk
 class Quota(Space):
     """In each part the first job that does not start blocks all behind it, and no other part.
 
-    A job starts if its part then holds no more than its quota, and the GPUs are free. One that is wider
-    than the quota starts when its part holds nothing: it would wait for ever.
+    A job starts if its part then holds no more than its quota, and the GPUs are free. One that is
+    wider than the quota starts when its part holds nothing: it would wait for ever.
     """
 
     __slots__ = ("_part", "_quotas", "room")

@@ -1,4 +1,6 @@
-"""Who is served before the walk comes to everybody else: the slots of the present plan, then trials."""
+"""Who is served before the walk comes to everybody else: the slots of the present plan, then
+trials.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from dlq_master.policy.walk.trials import serve_all
 
 
 class Seating(NamedTuple):
-    """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it is, since
-    the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is tried. `protected`: who
-    then stays where it is, whatever the order. `yielding`: who leaves for a better job of its own team, which does not
-    stand in line yet. `overdue`: whose slot is over, and what was reserved for it too: who is seated waits for their GPUs, and
-    nobody else."""
+    """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it
+    is, since the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is
+    tried. `protected`: who then stays where it is, whatever the order. `yielding`: who leaves for a
+    better job of its own team, which does not stand in line yet. `overdue`: whose slot is over, and
+    what was reserved for it too: who is seated waits for their GPUs, and nobody else."""
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]

@@ -1,8 +1,9 @@
-"""Who holds the present slot of the SLO grid comes first, the widest first, and each on as few nodes as ever.
+"""Who holds the present slot of the SLO grid comes first, the widest first, and each on as few
+nodes as ever.
 
-Widths are divisors of a node, rounded up, so jobs that are placed the widest first fit in whatever way
-they are placed, if they fit at all (Chronus, Proposition 1). What runs already stays where it is, and may
-have left too little of a node: then some of it moves (`movers`).
+Widths are divisors of a node, rounded up, so jobs that are placed the widest first fit in whatever
+way they are placed, if they fit at all (Chronus, Proposition 1). What runs already stays where it
+is, and may have left too little of a node: then some of it moves (`movers`).
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class SlotSpace(Space):
         return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
 
     def serve(self, rank: int, head: Head) -> bool:
-        """It starts or claims. What it takes is written down even if it is the last: until all seats and trials
-        are served GPUs that are not here now may come back (`floor`)."""
+        """It starts or claims. What it takes is written down even if it is the last: until all
+        seats and trials are served GPUs that are not here now may come back (`floor`)."""
         found = self.find_free(head)
         if found is None:
             return self.claim(head)
@@ -93,8 +94,8 @@ class SlotContest(Contest):
 class Seat(NamedTuple):
     """A job that holds the present slot and no GPUs; `leaving`: it is still saving elsewhere.
 
-    `whole`: what has to be cleared for it. Two nodes of which 6 GPUs each are left have room for 12, but so have
-    one of 8 and a half one, which it would then take from others.
+    `whole`: what has to be cleared for it. Two nodes of which 6 GPUs each are left have room for
+    12, but so have one of 8 and a half one, which it would then take from others.
     """
 
     job_id: JobId
@@ -104,7 +105,9 @@ class Seat(NamedTuple):
 
 
 def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
-    """Everybody who is to be seated, the widest first; `moving`: jobs that are to leave for others."""
+    """Everybody who is to be seated, the widest first; `moving`: jobs that are to leave for
+    others.
+    """
     running = cluster.running.places  # neither waits nor leaves
     found = [_seat(cluster, cluster.jobs[job_id], leaving=True) for job_id in moving]
     for job_id in cluster.seated:
@@ -137,7 +140,9 @@ def serve(ground: Space, waiting: Iterable[Seat]) -> None:
 
 
 def _start(ground: Space, head: Head) -> bool:
-    """On GPUs that are free now; the ground is not spent by it, for more may come back (`floor`)."""
+    """On GPUs that are free now; the ground is not spent by it, for more may come back
+    (`floor`).
+    """
     found = ground.find_free(head)
     if found is None:
         return False
@@ -184,13 +189,15 @@ def holding(cluster: Cluster) -> list[JobId]:
 
 
 def ends_now(cluster: Cluster, job: Job) -> bool:
-    """Whether it will have ended when the slot begins: it keeps its seat, but nothing is planned for it."""
+    """Whether it will have ended when the slot begins: it keeps its seat, but nothing is planned
+    for it.
+    """
     return job.lane is Lane.SLO and not job.planned(cluster.slot)
 
 
 def leave_behind(ground: Space, overdue: Collection[JobId] = ()) -> None:
-    """What those hold who will have ended is there for others when the slot begins; `overdue`: these should have, and
-    nobody knows when they will."""
+    """What those hold who will have ended is there for others when the slot begins; `overdue`:
+    these should have, and nobody knows when they will."""
     cluster = ground.cluster
     for job_id in holding(cluster):
         if job_id in overdue:
@@ -221,7 +228,9 @@ def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> Seat:
 
 
 def _whole(cluster: Cluster, job: Job, shape: Shape) -> Shape:
-    """In whole nodes, as the plan counts it, if it takes more than one; the shape itself if that is so many."""
+    """In whole nodes, as the plan counts it, if it takes more than one; the shape itself if that is
+    so many.
+    """
     if shape.gpus & (shape.gpus - 1) == 0:
         return shape
     size = block_of(own_pool(cluster, type_of(cluster, job)))

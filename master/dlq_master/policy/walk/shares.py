@@ -189,14 +189,18 @@ class Shares:
         return None if parts is None else self._near(job, masks, merged(found, dict(parts)))
 
     def _shape_of(self, job: Job, gpus: int) -> Shape:
-        """Of GPUs beyond those that it has: with deadlines on the cluster's own nodes, as its base."""
+        """Of GPUs beyond those that it has: with deadlines on the cluster's own nodes, as its
+        base.
+        """
         avoid = self.cluster.shape_on(job, gpus).avoid
         if (attempt := self.cluster.live_attempt(job)) is not None:
             avoid = (*avoid, *live.shunned(attempt, self.asked.now_s))
         return job.request.shape_on(gpus)._replace(gpu_types=None, avoid=avoid)
 
     def _near(self, job: Job, masks: Masks, more: Masks) -> Masks | None:
-        """With deadlines only if these are as few nodes as can be: spread it might run slower than on its base."""
+        """With deadlines only if these are as few nodes as can be: spread it might run slower than
+        on its base.
+        """
         nodes, gpus = masks.keys() | more.keys(), count(masks) + count(more)
         total = self.cluster.capacity.total[self.gpu_type]
         return more if not job.steps or len(nodes) <= total.fewest_nodes(gpus) else None
@@ -217,7 +221,9 @@ class Shares:
         masks: dict[JobId, Masks],
         missing: int,
     ) -> int:
-        """Nobody is shrunk for nothing: what no other job is still short of stays with who has it."""
+        """Nobody is shrunk for nothing: what no other job is still short of stays with who has
+        it.
+        """
         job_id, held = job.job_id, self._held_gpus(job)
         has = count(masks[job_id])
         if has >= held:

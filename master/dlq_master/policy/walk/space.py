@@ -110,7 +110,9 @@ class Space:
         return True
 
     def finish(self) -> None:
-        """Place those that start as a whole, if the placement does that; then who takes what is left."""
+        """Place those that start as a whole, if the placement does that; then who takes what is
+        left.
+        """
         if self.grouped is not None:
             self.grouped.finish()
         self._arrange()

@@ -52,8 +52,8 @@ def kept_nodes(cluster: Cluster, rules: Profiles) -> int:
 
 
 def serve_trials(ground: Space, room: Room) -> Room:
-    """Trials begin while there is room for them, and nobody passes the first that does not, nor one who
-    has just ended one trial and is to be given the next; returns the room that is left."""
+    """Trials begin while there is room for them, and nobody passes the first that does not, nor one
+    who has just ended one trial and is to be given the next; returns the room that is left."""
     if isinstance(ground, Contest):
         for block in ground.blocks(PROFILE_RANK, apart=False):
             ground.keep(PROFILE_RANK, block)
@@ -86,10 +86,11 @@ def first_trial(cluster: Cluster) -> JobId | None:
 
 
 def withhold(ground: Space, gpu_type: str, gpus: int) -> None:
-    """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are any.
+    """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are
+    any.
 
-    Nobody has to leave for that. Whoever is so wide that these are needed gets them: the walk has come to
-    all trials already.
+    Nobody has to leave for that. Whoever is so wide that these are needed gets them: the walk has
+    come to all trials already.
     """
     stock = ground.stocks.get(gpu_type)
     if stock is None or gpus <= 0:
@@ -117,8 +118,8 @@ def _widest(ground: Space) -> int:
 
 
 def _kept(stock: Stock, opened: Pool, gpus: int) -> tuple[Part, ...]:
-    """Whole nodes that are free, then the one that just has the rest, or the freest. Nodes that are being left come
-    last: they are left for somebody, who had no place otherwise."""
+    """Whole nodes that are free, then the one that just has the rest, or the freest. Nodes that are
+    being left come last: they are left for somebody, who had no place otherwise."""
     free, later = stock.free.masks, stock.later.masks
     counts = {ordinal: mask.bit_count() for ordinal, mask in enumerate(later) if mask}
 

@@ -161,7 +161,9 @@ class Victims:
         return _victim((attempt.key, held))
 
     def _roomy(self, front: Front, shape: Shape, parts: Parts) -> Parts:
-        """The same with all that the shape takes room of: whoever is in that room has to leave too."""
+        """The same with all that the shape takes room of: whoever is in that room has to leave
+        too.
+        """
         room = self._placement.room
         if room is None or shape.together:
             return parts

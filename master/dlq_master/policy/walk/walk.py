@@ -1,4 +1,6 @@
-"""The one walk: everybody in rank order takes what is left, and nobody takes it from a higher rank."""
+"""The one walk: everybody in rank order takes what is left, and nobody takes it from a higher
+rank.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What agents say becomes what the core believes: every value checked, none trusted for who sent it."""
+"""What agents say becomes what the core believes: every value checked, none trusted for who sent
+it.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def _pool(word: str) -> NodePool:
 
 
 def rented_as(facts: agent.NodeFacts) -> tuple[str, str]:
-    """Of a rented machine, its pool by name and what its provider calls it; empty words for other hosts."""
+    """Of a rented machine, its pool by name and what its provider calls it; empty words for other
+    hosts.
+    """
     if _pool(facts.pool) is not NodePool.PRICED:
         return "", ""
     try:

@@ -221,7 +221,8 @@ class _Conversation:
         with self._ending("evidence cannot be taken"):
             while True:
                 told = await self._evidence.get()
-                # What cannot be read would come again for ever: it is dropped, and the node works on.
+                # What cannot be read would come again for ever: it is dropped, and the node works
+                # on.
                 try:
                     await self._control.ask(evidence_of(told, self._line.node_id))
                 except InvalidRequest as error:
@@ -306,7 +307,9 @@ class _Conversation:
 
     @contextmanager
     def _ending(self, because: str) -> Iterator[None]:
-        """Whatever ends a task of the conversation ends its line; a failure is kept for the stream."""
+        """Whatever ends a task of the conversation ends its line; a failure is kept for the
+        stream.
+        """
         try:
             yield
         except Exception as error:  # noqa: BLE001 - raised again by the stream, see raise_failure

@@ -1,6 +1,7 @@
 """A command inside a job on its way between the caller's ExecJob and the agent's ServeExec.
 
-Nothing is kept here: a few messages wait in each direction, and when one side is slow the other waits.
+Nothing is kept here: a few messages wait in each direction, and when one side is slow the other
+waits.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class ExecPipe:
                 output = await asyncio.wait_for(self._outputs.get(), timeout_s)
             except TimeoutError:
                 raise Unavailable(
-                    f"node {self.node_id} does not run the command; its agent may be older than that"
+                    f"node {self.node_id} does not run the command; its agent may be older than "
+                    "that"
                 ) from None
             if output is None:
                 raise Unavailable(
@@ -153,7 +155,9 @@ class ExecRelay:
     async def serve(
         self, node_id: NodeId, requests: AsyncIterator[wire.ServeExecRequest]
     ) -> AsyncIterator[wire.ServeExecResponse]:
-        """One command, for the node it was asked of; NotFound as soon as nobody wants it any more."""
+        """One command, for the node it was asked of; NotFound as soon as nobody wants it any
+        more.
+        """
         pipe = await self._claim(node_id, requests)
         taking = asyncio.create_task(_take(pipe, requests))
         try:

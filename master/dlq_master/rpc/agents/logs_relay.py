@@ -100,7 +100,9 @@ class LogsRelay:
             pipe.close()
 
     async def push(self, node_id: NodeId, requests: AsyncIterator[wire.PushLogRequest]) -> None:
-        """Take a transfer from the node it was asked of; returns at its end or when nobody reads."""
+        """Take a transfer from the node it was asked of; returns at its end or when nobody
+        reads.
+        """
         pipe: Pipe | None = None
         try:
             async for chunk in requests:

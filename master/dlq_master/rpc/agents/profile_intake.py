@@ -35,7 +35,9 @@ T = TypeVar("T")
 
 
 def evidence_of(message: wire.ProfileEvidence, node_id: NodeId) -> TakeEvidence:
-    """Evidence of this node. InvalidRequest for anything that its analysis would not have written."""
+    """Evidence of this node. InvalidRequest for anything that its analysis would not have
+    written.
+    """
     key = AttemptKey(job_id_of(message.job_id, "profile_evidence.job_id"), message.fence.attempt)
     if message.node_rank < 0:
         raise InvalidRequest("ranks are counted from 0", field="profile_evidence.node_rank")

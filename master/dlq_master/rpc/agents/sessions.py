@@ -37,7 +37,9 @@ class Line:
             self._waiting.put_nowait(message)
 
     def close(self, because: str) -> None:
-        """Say nothing any more. What waits is dropped: nothing on a line is the last of its kind."""
+        """Say nothing any more. What waits is dropped: nothing on a line is the last of its
+        kind.
+        """
         if not self.closed_because:
             self.closed_because = because
             self._waiting.put_nowait(None)
@@ -67,7 +69,8 @@ class Sessions:
         if line is not None and line.session_id == session_id:
             self._say(line, commands)
             return
-        # The loop answers a hello and sends in the same turn; the answer is taken up a moment later.
+        # The loop answers a hello and sends in the same turn; the answer is taken up a moment
+        # later.
         for opening in self._opening.get(node_id, ()):
             opening.early.append((session_id, commands))
 
@@ -90,7 +93,8 @@ class Sessions:
     ) -> None:
         """The loop has answered: welcome the agent, then say what was sent meanwhile.
 
-        An older line of the node is closed: there is one agent on a node, and this is its latest word.
+        An older line of the node is closed: there is one agent on a node, and this is its latest
+        word.
         """
         self._epoch = epoch
         before = self._open.get(line.node_id)

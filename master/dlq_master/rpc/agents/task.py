@@ -12,7 +12,9 @@ _PATTERN = re.compile(r"%([%Aajxu])")
 
 
 def fit_to_task(spec: JobSpec, launch: Launch) -> None:
-    """Change the spec of a launch: nodes need not know of arrays, and of instants only durations."""
+    """Change the spec of a launch: nodes need not know of arrays, and of instants only
+    durations.
+    """
     for name in ("array", "dependency", "begin_time"):
         spec.ClearField(name)
     spec.environment.update(array_environment(launch))

@@ -3,11 +3,11 @@
 Its files are a chain of hashes (audit_chain.py), in which a line that was changed or taken out is
 found. A thread of its own writes (audit_writer.py).
 
-A change is not acknowledged unless its line is on disk. The line of a change that the loop commits is in
-the same transaction (control/stimuli/audit_note.py), and the file has it half a second later; any other change
-waits for the file. While the file cannot be written no further change is accepted (AuditUnavailable):
-what is read, what runs, and what agents report goes on, and changes are accepted again once a line has
-been written.
+A change is not acknowledged unless its line is on disk. The line of a change that the loop commits
+is in the same transaction (control/stimuli/audit_note.py), and the file has it half a second later;
+any other change waits for the file. While the file cannot be written no further change is accepted
+(AuditUnavailable): what is read, what runs, and what agents report goes on, and changes are
+accepted again once a line has been written.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Audit:
         known: Known = NOTHING_KNOWN,
         open_file: OpenFile = DiskFile,
     ) -> None:
-        """`known`: what the database knows of the audit. A file that cannot be opened refuses changes."""
+        """`known`: what the database knows of the audit. A file that cannot be opened refuses
+        changes.
+        """
         self._clock = clock
         self.writer = AuditWriter(path, clock, known, open_file)
 

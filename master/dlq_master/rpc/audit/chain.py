@@ -1,11 +1,12 @@
 """The audit's files: each line carries the hash of the one before it, from file to file.
 
-The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on), and
-a new one begins with an anchor: the hash of the last line before it, and how many lines that were. So
-old files may be taken to an archive, or away: what is left is still verified, from its anchor on.
+The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on),
+and a new one begins with an anchor: the hash of the last line before it, and how many lines that
+were. So old files may be taken to an archive, or away: what is left is still verified, from its
+anchor on.
 
-A line is there whole or not at all. What a write left half done is cut off before the next line; what
-a crash left half done is cut off before the first line of the next start, which says so.
+A line is there whole or not at all. What a write left half done is cut off before the next line;
+what a crash left half done is cut off before the first line of the next start, which says so.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ class _Mark(NamedTuple):
 class Chain:
     """Appends to the newest file, and begins another when it is long enough. One thread's.
 
-    After an OSError call `rewind`, and append everything anew that was not synced: what the disk has
-    of it is not known.
+    After an OSError call `rewind`, and append everything anew that was not synced: what the disk
+    has of it is not known.
     """
 
     def __init__(
@@ -92,7 +93,9 @@ class Chain:
         self._synced = self._now
 
     def rewind(self) -> None:
-        """Go back to the last line that was synced. The file is cut with the next line at the latest."""
+        """Go back to the last line that was synced. The file is cut with the next line at the
+        latest.
+        """
         self._now, self._torn = self._synced, True
         try:
             self._cut()
@@ -147,7 +150,9 @@ class Chain:
 
 
 def segments(path: Path) -> list[Path]:
-    """The files of the chain that are here, the oldest first, the newest (which may be new) last."""
+    """The files of the chain that are here, the oldest first, the newest (which may be new)
+    last.
+    """
     older = path.parent.glob(f"{path.stem}.[0-9]*{path.suffix}")
     return [*sorted(older), path]
 
@@ -198,7 +203,9 @@ def _lines_before(first: bytes) -> int:
 
 
 def _numbered(path: Path) -> Path:
-    """The next number, also when older files have been taken away; names sort as they were given."""
+    """The next number, also when older files have been taken away; names sort as they were
+    given.
+    """
     names = [file.name for file in segments(path)[:-1]]
     with path.open("rb") as file:
         names.append(str(parsed(file.readline().rstrip(b"\n")).get(ANCHOR, "")))

@@ -1,7 +1,8 @@
-"""Whether the audit is whole: every line follows from the one before it, and none is missing at the end.
+"""Whether the audit is whole: every line follows from the one before it, and none is missing at the
+end.
 
-That the last lines were cut off the files themselves cannot tell. The database can: it keeps the number and
-the hash of the last line that was on disk when it was last written (`Head`).
+That the last lines were cut off the files themselves cannot tell. The database can: it keeps the
+number and the hash of the last line that was on disk when it was last written (`Head`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ def verify(path: Path) -> list[int]:
 
 
 def verify_all(path: Path, known: Head | None = None) -> Verdict:
-    """The whole chain, of which `path` is the newest file; `known`: its end, as the database has it."""
+    """The whole chain, of which `path` is the newest file; `known`: its end, as the database has
+    it.
+    """
     found = [file for file in segments(path) if file.exists()]
     known = known or Head()
     if not found and not known.lines:
@@ -93,7 +96,8 @@ class _Walk:
 
 
 def check_end(path: Path, known: Head) -> str:
-    """Whether the files still hold the line that the database knows as the last; "" or what is wrong.
+    """Whether the files still hold the line that the database knows as the last; "" or what is
+    wrong.
 
     Quicker than `verify_all`: hashes no line but that one.
     """

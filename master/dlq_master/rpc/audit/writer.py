@@ -1,8 +1,10 @@
-"""The thread that writes the audit's file: in order, each line whole, again and again until the disk takes it.
+"""The thread that writes the audit's file: in order, each line whole, again and again until the
+disk takes it.
 
-Every line is handed to the kernel at once, and is on disk before anybody who waits for it is told so, half
-a second later otherwise. After a failure nothing is believed: everything since the last sync is cut off
-and written anew. Lines wait in memory meanwhile, and those of changes in the database too.
+Every line is handed to the kernel at once, and is on disk before anybody who waits for it is told
+so, half a second later otherwise. After a failure nothing is believed: everything since the last
+sync is cut off and written anew. Lines wait in memory meanwhile, and those of changes in the
+database too.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ MOST_WAITING: Final = 10_000
 
 
 class Known(NamedTuple):
-    """What the database knows of the audit: its last line, and the lines of changes that it may lack."""
+    """What the database knows of the audit: its last line, and the lines of changes that it may
+    lack.
+    """
 
     head: Head = Head()
     owed: tuple[tuple[str, str], ...] = ()  # id and line
@@ -91,7 +95,8 @@ class AuditWriter:
         if self._failure:
             raise AuditUnavailable(
                 f"changes are refused: the audit log cannot be written ({self._failure})",
-                hint="make room, or mend the disk, on the master's host; jobs run on, and changes are "
+                hint="make room, or mend the disk, on the master's host; jobs run on, and changes "
+                "are "
                 "accepted as soon as the audit log can be written",
             )
 

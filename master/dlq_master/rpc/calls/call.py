@@ -1,4 +1,6 @@
-"""One call on its way in, and the interceptor that surrounds every kind of call with the same step."""
+"""One call on its way in, and the interceptor that surrounds every kind of call with the same
+step.
+"""
 
 from __future__ import annotations
 
@@ -100,8 +102,8 @@ class Surround(aio.ServerInterceptor):
 
 
 def _readable(read: Callable[[bytes], Any] | None) -> Callable[[bytes], Any] | None:
-    """The same reader; it never raises. gRPC answers UNKNOWN to what a reader raises, and logs its trace,
-    before anybody has been asked who they are."""
+    """The same reader; it never raises. gRPC answers UNKNOWN to what a reader raises, and logs its
+    trace, before anybody has been asked who they are."""
     if read is None:
         return None
 

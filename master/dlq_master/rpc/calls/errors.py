@@ -100,7 +100,9 @@ class Errors:
 
 
 def status_of(error: DlqError) -> status_pb2.Status:
-    """The error as google.rpc.Status: code, one line, ErrorInfo, and the detail its kind calls for."""
+    """The error as google.rpc.Status: code, one line, ErrorInfo, and the detail its kind calls
+    for.
+    """
     facts = {key: _cut(value, LONGEST_FACT) for key, value in error.metadata.items() if value}
     if error.hint:
         facts = {"hint": _cut(error.hint, LONGEST_FACT), **facts}

@@ -1,4 +1,6 @@
-"""What one caller may use of the master: a deadline on each call, and few streams, reads and changes at a time."""
+"""What one caller may use of the master: a deadline on each call, and few streams, reads and
+changes at a time.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ class Limits:
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are open. A person's
-        read or change waits until few enough of the same person are on their way."""
+        """A step inside the door: refuses with InvalidRequest, or with TryAgain while others are
+        open. A person's read or change waits until few enough of the same person are on their way.
+        """
         assert call.identity is not None
         if not call.streaming:
             check_deadline(call)

@@ -1,9 +1,10 @@
 """What one caller may read of the master at a time, and how long answers are made in fair slices.
 
-Everybody is answered by one loop, which also takes heartbeats and submits. So of one identity only a few reads are
-answered at a time; some more stand in its line, first come, first served, and what is beyond is refused: its client
-comes again. A long answer is made in slices. However many are being made, the loop does one slice, then looks at
-everything else that has come, and then does the next, of another identity if there is one.
+Everybody is answered by one loop, which also takes heartbeats and submits. So of one identity only
+a few reads are answered at a time; some more stand in its line, first come, first served, and what
+is beyond is refused: its client comes again. A long answer is made in slices. However many are
+being made, the loop does one slice, then looks at everything else that has come, and then does the
+next, of another identity if there is one.
 
 Nothing of it is kept: a master that starts again has empty lines.
 """
@@ -104,7 +105,9 @@ class Slices:
         self._granting = False
 
     def of(self, name: str) -> Breathe:
-        """For one answer to that identity: told what a step costs, it waits when a slice is full."""
+        """For one answer to that identity: told what a step costs, it waits when a slice is
+        full.
+        """
         spent = 0
 
         async def breathe(cost: int) -> None:

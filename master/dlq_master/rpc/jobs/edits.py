@@ -1,4 +1,6 @@
-"""One change to one job, or to many tasks of an array: all of them reach the loop in the same turn."""
+"""One change to one job, or to many tasks of an array: all of them reach the loop in the same
+turn.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class Outcome(NamedTuple):
 async def edit_each(
     control: Control, request: EditRequest, caller: Caller, make: Callable[[Edit], JobStimulus]
 ) -> Outcome:
-    """Change what the request names. Of several, those that have ended are left alone unless all have;
-    when all that are left refuse, the first refusal is raised.
+    """Change what the request names. Of several, those that have ended are left alone unless all
+    have; when all that are left refuse, the first refusal is raised.
     """
     request_id = check_request_id(request.request_id)
     named = visible_jobs(control.published, caller, request.job_id)

@@ -48,9 +48,9 @@ class Record(Protocol):
 class Execs:
     """Serves callers; the commands run on the nodes.
 
-    What happens when: the master restarts - the streams end, and the agents kill the commands; an agent
-    restarts or its line goes silent - the caller hears UNAVAILABLE within 8 s, and the command is killed
-    on the node; the job ends - so do its commands.
+    What happens when: the master restarts - the streams end, and the agents kill the commands; an
+    agent restarts or its line goes silent - the caller hears UNAVAILABLE within 8 s, and the
+    command is killed on the node; the job ends - so do its commands.
     """
 
     def __init__(self, control: Control, door: Door, relay: ExecRelay, record: Record) -> None:
@@ -134,7 +134,9 @@ async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:
 
 
 def _check_owner(job: Job, caller: Caller) -> None:
-    """A command acts as the job's user, with the job's secrets: operators look, but are not that user."""
+    """A command acts as the job's user, with the job's secrets: operators look, but are not that
+    user.
+    """
     if not caller.owns(job) and caller.role != Role.ADMIN:
         raise PermissionDenied(
             f"a command in job {shown_id(job)} would run as {job.user}, with what {job.user} may",

@@ -283,8 +283,8 @@ def losses_of(changed: Changed) -> list[WorkLoss]:
 
 
 def _contact_s(attempt: Attempt, read: Readable) -> float | None:
-    """The last word of the attempt's most silent node; None when one has not been heard of. An absence
-    that was announced counts as if it had been heard of for so long."""
+    """The last word of the attempt's most silent node; None when one has not been heard of. An
+    absence that was announced counts as if it had been heard of for so long."""
     contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
     known = [contact_s for contact_s in contacts if contact_s is not None]
     return min(known) if known and len(known) == len(contacts) else None

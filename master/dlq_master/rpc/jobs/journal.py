@@ -30,7 +30,8 @@ MOST_STORIES = 64  # jobs whose past is read one by one
 MOST_JOBS = 1_000
 MOST_KINDS = 64
 MOST_NODES = 1_000
-# The journal is in the order in which it was written; the wall clock may have been stepped back by so much meanwhile.
+# The journal is in the order in which it was written; the wall clock may have been stepped back by
+# so much meanwhile.
 CLOCK_STEP_S = 3600.0
 _KIND = re.compile(r"[a-z0-9_]{1,64}\*?|\*", re.ASCII)
 
@@ -60,7 +61,10 @@ def wanted_of(asked: EventFilter) -> Wanted:
     _check_most(asked.node_ids, "filter.node_ids", MOST_NODES)
     for kind in asked.kinds:
         if not _KIND.fullmatch(kind):
-            told = f"{shown(kind)} is no kind of events, such as job_requeued, or promise_* for all that begin so"
+            told = (
+                f"{shown(kind)} is no kind of events, such as job_requeued, or promise_* for "
+                "all that begin so"
+            )
             raise InvalidRequest(told, field="filter.kinds")
     stems = [kind.removesuffix("*") for kind in asked.kinds if kind.endswith("*")]
     return Wanted(
@@ -75,7 +79,9 @@ def wanted_of(asked: EventFilter) -> Wanted:
 async def listed_events(
     read: Readable, caller: Caller, request: wire.ListEventsRequest, breathe: Breathe
 ) -> wire.ListEventsResponse:
-    """A page of what the caller may see. Raises NotFound for a job that is not the caller's to see."""
+    """A page of what the caller may see. Raises NotFound for a job that is not the caller's to
+    see.
+    """
     filtered, jobs = wanted_of(request.filter), _jobs(read, caller, request)
     most = page_size_of(request.page_size)
     # Before the list, as in ListJobs.

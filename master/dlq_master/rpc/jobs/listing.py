@@ -31,8 +31,8 @@ ENDED_STATES = frozenset(state.value for state in ENDED)
 async def listed(
     request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float, breathe: Breathe
 ) -> AsyncIterator[Job]:
-    """The jobs asked for after the page token, in the order of their ids, without end of page. `breathe`: others get
-    their turn meanwhile.
+    """The jobs asked for after the page token, in the order of their ids, without end of page.
+    `breathe`: others get their turn meanwhile.
 
     PermissionDenied when the list is not the caller's.
     """
@@ -79,8 +79,8 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 def _filter(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable, *, living: bool
 ) -> Callable[[Job], bool]:
-    """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a name or a queue, and
-    their numbers are for lists of everybody."""
+    """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a
+    name or a queue, and their numbers are for lists of everybody."""
     others_left_out = bool(asked.queue or asked.name or asked.user == caller.name)
 
     def wanted(job: Job) -> bool:

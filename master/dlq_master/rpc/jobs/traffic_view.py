@@ -31,7 +31,9 @@ def traffic_message(job: Job, read: Readable) -> wire.JobTraffic:
 
 
 def profile_of(job: Job, read: Readable) -> tuple[AttemptKey, bytes] | None:
-    """The profile of the start that is believed in, or else of the job's last that told anything."""
+    """The profile of the start that is believed in, or else of the job's last that told
+    anything.
+    """
     belief = read.belief(job)
     if belief is not None:
         keys: Sequence[AttemptKey] = [belief.basis.key]

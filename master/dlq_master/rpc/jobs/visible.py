@@ -1,7 +1,8 @@
 """Whose job it is: users see and touch their own, operators and admins all of them.
 
-Of other people's jobs that live a user sees in a list that they are there, as far as [visibility] shows that, and nothing
-else: `shown_to_others` is all of it. No other call takes a job of somebody else's.
+Of other people's jobs that live a user sees in a list that they are there, as far as [visibility]
+shows that, and nothing else: `shown_to_others` is all of it. No other call takes a job of somebody
+else's.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def visible_job(read: Readable, caller: Caller, text: str) -> Job:
 def visible_jobs(read: Readable, caller: Caller, text: str) -> list[Job]:
     """The job with this id; or those of `12` (a whole array), `12_4`, `12_[0-3]`. Never none.
 
-    NotFound when one of them is not there, or none of the caller's business: the same words for both.
+    NotFound when one of them is not there, or none of the caller's business: the same words for
+    both.
     """
     found = jobs_named(read, text, "job_id")
     known = [job for job in found if job is not None]

@@ -43,7 +43,8 @@ class Watch:
         wanted, filtered = self._named(request, caller), wanted_of(request.filter)
         cursor = self._start(request.cursor, wanted)
         if 0 < len(wanted) <= MOST_STORIES:
-            # Their own stories are shorter than everybody's, and whole behind the journal's horizon.
+            # Their own stories are shorter than everybody's, and whole behind the journal's
+            # horizon.
             last = self._control.published.last_sequence
             for event in journal(self._control.published, cursor, wanted):
                 if event.seq > last:
@@ -102,7 +103,9 @@ class Watch:
     def _named_message(
         self, event: JournalEvent, filtered: Wanted, caller: Caller
     ) -> wire.WatchEventsResponse | None:
-        """Of a job that was named: whoever chooses among its events hears of its end all the same."""
+        """Of a job that was named: whoever chooses among its events hears of its end all the
+        same.
+        """
         message = self._message(event, caller)
         if not filtered.has(event):
             job = self._control.published.job(event.job_id) if event.job_id is not None else None

@@ -1,4 +1,6 @@
-"""Figures for alerts in `/metrics`: who fails, how long nodes are silent, GPUs that are unwell, and how late the loop is."""
+"""Figures for alerts in `/metrics`: who fails, how long nodes are silent, GPUs that are unwell, and
+how late the loop is.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ def _helpers(read: Readable) -> Iterator[str]:
 
 def _incidents(read: Readable, now_s: float) -> Iterator[str]:
     told = read.incidents()
-    words = "Kinds of requests and messages, by sender, on which the master has failed through a fault of its own."
+    words = (
+        "Kinds of requests and messages, by sender, on which the master has failed through a "
+        "fault of its own."
+    )
     yield from family("dlq_incidents", "gauge", words, {(): float(len(told))})
     words = "Of those, how many are refused at present."
     refused: dict[Labels, float] = {(): sum(one.until_s > now_s for one in told)}
@@ -41,7 +46,9 @@ def _incidents(read: Readable, now_s: float) -> Iterator[str]:
 
 
 def _silence(read: Readable, now_s: float) -> Iterator[str]:
-    """Nodes of which this start has not heard yet have no figure; those that are down are counted by dlq_nodes."""
+    """Nodes of which this start has not heard yet have no figure; those that are down are counted
+    by dlq_nodes.
+    """
     nodes = [node for node in read.nodes() if node.state is not NodeState.DOWN]
     heard = [read.contact_s(node.node_id) for node in nodes]
     silences = [max(0.0, now_s - heard_s) for heard_s in heard if heard_s is not None]

@@ -1,4 +1,6 @@
-"""Figures of the master's own host for `/metrics`: the audit, backups, the disk, the CA, and what a start found lost."""
+"""Figures of the master's own host for `/metrics`: the audit, backups, the disk, the CA, and what a
+start found lost.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from dlq_master.rpc.metrics.metrics import Labels, family
 from dlq_master.store.backup import FAILURE, STAMP
 
 T = TypeVar("T")
-# The copy that the master makes of its database, and the last one of everything by `dlq-master backup`.
+# The copy that the master makes of its database, and the last one of everything by `dlq-master
+# backup`.
 COPIES = (("database", "dlq.backup.db"), ("whole", STAMP))
 
 

@@ -1,7 +1,8 @@
 """`GET /metrics` in the text format of Prometheus, for scrapers on the master's own host.
 
-Nobody is asked who they are, so it listens on loopback only, and tells numbers: no names of jobs or people.
-Gauges are counted from the published state when they are asked for, which costs O(jobs in memory).
+Nobody is asked who they are, so it listens on loopback only, and tells numbers: no names of jobs or
+people. Gauges are counted from the published state when they are asked for, which costs O(jobs in
+memory).
 """
 
 from __future__ import annotations
@@ -181,5 +182,5 @@ def _escaped(text: str) -> str:
 
 def _http(status: str, body: str) -> bytes:
     content = body.encode()
-    head = f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"
+    head = f"HTTP/1.0 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {len(content)}\r\n\r\n"  # noqa: E501
     return head.encode() + content

@@ -1,5 +1,5 @@
-"""The groups of users follow their accounts on the master's host: a group that was taken away is gone
-at the next start of a job.
+"""The groups of users follow their accounts on the master's host: a group that was taken away is
+gone at the next start of a job.
 
 They are read at each login and once a minute for everybody. An account that cannot be found changes
 nothing: a directory service that is away looks the same as an account that was deleted.
@@ -56,7 +56,9 @@ class Groups:
                 self._log.warning("groups_not_refreshed", user=user.name, cause=error.what)
 
     async def refresh(self, user: User, account: HostAccount) -> User:
-        """The user with the groups of this account, which is theirs. Root's groups are never stored."""
+        """The user with the groups of this account, which is theirs. Root's groups are never
+        stored.
+        """
         if user.uid == 0 or account.gid == 0:
             return user
         if (user.gid, user.groups) == (account.gid, account.groups):

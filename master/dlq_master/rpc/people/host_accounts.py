@@ -33,7 +33,9 @@ class HostAccount(NamedTuple):
 
     @property
     def may_log_in(self) -> bool:
-        """Whether a person can have this account: system accounts have a shell that lets nobody in."""
+        """Whether a person can have this account: system accounts have a shell that lets nobody
+        in.
+        """
         return Path(self.shell).name not in _NO_LOGIN_SHELLS
 
 

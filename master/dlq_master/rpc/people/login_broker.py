@@ -39,7 +39,8 @@ TIMEOUT_S = 5.0
 VERSION = 1
 MASTER = Caller("master", Role.ADMIN.value)
 _UCRED = struct.Struct("3i")  # pid, uid, gid
-# From Python 3.13 on a server takes its socket along when it is closed: also one that systemd holds for the next.
+# From Python 3.13 on a server takes its socket along when it is closed: also one that systemd holds
+# for the next.
 _LEAVES_ITS_SOCKET: dict[str, Any] = (
     {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 )
@@ -67,7 +68,9 @@ class LoginBroker:
         groups: Groups,
         listening: socket.socket | None = None,
     ) -> None:
-        """`listening` is a socket that somebody else made, and keeps: callers wait in it meanwhile."""
+        """`listening` is a socket that somebody else made, and keeps: callers wait in it
+        meanwhile.
+        """
         self._listening = listening
         self._settings = settings
         self._control = control
@@ -79,7 +82,9 @@ class LoginBroker:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Listen; a socket that a dead master left is replaced. OSError when another one listens."""
+        """Listen; a socket that a dead master left is replaced. OSError when another one
+        listens.
+        """
         path = self._settings.socket_path
         if self._listening is not None:
             self._server = await asyncio.start_unix_server(
@@ -147,8 +152,9 @@ class LoginBroker:
     async def _user(self, uid: int) -> User:
         """The user whose account has this uid, with the groups that the account has now.
 
-        Made now if the account has no row and the settings allow. A row whose name is not that of the
-        account belongs to somebody who had the uid before, or will have it: it is not taken over.
+        Made now if the account has no row and the settings allow. A row whose name is not that of
+        the account belongs to somebody who had the uid before, or will have it: it is not taken
+        over.
         """
         known = next((one for one in self._control.published.users() if one.uid == uid), None)
         if known is None and (uid == 0 or not self._settings.auto_users):
@@ -157,7 +163,8 @@ class LoginBroker:
         named = self._control.published.user(account.name)
         if named is not None and named.uid != uid:
             raise PermissionDenied(
-                f"the user {account.name} of the cluster has uid {named.uid}, your account has {uid}",
+                f"the user {account.name} of the cluster has uid {named.uid}, your account has "
+                f"{uid}",
                 hint=f"an admin gives the name to you: dlq admin user del {account.name}",
             )
         if known is not None and known.name != account.name:

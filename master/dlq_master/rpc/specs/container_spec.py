@@ -1,5 +1,5 @@
-"""The container of a JobSpec: every field checked. Whether its image, directories and secrets exist is
-for the nodes to say; values of secrets never come here."""
+"""The container of a JobSpec: every field checked. Whether its image, directories and secrets exist
+is for the nodes to say; values of secrets never come here."""
 
 from __future__ import annotations
 

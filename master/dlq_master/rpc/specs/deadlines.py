@@ -76,9 +76,9 @@ def promise_message(
     delay: str = "",
     policy: str = "",
 ) -> Promise:
-    """A job's deadlines, and what is promised of them; `offered`: the policy promises any. `profile_s`: T_profile of
-    the policy, whose name is `policy`; None: it measures nobody. `told_s`: what all of its work takes by its own steps. `delay`: why nobody
-    is judged."""
+    """A job's deadlines, and what is promised of them; `offered`: the policy promises any.
+    `profile_s`: T_profile of the policy, whose name is `policy`; None: it measures nobody.
+    `told_s`: what all of its work takes by its own steps. `delay`: why nobody is judged."""
     state = _state(job, profile_s, offered=offered)
     message = Promise(
         deadlines=[

@@ -1,4 +1,6 @@
-"""Jobs that run on several numbers of GPUs, on the wire: what is asked for, checked, and what became of it."""
+"""Jobs that run on several numbers of GPUs, on the wire: what is asked for, checked, and what
+became of it.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def sizes_of(spec: job_pb2.JobSpec) -> tuple[int, ...]:
 
 
 def check_new_sizes(request: UpdateJobRequest, spec: job_pb2.JobSpec) -> None:
-    """InvalidRequest where sizes are asked for a job that cannot have any, by what was submitted."""
+    """InvalidRequest where sizes are asked for a job that cannot have any, by what was
+    submitted.
+    """
     if request.HasField("elastic") and spec.HasField("roles"):
         raise InvalidRequest(f"elastic: {_FIXED}", field="elastic")
 
@@ -89,8 +93,8 @@ def add_elasticity(message: job_pb2.Job, job: Job, attempt: Attempt | None) -> N
 
 
 def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...], *, fixed: bool = False) -> None:
-    """Change the spec of a launch: its user may have asked for other sizes since it was submitted. `fixed`: nobody joins
-    or leaves this attempt."""
+    """Change the spec of a launch: its user may have asked for other sizes since it was submitted.
+    `fixed`: nobody joins or leaves this attempt."""
     if fixed and spec.elastic.resize == LIVE:
         spec.elastic.resize = RESTART
     if not sizes:
@@ -100,7 +104,8 @@ def fit_to_sizes(spec: job_pb2.JobSpec, sizes: tuple[int, ...], *, fixed: bool =
         spec.elastic.gpu_counts.extend(sizes)
 
 
-# --- helpers ----------------------------------------------------------------------------------------
+# --- helpers
+#   ----------------------------------------------------------------------------------------
 
 
 def _sizes(asked: job_pb2.ElasticSpec, field: str) -> tuple[int, ...]:

@@ -1,4 +1,6 @@
-"""What users say becomes what the core believes: every value checked, none trusted for who sent it."""
+"""What users say becomes what the core believes: every value checked, none trusted for who sent
+it.
+"""
 
 from __future__ import annotations
 
@@ -139,8 +141,9 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
 
 
 def family_of(spec: JobSpec) -> str:
-    """Which of its user's jobs it resembles: those with the same label `family`, or else those that run
-    the same program with the same arguments and environment, in the same directory and image."""
+    """Which of its user's jobs it resembles: those with the same label `family`, or else those that
+    run the same program with the same arguments and environment, in the same directory and image.
+    """
     label = spec.labels.get(FAMILY_LABEL, "")
     if label:
         return label
@@ -159,7 +162,9 @@ def family_of(spec: JobSpec) -> str:
 
 
 def _digest(spec: JobSpec) -> str:
-    """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not count."""
+    """Equal for a repeat: `now+1h` is another instant at every try, so that the begin does not
+    count.
+    """
     asked = JobSpec()
     asked.CopyFrom(spec)
     asked.ClearField("begin_time")
@@ -311,7 +316,9 @@ def rules_of(spec: JobSpec) -> RunRules:
 
 
 def _says_it_saves(spec: JobSpec) -> bool:
-    """It names anything that only a program that saves has a use for. Asked of the spec as its user wrote it."""
+    """It names anything that only a program that saves has a use for. Asked of the spec as its user
+    wrote it.
+    """
     preempt, saved = spec.preempt, spec.checkpoint
     return bool(
         saved.directory

@@ -36,8 +36,8 @@ def check_lateness(spec: JobSpec) -> None:
 
 
 def with_sizes(spec: JobSpec) -> JobSpec:
-    """A job that names no number of GPUs runs on any of `SIZES` of one node: as many as are worth it. The spec itself
-    if it does."""
+    """A job that names no number of GPUs runs on any of `SIZES` of one node: as many as are worth
+    it. The spec itself if it does."""
     if not is_sized(spec):
         return spec
     for name in ("elastic", "roles"):

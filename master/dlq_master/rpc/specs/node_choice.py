@@ -26,7 +26,8 @@ def labels_of(labels: Mapping[str, str], field: str) -> tuple[str, ...]:
             raise InvalidRequest(str(error), field=field) from None
         if not _VALUE.fullmatch(value):
             raise InvalidRequest(
-                f"label {name} cannot be {shown(value)}: use up to 63 letters, digits, '.', '_', '-'",
+                f"label {name} cannot be {shown(value)}: use up to 63 letters, digits, '.', '_', "
+                "'-'",
                 field=field,
             )
     return tuple(f"{name}={labels[name]}" for name in sorted(labels))

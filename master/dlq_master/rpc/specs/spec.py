@@ -1,7 +1,7 @@
 """Is this a job that could run? Every field of a JobSpec, checked, and its defaults filled in.
 
-Each refusal is an InvalidRequest that names the field. Whether the queue exists, whether the cluster
-is large enough and what a user may have are questions for the loop.
+Each refusal is an InvalidRequest that names the field. Whether the queue exists, whether the
+cluster is large enough and what a user may have are questions for the loop.
 """
 
 from __future__ import annotations
@@ -212,7 +212,8 @@ def _check_resources(resources: ResourceRequest) -> None:
         if resources.gpu_count % resources.node_count:
             raise _wrong(
                 "resources.node_count",
-                f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} nodes",
+                f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} "
+                "nodes",
             )
     _check_types(resources)
     check_choice(resources)
@@ -263,7 +264,8 @@ def _check_mixed(spec: JobSpec) -> None:
         if given:
             raise _wrong(
                 "resources.mixed_gpu_types",
-                f"a job that may lie on several GPU types at once names no {what.removeprefix('a ')}",
+                "a job that may lie on several GPU types at once names no "
+                f"{what.removeprefix('a ')}",
             )
 
 
@@ -334,7 +336,8 @@ def _check_roles(spec: JobSpec) -> None:
     if roles.worker_count % resources.node_count:
         raise _wrong(
             "roles.worker_count",
-            f"{roles.worker_count} workers cannot be split evenly over {resources.node_count} nodes",
+            f"{roles.worker_count} workers cannot be split evenly over {resources.node_count} "
+            "nodes",
         )
 
 

@@ -1,4 +1,6 @@
-"""Where the model becomes messages for users: the way back is intake.py. For agents: commands.py."""
+"""Where the model becomes messages for users: the way back is intake.py. For agents:
+commands.py.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ COST_GROUPS: Collection[str] = _BY.keys()
 def of_jobs(
     told: Costs, caller: Caller, teams: set[str], by: Sequence[str], user: str, team: str
 ) -> list[wire.Cost]:
-    """The groups of what the caller may see of this user and team ("": of all); none that cost nothing."""
+    """The groups of what the caller may see of this user and team ("": of all); none that cost
+    nothing.
+    """
     groups: dict[Key, Cost] = {}
     names: dict[Key, str] = {}
     for account, cost in told.jobs.items():

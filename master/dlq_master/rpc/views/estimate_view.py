@@ -10,7 +10,9 @@ from dlq_master.model.words.estimate_words import known
 
 
 def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:
-    """What is known of its run time. `profile_s`: T_profile of the policy; None: it measures nobody."""
+    """What is known of its run time. `profile_s`: T_profile of the policy; None: it measures
+    nobody.
+    """
     basis = job.basis
     message = RunEstimate(
         source="" if basis.source is None else basis.source.value,

@@ -1,4 +1,6 @@
-"""What users see of preemptions: for whom, by which rule, what was lost, and what the next would cost."""
+"""What users see of preemptions: for whom, by which rule, what was lost, and what the next would
+cost.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,3 @@
-"""Tables with modules of their own: accounts, costs, teams, forecasts; and `codec` for all bodies."""
+"""Tables with modules of their own: accounts, costs, teams, forecasts; and `codec` for all
+bodies.
+"""

@@ -1,6 +1,7 @@
 """GPU-seconds by day: of whom and for what, and of each pool. Rows are added to, never replaced.
 
-What lives is not in them: it is counted from the attempts that are stored, in the same reading transaction.
+What lives is not in them: it is counted from the attempts that are stored, in the same reading
+transaction.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def read_levels(text: str | None) -> Levels | None:
 
 
 class Books(NamedTuple):
-    """All that was used from the first day to the last, until now. `from_s`: nothing is known of before."""
+    """All that was used from the first day to the last, until now. `from_s`: nothing is known of
+    before.
+    """
 
     from_s: float
     uses: Mapping[Account, Used]

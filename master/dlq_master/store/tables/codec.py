@@ -1,5 +1,6 @@
-"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version, and `c`,
-at the end, its checksum: SQLite has none of its own, and would serve a page that the disk has changed.
+"""Values to JSON bodies and back. Fields at their default are left out; `v` is the body's version,
+and `c`, at the end, its checksum: SQLite has none of its own, and would serve a page that the disk
+has changed.
 
 Written for speed: a turn encodes every job it touches, a start decodes every job there is. What a
 type needs is worked out once; a field whose JSON is its value (text, number, word) costs nothing.
@@ -52,8 +53,8 @@ def sealed(data: dict[str, Any]) -> str:
 
 
 def decode(body: str, kind: type[T]) -> T:
-    """The value of a stored body. Raises BodyDamaged for one that is not as it was written, ValueError for
-    one that this master does not understand."""
+    """The value of a stored body. Raises BodyDamaged for one that is not as it was written,
+    ValueError for one that this master does not understand."""
     data = opened(body, kind.__name__)
     version = data.pop("v", None)
     if version != VERSION:

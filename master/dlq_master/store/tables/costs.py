@@ -1,4 +1,6 @@
-"""Stays on rented machines, and what they, their machines and late jobs have cost, from one moment of the database."""
+"""Stays on rented machines, and what they, their machines and late jobs have cost, from one moment
+of the database.
+"""
 
 from __future__ import annotations
 

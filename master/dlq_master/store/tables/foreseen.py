@@ -10,8 +10,8 @@ MOST_COMPARED: Final = 1_000  # the newest
 
 
 class Foreseen(NamedTuple):
-    """The first range of starts that the owner of a job could see, at `at_s`; `started_s`: when it did start. Instants;
-    `high_s` may be infinite."""
+    """The first range of starts that the owner of a job could see, at `at_s`; `started_s`: when it
+    did start. Instants; `high_s` may be infinite."""
 
     job_id: JobId
     at_s: float

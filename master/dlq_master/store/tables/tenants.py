@@ -8,7 +8,9 @@ from dlq_master.model.ids import JobId, NodeId
 
 
 class TeamRules(NamedTuple):
-    """What is told of a team, or of one member within it; None: nothing. Numbers are GPUs or jobs."""
+    """What is told of a team, or of one member within it; None: nothing. Numbers are GPUs or
+    jobs.
+    """
 
     gpu_quota: int | None = None  # by right; what it runs beyond them it borrows
     gpu_limit: int | None = None  # the most that it holds, borrowed ones included
@@ -54,8 +56,8 @@ class Reservation(NamedTuple):
 
 
 class Spent(NamedTuple):
-    """How long a reason has held, and how long it was the main one. `code`: its word, with its subject behind a space
-    (model.why.Kind)."""
+    """How long a reason has held, and how long it was the main one. `code`: its word, with its
+    subject behind a space (model.why.Kind)."""
 
     code: str
     held_s: float
@@ -63,7 +65,9 @@ class Spent(NamedTuple):
 
 
 class Waited(NamedTuple):
-    """How long a job has waited for what, until `at_s`; then `now` held (words, as in `spent`), the main one first."""
+    """How long a job has waited for what, until `at_s`; then `now` held (words, as in `spent`), the
+    main one first.
+    """
 
     job_id: JobId
     spent: tuple[Spent, ...]

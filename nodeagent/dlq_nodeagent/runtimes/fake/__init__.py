@@ -1,1 +1,3 @@
-"""The `fake` runtime: ranks without processes, on a clock that tests move. Never used unless configured."""
+"""The `fake` runtime: ranks without processes, on a clock that tests move. Never used unless
+configured.
+"""

@@ -192,8 +192,8 @@ class FakeAttempt:
         self._last_signal = signals.SIGTERM
 
     def withdraw_hold_notice(self) -> None:
-        """The contact came back before the hold ran out. A job that has begun to leave does not turn
-        back, so its end is put down to the notice until the time that it was given is over."""
+        """The contact came back before the hold ran out. A job that has begun to leave does not
+        turn back, so its end is put down to the notice until the time that it was given is over."""
         if self._hold_noticed and self.record is None:
             self._hold_noticed = self._hold_termed = False
             if self._stop_kill_s is None:

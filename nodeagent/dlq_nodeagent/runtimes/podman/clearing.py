@@ -1,4 +1,5 @@
-"""Takes images out of podman's store: those that no job has used for long, and more when room is short.
+"""Takes images out of podman's store: those that no job has used for long, and more when room is
+short.
 
 Only what this agent has pulled goes: it can be pulled again. What an operator has loaded, or named
 `localhost/...`, stays for ever, and so does what podman says that a container uses.

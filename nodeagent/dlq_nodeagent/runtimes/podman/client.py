@@ -1,4 +1,6 @@
-"""How podman is called: its global options, its environment, and short commands with a time limit."""
+"""How podman is called: its global options, its environment, and short commands with a time
+limit.
+"""
 
 import os
 import subprocess
@@ -19,7 +21,9 @@ _UMASK = 0o022
 
 
 class PodmanFailed(Exception):
-    """A podman command failed; `words` is the last line it said, `code` None after its time limit."""
+    """A podman command failed; `words` is the last line it said, `code` None after its time
+    limit.
+    """
 
     def __init__(self, words: str, code: int | None) -> None:
         super().__init__(words)
@@ -80,14 +84,16 @@ class PodmanClient:
         return done.stdout
 
     def store(self) -> Path:
-        """The directory of the store. Raises PodmanFailed when podman must be asked and does not say."""
+        """The directory of the store. Raises PodmanFailed when podman must be asked and does not
+        say.
+        """
         return Path(self.root) if self.root else _default_store(self)
 
     def start(
         self, *words: str, quiet: bool = True, more: Mapping[str, str] | None = None
     ) -> "subprocess.Popen[str]":
-        """Start a command; what it says is thrown away, or comes line by line from its stdout. `more` is
-        added to its environment.
+        """Start a command; what it says is thrown away, or comes line by line from its stdout.
+        `more` is added to its environment.
         """
         out = subprocess.DEVNULL if quiet else subprocess.PIPE
         return subprocess.Popen(
@@ -116,7 +122,9 @@ def last_words(text: str) -> str:
 
 
 def choose_oci_runtime(cgroup_mode: str, wanted: str) -> str:
-    """The OCI runtime to name, or empty for podman's default: crun refuses hybrid control groups."""
+    """The OCI runtime to name, or empty for podman's default: crun refuses hybrid control
+    groups.
+    """
     if wanted or cgroup_mode != "hybrid":
         return wanted
     return "runc" if any(Path(at, "runc").exists() for at in DEFAULT_PATH.split(":")) else ""

@@ -29,7 +29,8 @@ def device_words(
     proc: Path = DRIVER_GPUS,
 ) -> tuple[str, ...]:
     """Words for podman's --device. A CDI specification that names the GPU by its UUID or its index
-    wins: it brings the driver's libraries. Raw nodes come without them: the image must have its own.
+    wins: it brings the driver's libraries. Raw nodes come without them: the image must have its
+    own.
 
     Virtual devices have no nodes; a job knows them by its environment. Raises LaunchRefused for a
     GPU that this host has no way to show to a container.

@@ -1,7 +1,8 @@
-"""Whether an image's files leave room for what every container gets: /run, /tmp, /proc and the like.
+"""Whether an image's files leave room for what every container gets: /run, /tmp, /proc and the
+like.
 
-The OCI runtimes mount these inside the image and follow its links, within it. A link into /proc, say,
-makes them fail, in words that blame the node. Such an image is refused as its user's mistake.
+The OCI runtimes mount these inside the image and follow its links, within it. A link into /proc,
+say, makes them fail, in words that blame the node. Such an image is refused as its user's mistake.
 """
 
 import os
@@ -14,7 +15,9 @@ _MOST_LINKS = 40
 
 
 def unfit(root: Path) -> str:
-    """Why an image with these files cannot be started by anybody; empty: it can, as far as is seen."""
+    """Why an image with these files cannot be started by anybody; empty: it can, as far as is
+    seen.
+    """
     for path in _KERNELS:
         mode = _mode(root, path)
         if mode is not None and not stat.S_ISDIR(mode):

@@ -1,7 +1,7 @@
 """The images of one podman store: which are there, who may use them, and how one gets there.
 
-Every pull is a command of its own: an agent that dies leaves it to its successor, who ends it (layers
-that are whole are not fetched twice). Nothing here waits for the master.
+Every pull is a command of its own: an agent that dies leaves it to its successor, who ends it
+(layers that are whole are not fetched twice). Nothing here waits for the master.
 """
 
 import json
@@ -43,8 +43,8 @@ class Image(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Images:
-    """Thread-safe. Two agents with one store know nothing of each other's records: what the other one
-    has pulled is, to each, an image of the operator's.
+    """Thread-safe. Two agents with one store know nothing of each other's records: what the other
+    one has pulled is, to each, an image of the operator's.
     """
 
     client: PodmanClient
@@ -58,8 +58,8 @@ class Images:
     def usable(self, image: str, user: str) -> Image | None:
         """An image of the store that this user may use; None: `fetch` it first.
 
-        Raises UserMistake for what can never be pulled here, LaunchRefused for what another node may
-        have.
+        Raises UserMistake for what can never be pulled here, LaunchRefused for what another node
+        may have.
         """
         try:
             check_image(image)
@@ -78,8 +78,8 @@ class Images:
         return None
 
     def fetch(self, wish: Wish, say: Say, ending: Ending) -> None:
-        """Pull an image by its user's own credential, which is also how a user shows that they may use
-        one that is here. Raises as `Puller.pull`, OSError.
+        """Pull an image by its user's own credential, which is also how a user shows that they may
+        use one that is here. Raises as `Puller.pull`, OSError.
         """
         if self.usable(wish.image, wish.user):  # somebody else's pull has brought it meanwhile
             return

@@ -39,11 +39,15 @@ class Containers(Protocol):
         ...
 
     def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
-        """Have an image fetched. Returns at once; `done` hears, from any thread, None or why not."""
+        """Have an image fetched. Returns at once; `done` hears, from any thread, None or why
+        not.
+        """
         ...
 
     def abandon(self, key: AttemptKey) -> None:
-        """The rank waits for no image any more: `done` hears so. No effect when it does not wait."""
+        """The rank waits for no image any more: `done` hears so. No effect when it does not
+        wait.
+        """
         ...
 
     def forget(self, key: AttemptKey) -> None:
@@ -112,15 +116,17 @@ class PodmanContainers:
         return found
 
     def _roots(self, launch: Launch) -> tuple[str, ...]:
-        """The operator's, and the job's own checkpoints, which launching has checked by its roots."""
+        """The operator's, and the job's own checkpoints, which launching has checked by its
+        roots.
+        """
         if not self.mount_roots:
             return ()
         own = filter(None, (launch.checkpoint_directory, launch.resume_from))
         return (*self.mount_roots, *own)
 
     def _mounts(self, launch: Launch, rights: UserRights) -> tuple[Mount, ...]:
-        """The user's, looked at now for a clear error (the shim opens them again and decides), and the
-        checkpoints at the place where the job is told that they are.
+        """The user's, looked at now for a clear error (the shim opens them again and decides), and
+        the checkpoints at the place where the job is told that they are.
         """
         asked = launch.container
         assert asked is not None
@@ -163,8 +169,8 @@ class PodmanContainers:
 
 
 def inside_container(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job as its image shall have it: what a login on this node would set gives
-    way to the image's own, and to a home directory that can be written to.
+    """The environment of a job as its image shall have it: what a login on this node would set
+    gives way to the image's own, and to a home directory that can be written to.
     """
     inside = dict(environment)
     for name in {"PATH", "HOME"} - launch.environment.keys():

@@ -1,4 +1,6 @@
-"""One pull of one image: a podman command of its own, with retries and bounds, that others may end."""
+"""One pull of one image: a podman command of its own, with retries and bounds, that others may
+end.
+"""
 
 import os
 import re
@@ -23,7 +25,8 @@ from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, las
 _LOOK_S = 0.5
 _SAY_AGAIN_S = 5.0
 _MIB = 1 << 20
-# What a registry says of a name that nobody can pull; everything else may be better elsewhere or later.
+# What a registry says of a name that nobody can pull; everything else may be better elsewhere or
+# later.
 _NO_SUCH = re.compile(
     r"manifest unknown|name unknown|not found|no such image|does not exist|NAME_UNKNOWN",
     re.IGNORECASE,
@@ -135,8 +138,9 @@ class _Progress:
 class Puller:
     """Pulls into one store. Thread-safe.
 
-    What a pull fetches lies below the store's own `tmp` until it is unpacked, in a directory that names
-    this agent (`group`): its size is the progress, and what dies with an agent is found again by it.
+    What a pull fetches lies below the store's own `tmp` until it is unpacked, in a directory that
+    names this agent (`group`): its size is the progress, and what dies with an agent is found again
+    by it.
     """
 
     client: PodmanClient
@@ -163,8 +167,8 @@ class Puller:
             shutil.rmtree(left, ignore_errors=True)
 
     def pull(self, image: str, auth_file: Path | None, say: Say, ending: Ending) -> None:
-        """Pull it. Raises UserMistake for what nobody, or not this user, can pull; LaunchRefused for
-        what another node or a later try may do.
+        """Pull it. Raises UserMistake for what nobody, or not this user, can pull; LaunchRefused
+        for what another node or a later try may do.
         """
         began_s = self.clock.boottime_s()
         deadline_s = began_s + self.rules.timeout_s
@@ -255,7 +259,8 @@ class Puller:
         # Compressed and unpacked at once, for a while.
         if before - free > 2 * self.rules.largest_bytes:
             raise TooLarge(
-                f"the image {image} is larger than the {self.rules.largest_bytes} bytes this node takes"
+                f"the image {image} is larger than the {self.rules.largest_bytes} bytes this node "
+                "takes"
             )
         if free < self.rules.spare_bytes and not self.make_room():
             raise NoRoom(f"no room for the image {image}: {free} bytes free on this node")

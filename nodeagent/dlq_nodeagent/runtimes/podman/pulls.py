@@ -1,7 +1,7 @@
 """Who waits for which pull: few pulls at once, fewer of one user, and none that nobody waits for.
 
-A registry may hang for as long as a pull may take, and a user can name as many as they like. So pulls
-have threads of their own; ranks that wait for one have none.
+A registry may hang for as long as a pull may take, and a user can name as many as they like. So
+pulls have threads of their own; ranks that wait for one have none.
 """
 
 import threading
@@ -29,7 +29,9 @@ class Wish(NamedTuple):
 
 
 class ImageWanted(Exception):
-    """An image must be pulled, or a user must show that they may pull it, before a rank can start."""
+    """An image must be pulled, or a user must show that they may pull it, before a rank can
+    start.
+    """
 
     def __init__(self, wish: Wish) -> None:
         super().__init__(f"{wish.image} is not here for {wish.user}")
@@ -57,8 +59,8 @@ class _Pull:
 class Pulls:
     """All pulls of a node. Thread-safe; no call waits for a pull, and answers come from any thread.
 
-    `fetch` does one and may take long. At most `most` run at a time, `most_of_user` of one user, and
-    one of an image; among those that wait, whoever has the fewest running comes first.
+    `fetch` does one and may take long. At most `most` run at a time, `most_of_user` of one user,
+    and one of an image; among those that wait, whoever has the fewest running comes first.
     """
 
     fetch: Callable[[Wish, Say, Ending], None]
@@ -80,7 +82,9 @@ class Pulls:
             self._begin()
 
     def unwant(self, key: AttemptKey) -> None:
-        """A rank waits no more; what it alone waited for is ended. No effect when it does not wait."""
+        """A rank waits no more; what it alone waited for is ended. No effect when it does not
+        wait.
+        """
         with self._lock:
             gone = [(it, it.askers.pop(key)) for it in self._pulls if key in it.askers]
             for pull, _ in gone:
@@ -90,8 +94,8 @@ class Pulls:
             asker.done(NotWanted(f"nobody waits for {pull.wish.image} any more"))
 
     def close(self) -> None:
-        """End all pulls; what they fetched whole is kept. Nobody hears of it: the ranks that wait are
-        the next agent's, and have not failed.
+        """End all pulls; what they fetched whole is kept. Nobody hears of it: the ranks that wait
+        are the next agent's, and have not failed.
         """
         with self._lock:
             self._closed = True

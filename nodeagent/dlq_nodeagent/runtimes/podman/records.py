@@ -1,10 +1,10 @@
 """What the agent remembers of the images it has pulled: who may use each, and when it last was.
 
-A container store asks nobody for a credential: what one user has pulled with theirs lies there for all.
-So an image that was pulled with a credential is used only by users who have shown that they may pull it
-(as Kubernetes does since KEP-2535). An image that the agent has not pulled is the operator's, and for
-everybody, unless its repository was ever pulled with a credential: then a pull that an agent did not
-live to record may have brought it.
+A container store asks nobody for a credential: what one user has pulled with theirs lies there for
+all. So an image that was pulled with a credential is used only by users who have shown that they
+may pull it (as Kubernetes does since KEP-2535). An image that the agent has not pulled is the
+operator's, and for everybody, unless its repository was ever pulled with a credential: then a pull
+that an agent did not live to record may have brought it.
 """
 
 import json
@@ -97,7 +97,9 @@ class ImageRecords:
                 self._write()
 
     def least_recently_used(self) -> list[tuple[str, float]]:
-        """Ids of the images that the agent has pulled and when each was last used, the oldest first."""
+        """Ids of the images that the agent has pulled and when each was last used, the oldest
+        first.
+        """
         with self._lock:
             return sorted(
                 ((name, image.used_s) for name, image in self._images.items()),

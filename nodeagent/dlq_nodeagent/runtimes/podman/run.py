@@ -1,4 +1,6 @@
-"""The `podman run` of one rank: every option is here, and nothing of the job's own words but mounts."""
+"""The `podman run` of one rank: every option is here, and nothing of the job's own words but
+mounts.
+"""
 
 import os
 import resource
@@ -60,7 +62,9 @@ def run_command(
     cgroup_parent: str,
     writable: bool,
 ) -> list[str]:
-    """`home` is the attempt's directory; podman's own files and the pinned mounts lie in its podman/."""
+    """`home` is the attempt's directory; podman's own files and the pinned mounts lie in its
+    podman/.
+    """
     private = home / "podman"
     own = (
         Mount(str(home), str(home), read_only=True),
@@ -122,8 +126,8 @@ def _limits(plan: LaunchPlan, box: ContainerPlan, cgroup_parent: str) -> list[st
 
 
 def _default_shm(plan: LaunchPlan) -> int:
-    """Half of what the job may use: workers that hand tensors over fail in podman's own 64 MiB. It is
-    charged to the job's memory when it is used, so a large size costs nothing."""
+    """Half of what the job may use: workers that hand tensors over fail in podman's own 64 MiB. It
+    is charged to the job's memory when it is used, so a large size costs nothing."""
     whole = plan.memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(64 << 20, whole // 2)
 

@@ -1,9 +1,10 @@
 """The `podman` runtime: ranks with an image run in containers, the others as the `process` runtime.
 
 The shim of a rank starts `podman run`, guards the container and takes it away at its end; nobody
-else does (shim/README.md, "Containers"). So everything that the process runtime promises of restarts,
-silence and records holds here in the same way: an agent, a podman command or a conmon may be killed
-at any time. What even a killed shim leaves is found again by the containers' labels (`recover`).
+else does (shim/README.md, "Containers"). So everything that the process runtime promises of
+restarts, silence and records holds here in the same way: an agent, a podman command or a conmon may
+be killed at any time. What even a killed shim leaves is found again by the containers' labels
+(`recover`).
 """
 
 import os
@@ -159,7 +160,9 @@ class PodmanRuntime(ProcessRuntime):
         return os.fsdecode(words[0])
 
     def _tidy(self, attempt: OpenAttempt) -> None:
-        """Our own names only, by descriptor: a mount that is still there makes rmdir fail, no more."""
+        """Our own names only, by descriptor: a mount that is still there makes rmdir fail, no
+        more.
+        """
         try:
             private = os.open(
                 PRIVATE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=attempt.at
@@ -176,7 +179,9 @@ class PodmanRuntime(ProcessRuntime):
         os.rmdir(PRIVATE, dir_fd=attempt.at)
 
     def _sweep(self, living: frozenset[AttemptKey]) -> None:
-        """Containers of this agent whose rank is over, or was never known: shims that were killed."""
+        """Containers of this agent whose rank is over, or was never known: shims that were
+        killed.
+        """
         ours = f"label={LABEL_AGENT}={self._agent}"
         shape = f'{{{{index .Labels "{LABEL_KEY}"}}}}'
         try:

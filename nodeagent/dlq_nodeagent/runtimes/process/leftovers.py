@@ -1,8 +1,8 @@
 """Ranks that run on this host although the agent has no record of them: found before its hello.
 
-Their shims are known by the directory on their command line, and their fence by the plan that they keep
-open, whether or not its name is still there; the processes without a shim by their control group. They
-are left alone until the master orders their end, then killed whole.
+Their shims are known by the directory on their command line, and their fence by the plan that they
+keep open, whether or not its name is still there; the processes without a shim by their control
+group. They are left alone until the master orders their end, then killed whole.
 """
 
 import os
@@ -71,7 +71,9 @@ class Leftovers:
         self._doomed.add(key)
 
     def tick(self, known: Collection[AttemptKey]) -> bool:
-        """Kill what is doomed and look again; True when one is gone, so that the master must hear it."""
+        """Kill what is doomed and look again; True when one is gone, so that the master must hear
+        it.
+        """
         now_s = self._clock.boottime_s()
         if not self._found or now_s - self._looked_s < _LOOK_S:
             return False
@@ -140,7 +142,9 @@ def _below(pid: int) -> set[int]:
 
 
 def _epoch_of(pid: int, proc: Path) -> int:
-    """From the plan that the shim keeps open and locked as long as it lives; 0: it cannot be read."""
+    """From the plan that the shim keeps open and locked as long as it lives; 0: it cannot be
+    read.
+    """
     with suppress(OSError, ValueError):
         for entry in (proc / str(pid) / "fd").iterdir():
             name = os.readlink(entry).removesuffix(" (deleted)")

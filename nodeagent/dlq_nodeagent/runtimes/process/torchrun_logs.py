@@ -1,6 +1,8 @@
-"""How often torchrun has started its workers again, by the directories that it makes for their logs.
+"""How often torchrun has started its workers again, by the directories that it makes for their
+logs.
 
-Read from a place that belongs to the job: nothing is followed, only directories of its user are listed, and never many.
+Read from a place that belongs to the job: nothing is followed, only directories of its user are
+listed, and never many.
 """
 
 import os

@@ -16,7 +16,7 @@ from support.wire_jobs import EPOCH_S, a_job
 
 WIDTHS = (200, 132, 100, 80, 50, 40, 20)
 JOBS = [
-    a_job(17, "running", name="pretrain-llama-70b-on-everything", node_ids=["gpu01", "gpu02", "gpu17"]),
+    a_job(17, "running", name="pretrain-llama-70b-on-everything", node_ids=["gpu01", "gpu02", "gpu17"]),  # noqa: E501
     a_job(123456, name="x" * 60, wait_code="resources"),
     a_job(21, "completed", exit_code=0, end_reason="completed", end_time=to_timestamp(EPOCH_S + 9)),
     a_job(19, "failed", end_reason="user_error", exit_code=3),

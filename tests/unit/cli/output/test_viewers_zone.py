@@ -1,4 +1,6 @@
-"""Instants for people: in their own zone and with it, UTC with `--utc`, and RFC 3339 for programs."""
+"""Instants for people: in their own zone and with it, UTC with `--utc`, and RFC 3339 for
+programs.
+"""
 
 from __future__ import annotations
 
@@ -43,9 +45,12 @@ def test_a_terminal_says_how_far_away_and_a_pipe_says_rfc_3339() -> None:
 @pytest.mark.parametrize(
     ("told", "shown"),
     [
-        ("not to begin before 2026-11-23T22:30:00Z, in 5 s", "not to begin before 2026-11-23 23:30 CET, in 5 s"),
-        ("n1 is reserved from 2026-11-23T22:30:05.250Z (m1)", "n1 is reserved from 2026-11-23 23:30:05 CET (m1)"),
-        ("the earliest: --deadline 2026-11-23T22:30:00Z", "the earliest: --deadline 2026-11-23T22:30:00Z"),
+        ("not to begin before 2026-11-23T22:30:00Z, in 5 s", "not to begin before 2026-11-23 "
+                                                             "23:30 CET, in 5 s"),
+        ("n1 is reserved from 2026-11-23T22:30:05.250Z (m1)", "n1 is reserved from 2026-11-23 "
+                                                              "23:30:05 CET (m1)"),
+        ("the earliest: --deadline 2026-11-23T22:30:00Z", "the earliest: --deadline "
+                                                          "2026-11-23T22:30:00Z"),
         ("begin=2026-11-23T22:30:00Z", "begin=2026-11-23T22:30:00Z"),
         ("run-2026-11-23T22:30:00Z-a", "run-2026-11-23T22:30:00Z-a"),
         ("2026-99-23T22:30:00Z", "2026-99-23T22:30:00Z"),

@@ -61,16 +61,16 @@ def test_a_template_is_valid_as_it_stands(form: str) -> None:
 # What a key cannot do without; its words in the template name it.
 _WITH = {
     "mounts": "image", "network": "image", "image_secret": "image", "secrets": "image",
-    "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",
+    "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",  # noqa: E501
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
-    "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",
+    "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",  # noqa: E501
 }  # fmt: skip
 _INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
 
 
 def uncommented(form: str, keys: set[str]) -> str:
-    """The template with some of its keys and their sections taken out of their comments, and with those
-    that they stand for commented out.
+    """The template with some of its keys and their sections taken out of their comments, and with
+    those that they stand for commented out.
     """
     lines, section = [], ""
     away = {_INSTEAD[key] for key in keys if key in _INSTEAD}

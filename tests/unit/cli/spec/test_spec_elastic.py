@@ -88,7 +88,9 @@ def test_any_one_of_several_gpu_types_may_do(written: object) -> None:
     stored = sent(resources__gpu_type=written)
     assert [stored.resources.gpu_type, *stored.resources.or_gpu_types] == ["h100", "a100"]
     assert changed(stored, "job 17", [], [], {}).message == stored
-    assert not changed(stored, "job 17", ["resources.gpu_type=v100"], [], {}).message.resources.or_gpu_types  # fmt: skip
+    assert not changed(
+        stored, "job 17", ["resources.gpu_type=v100"], [], {}
+    ).message.resources.or_gpu_types
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,8 @@ def test_with_compat_a_scripts_sbatch_lines_count() -> None:
     assert (made.name, made.node_count, made.gpu_count) == ("train", 1, 4)
     assert (made.tasks_per_node, made.signal, made.grace_s) == (4, "USR1", 120)
     assert notes == [
-        "train.slurm:3: not taken over: --output=%j.out: dlq keeps the output of every rank itself: "
+        "train.slurm:3: not taken over: --output=%j.out: dlq keeps the output of every rank "
+        "itself: "
         "dlq logs JOB"
     ]
 

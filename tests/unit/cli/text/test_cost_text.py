@@ -16,18 +16,36 @@ PIPE = Look(tty=False, color=False, now_s=EPOCH_S)
 
 @pytest.fixture
 def answer() -> wire.GetCostsResponse:
-    dear = wire.Cost(job_id="7", name="dear", pool="spot", running_cost=1.25, lateness_cost=3.0, foretold_running_cost=1.0, foretold_lateness_cost=2.0, own_lateness_cost=50.0)  # fmt: skip
+    dear = wire.Cost(
+        job_id="7",
+        name="dear",
+        pool="spot",
+        running_cost=1.25,
+        lateness_cost=3.0,
+        foretold_running_cost=1.0,
+        foretold_lateness_cost=2.0,
+        own_lateness_cost=50.0,
+    )
     return wire.GetCostsResponse(
         from_time=to_timestamp(EPOCH_S),
         until_time=to_timestamp(EPOCH_S + 3600),
         costs=[dear, wire.Cost(job_id="12", name="cheap", lateness_cost=0.01)],
-        pools=[wire.PoolCost(pool="spot", boot_cost=0.5, job_cost=1.25, idle_cost=0.25, foretold_cost=1.75)],
+        pools=[wire.PoolCost(pool="spot", boot_cost=0.5, job_cost=1.25, idle_cost=0.25, foretold_cost=1.75)],  # noqa: E501
     )  # fmt: skip
 
 
 def test_costs_are_a_table_of_jobs_and_one_of_machines(answer: wire.GetCostsResponse) -> None:
     lines = cost_text(answer, ("job", "pool"), PIPE).splitlines()
-    assert lines[1].split() == ["JOB", "POOL", "NAME", "COST", "LATE_COST", "FORETOLD_COST", "FORETOLD_LATE_COST", "OWN_LATE_COST"]  # fmt: skip
+    assert lines[1].split() == [
+        "JOB",
+        "POOL",
+        "NAME",
+        "COST",
+        "LATE_COST",
+        "FORETOLD_COST",
+        "FORETOLD_LATE_COST",
+        "OWN_LATE_COST",
+    ]
     assert lines[2].split() == ["7", "spot", "dear", "1.25", "3.00", "1.00", "2.00", "50.00"]
     assert lines[3].split() == ["12", "own", "cheap", "0.00", "0.01", "0.00", "0.00", "0.00"]
     assert lines[5].split() == ["POOL", "PAID", "JOBS", "BOOT", "IDLE", "FORETOLD"]

@@ -176,7 +176,7 @@ def test_each_failure_has_its_exit_code(error: errors.DlqError, code: int) -> No
 
 @pytest.mark.parametrize(
     ("completed", "exit_code", "signal", "code"),
-    [(True, 0, 0, 0), (False, 3, 0, 3), (False, None, 9, 137), (False, None, 0, 1), (True, None, 0, 0)],
+    [(True, 0, 0, 0), (False, 3, 0, 3), (False, None, 9, 137), (False, None, 0, 1), (True, None, 0, 0)],  # noqa: E501
 )  # fmt: skip
 def test_a_job_gives_its_own_exit_code(
     completed: bool, exit_code: int | None, signal: int, code: int

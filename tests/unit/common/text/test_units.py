@@ -156,7 +156,7 @@ def test_sizes_print_in_the_unit_people_expect() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (3.9, "3 s"), (60, "1 min"), (725, "12 min 5 s"), (11_520, "3 h 12 min"), (187_200, "2 d 4 h")],
+    [(0, "0 s"), (3.9, "3 s"), (60, "1 min"), (725, "12 min 5 s"), (11_520, "3 h 12 min"), (187_200, "2 d 4 h")],  # noqa: E501
 )  # fmt: skip
 def test_a_span_for_sentences_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert units.approximate_span(seconds) == text

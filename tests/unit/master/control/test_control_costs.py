@@ -1,4 +1,6 @@
-"""What machines and lateness cost is told exactly, and beside what was foretold, whatever happens between."""
+"""What machines and lateness cost is told exactly, and beside what was foretold, whatever happens
+between.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whole lives of jobs: submitted, started, reported, ended; with a restart of the master anywhere."""
+"""Whole lives of jobs: submitted, started, reported, ended; with a restart of the master
+anywhere.
+"""
 
 from collections.abc import Callable
 

@@ -1,4 +1,6 @@
-"""Enums of the model pass from process to process in every release of Python, and nothing comes with them."""
+"""Enums of the model pass from process to process in every release of Python, and nothing comes
+with them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A planner that is told only what has changed knows what it would know if it were told everything."""
+"""A planner that is told only what has changed knows what it would know if it were told
+everything.
+"""
 
 from __future__ import annotations
 

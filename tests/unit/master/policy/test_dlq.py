@@ -1,5 +1,5 @@
-"""The default policy, part by part: whose nodes deadlines are worked for on, elastic jobs beside seats, who waits to
-be kept together, and what people are told."""
+"""The default policy, part by part: whose nodes deadlines are worked for on, elastic jobs beside
+seats, who waits to be kept together, and what people are told."""
 
 from __future__ import annotations
 
@@ -156,7 +156,9 @@ def test_who_suffers_from_being_spread_is_together_as_far_as_own_nodes_allow() -
 
 
 def test_what_widest_first_leaves_free_is_given_at_the_same_instant() -> None:
-    """The walk puts 1 on n0 and 2 on n1; then these change places, and 3, which is not to go to n0, fits."""
+    """The walk puts 1 on n0 and 2 on n1; then these change places, and 3, which is not to go to n0,
+    fits.
+    """
     world = a_world(own("n0", 2), own("n1", 4)).submit(a_task(1, 1, 10.0), a_task(2, 2, 20.0))
     third = a_job(3, request=Request(gpus=3, avoid=(NodeId("n0"),)), duration_estimate_s=500.0)
     world.submit(third).decide()
@@ -192,7 +194,9 @@ def test_who_has_a_slot_runs_beside_who_grows_into_the_rest() -> None:
 
 
 def test_an_urgent_job_is_promised_the_slots_that_others_leave_to_be_late() -> None:
-    """Everything is promised three times over; each has slots at its end, and the first ones are nobody's."""
+    """Everything is promised three times over; each has slots at its end, and the first ones are
+    nobody's.
+    """
     world = a_world(own())
     for number, due_s in ((1, 40_000.0), (2, 41_000.0), (3, 42_000.0)):
         world.submit(a_task(number, 8, 9000.0, strict(due_s)))
@@ -206,8 +210,8 @@ def test_an_urgent_job_is_promised_the_slots_that_others_leave_to_be_late() -> N
 
 
 def test_whole_nodes_are_cleared_for_who_takes_more_than_one() -> None:
-    """The first to leave would be 6 GPUs on each of two nodes: room for 12, that takes 8 + 4 when it starts, so that
-    nothing whole would be left for the other seat."""
+    """The first to leave would be 6 GPUs on each of two nodes: room for 12, that takes 8 + 4 when
+    it starts, so that nothing whole would be left for the other seat."""
     names = ("n0", "n1", "n2")
     world = a_world(*[own(name) for name in names])
     held = [("n0", 4, 400_000.0), ("n0", 2, 400_000.0), ("n0", 2, 2000.0)]
@@ -256,7 +260,8 @@ def test_that_only_lent_nodes_are_free_is_said_to_who_has_a_deadline() -> None:
     found = told(world, 1)
     assert next(iter(found)) == "own_only"
     assert found["own_only"] == (
-        "GPUs are free only on nodes that are here for a time (t1); a job with a deadline runs on the cluster's own"
+        "GPUs are free only on nodes that are here for a time (t1); a job with a deadline runs on "
+        "the cluster's own"
     )
     assert "failed_nodes" not in found
     assert found["resources"].startswith("needs 4 GPUs, none is free; job 9 holds GPUs")

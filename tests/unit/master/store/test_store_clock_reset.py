@@ -32,7 +32,9 @@ NEW = {
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Two jobs, of before the clock was wrong and of after; the newest event is of AHEAD_S from now."""
+    """Two jobs, of before the clock was wrong and of after; the newest event is of AHEAD_S from
+    now.
+    """
     path = tmp_path / "dlq.db"
     create_database(path)
     db = open_database(path)
@@ -48,7 +50,8 @@ def path(tmp_path: Path) -> Path:
             (3, NOW_S + AHEAD_S),
         ):
             db.execute(
-                "INSERT INTO journal (sequence, time_s, kind, cause, actor, data) VALUES (?, ?, 'x', '', '', '{}')",
+                "INSERT INTO journal (sequence, time_s, kind, cause, actor, data) VALUES (?, ?, "
+                "'x', '', '', '{}')",
                 [sequence, time_s],
             )
         db.execute("INSERT INTO meta VALUES ('clock', '{}')")

@@ -154,15 +154,22 @@ async def test_what_machines_and_lateness_have_cost_is_reckoned_from_what_is_sto
     late = a_job(2, lateness=Lateness(130.0, 2.0), foretold=Foretold(101.0, 7.0))
     ended = a_job(4, lateness=Lateness(130.0, 2.0), end_time_s=150.0, state=JobState.COMPLETED)
     await store.commit(first_batch(), mixed_batch())
-    ups = [a_machine(state=MachineState.AWAY, up_s=112.0, end_s=140.0), a_machine("spot-3-2", up_s=114.0)]  # fmt: skip
+    ups = [
+        a_machine(state=MachineState.AWAY, up_s=112.0, end_s=140.0),
+        a_machine("spot-3-2", up_s=114.0),
+    ]
     await store.commit(Batch(jobs=[late, ended], machines=ups))
     costs = await store.records.costs(0, 0, 160.0)
     rate = 12.5 / 3600.0
-    assert {account.job_id: cost.running for account, cost in costs.jobs.items() if cost.running} == {
+    assert {account.job_id: cost.running for account, cost in costs.jobs.items() if cost.running} == {  # noqa: E501
         1: pytest.approx(0.25 * 20.0 * rate),
         2: pytest.approx(0.25 * 45.0 * rate),
     }  # fmt: skip
-    told = {account.job_id: (cost.late, cost.own_late) for account, cost in costs.jobs.items() if any(cost[1:])}  # fmt: skip
+    told = {
+        account.job_id: (cost.late, cost.own_late)
+        for account, cost in costs.jobs.items()
+        if any(cost[1:])
+    }
     assert told == {2: (60.0, 7.0), 4: (40.0, 0.0)}
     assert costs.pools[0, "spot"].whole == pytest.approx((30.0 + 50.0 + 50.0) * rate)
     assert {2, 4} <= costs.known.keys()
@@ -285,7 +292,8 @@ def test_an_empty_batch_says_so() -> None:
     assert Batch(forget_requests_before_s=1.0)
 
 
-# --- jobs that have ended ---------------------------------------------------------------------------
+# --- jobs that have ended
+#   ---------------------------------------------------------------------------
 
 
 def ended(number: int, end_s: float, **changes: object) -> Job:
@@ -297,7 +305,9 @@ def ids(jobs: object) -> list[int]:
 
 
 async def with_a_past(store: Halves) -> None:
-    """Ten jobs ended, one a second, the highest first; 11 lives, 12 is cancelled and still saves."""
+    """Ten jobs ended, one a second, the highest first; 11 lives, 12 is cancelled and still
+    saves.
+    """
     jobs = [ended(number, 100.0 - number, name=f"n{number % 2}") for number in range(1, 11)]
     jobs[3] = jobs[3]._replace(user="bob", queue="urgent", state=JobState.FAILED)
     await store.commit(
@@ -380,7 +390,8 @@ async def test_ended_jobs_are_listed_in_pages(store: Halves) -> None:
     assert pages == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [12]]
 
 
-# --- the journal's retention ------------------------------------------------------------------------
+# --- the journal's retention
+#   ------------------------------------------------------------------------
 
 
 async def with_a_story(store: Halves) -> None:
@@ -470,4 +481,6 @@ async def test_of_machines_that_are_long_gone_the_last_are_loaded(store: Halves)
     state = MachineState.AWAY
     gone = [a_machine(f"m{n}", state=state, end_s=n * DAY_S) for n in range(MOST_ENDED + 1)]
     await store.commit(Batch(machines=gone))
-    assert {one.request_id for one in gone} - {one.request_id for one in store.load().machines} == {"m0"}  # fmt: skip
+    assert {one.request_id for one in gone} - {one.request_id for one in store.load().machines} == {
+        "m0"
+    }

@@ -1,4 +1,6 @@
-"""What a disk took back or changed is noticed: acknowledged batches that are gone, and pages that are not as written."""
+"""What a disk took back or changed is noticed: acknowledged batches that are gone, and pages that
+are not as written.
+"""
 
 import asyncio
 import shutil
@@ -122,7 +124,8 @@ def test_only_the_newest_batches_are_remembered_and_a_slot_that_is_torn_is_none(
     again.close()
 
 
-# --- pages ------------------------------------------------------------------------------------------
+# --- pages
+#   ------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

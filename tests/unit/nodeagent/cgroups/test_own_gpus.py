@@ -93,7 +93,7 @@ def box(tmp_path: Path, tree: CgroupTree) -> Iterator[ProcessBox]:
     one.clean()
 
 
-OPENS = 'for n in nvidia0 nvidia1 nvidiactl nvidia-uvm; do (: < "$0/$n") 2>&- && echo $n; done; echo end'
+OPENS = 'for n in nvidia0 nvidia1 nvidiactl nvidia-uvm; do (: < "$0/$n") 2>&- && echo $n; done; echo end'  # noqa: E501
 
 
 @as_root

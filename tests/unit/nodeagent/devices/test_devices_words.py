@@ -40,7 +40,7 @@ def test_virtual_devices_are_parsed() -> None:
 @pytest.mark.parametrize(
     "text",
     ["", "8", "8xH100", "xH100-80GB", "0xH100-80GB", "08xH100-80GB", "8xH100-80gb", "65xH100-80GB",
-     "8xH100-0GB", "8xH100-80GB ", "8xH100-80GB\n", "-1xH100-80GB", "8xH 100-80GB", "999999xH100-80GB"],
+     "8xH100-0GB", "8xH100-80GB ", "8xH100-80GB\n", "-1xH100-80GB", "8xH 100-80GB", "999999xH100-80GB"],  # noqa: E501
 )  # fmt: skip
 def test_any_other_form_of_virtual_devices_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="COUNTxMODEL-MEMORYGB"):

@@ -1,4 +1,6 @@
-"""Why a rank could not be started, in a fixed word: what users can bring about is never said to be the node's."""
+"""Why a rank could not be started, in a fixed word: what users can bring about is never said to be
+the node's.
+"""
 
 import errno
 

@@ -1,4 +1,6 @@
-"""What the profiler adds to a rank: in front of what is the user's own, and in the way of nothing."""
+"""What the profiler adds to a rank: in front of what is the user's own, and in the way of
+nothing.
+"""
 
 import os
 import shutil

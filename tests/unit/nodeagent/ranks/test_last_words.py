@@ -1,4 +1,6 @@
-"""The last lines of a rank that failed go to the master, which keeps them: no secret is among them."""
+"""The last lines of a rank that failed go to the master, which keeps them: no secret is among
+them.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""A confirmation is of all reports up to its number: none is said out of order, and none is taken for said."""
+"""A confirmation is of all reports up to its number: none is said out of order, and none is taken
+for said.
+"""
 
 from itertools import count
 
@@ -14,7 +16,9 @@ def pending() -> PendingReports:
 
 
 def test_what_was_said_first_has_the_lower_number() -> None:
-    """Else one confirmation would be taken for that of a report which comes behind it, and may never arrive."""
+    """Else one confirmation would be taken for that of a report which comes behind it, and may
+    never arrive.
+    """
     reports = pending()
     reports.add(A)
     reports.add(B)

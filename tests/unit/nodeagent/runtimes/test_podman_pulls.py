@@ -1,4 +1,6 @@
-"""Who waits for which pull: bounds, fairness, sharing, and an end with the last who waits. No podman."""
+"""Who waits for which pull: bounds, fairness, sharing, and an end with the last who waits. No
+podman.
+"""
 
 import threading
 from collections.abc import Iterator

@@ -10,7 +10,8 @@ from dlq_nodeagent.model.port import Handle
 from support.process_box import SYSTEM_ENV, ProcessBox, process_box
 from support.waiting import wait_until
 
-# `sh waits.sh NAME [COMMAND]` runs the command, says that it is there, and then every signal it gets.
+# `sh waits.sh NAME [COMMAND]` runs the command, says that it is there, and then every signal it
+# gets.
 WAITS = """\
 trap "echo $1 told" USR1
 eval "$2"

@@ -1,7 +1,8 @@
 """The distributions that the papers' workloads are said to be drawn from.
 
-Seeds are fixed, so that a test always says the same. A sample of n is taken for one of a distribution
-if their Kolmogorov distance is below 1.63 / sqrt(n), which a true sample exceeds one time in a hundred.
+Seeds are fixed, so that a test always says the same. A sample of n is taken for one of a
+distribution if their Kolmogorov distance is below 1.63 / sqrt(n), which a true sample exceeds one
+time in a hundred.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ HUNDREDTH = 1.63
 
 
 def off_uniform(values: Sequence[float], low: float, high: float) -> float:
-    """The greatest distance to the distribution function of U(low, high), in units of 1 / sqrt(n)."""
+    """The greatest distance to the distribution function of U(low, high), in units of 1 /
+    sqrt(n).
+    """
     reached = (np.sort(values) - low) / (high - low)
     steps = np.arange(len(values) + 1) / len(values)
     reached = np.clip(reached, 0, 1)
@@ -34,7 +37,9 @@ def off_uniform(values: Sequence[float], low: float, high: float) -> float:
 
 
 def off_each_other(first: Sequence[float], second: Sequence[float]) -> float:
-    """The greatest distance of two samples, in units that make a hundredth of true ones exceed 1.63."""
+    """The greatest distance of two samples, in units that make a hundredth of true ones exceed
+    1.63.
+    """
     at = np.sort([*first, *second])
     shares = [np.searchsorted(np.sort(few), at, "right") / len(few) for few in (first, second)]
     scale = sqrt(len(first) * len(second) / (len(first) + len(second)))

@@ -1,4 +1,6 @@
-"""Traces of other simulators: their columns and units in ours, and what is told of what they lack."""
+"""Traces of other simulators: their columns and units in ours, and what is told of what they
+lack.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def test_every_format_of_the_contract_has_a_reader() -> None:
 
 
 def test_chronus_counts_in_minutes_and_pairs_times_with_rewards() -> None:
-    rows = "0,vc,1,5601,5530,alexnet,96,5,159-189,10-8,0,soft\n1,vc,2,5602,1,vgg16,6,6,235,10,0,strict\n"
+    rows = "0,vc,1,5601,5530,alexnet,96,5,159-189,10-8,0,soft\n1,vc,2,5602,1,vgg16,6,6,235,10,0,strict\n"  # noqa: E501
     soft, strict = parse_trace("c.csv", CHRONUS + rows).jobs
     assert (soft.submit_time_s, soft.duration_s, soft.kind) == (336_060, 5760, "soft")
     assert list(soft.soft_steps) == [(9540, 100), (11340, 80)]
@@ -101,7 +103,7 @@ def test_an_application_that_pollux_does_not_have_is_refused() -> None:
 
 
 def test_philly_counts_from_its_first_submit() -> None:
-    text = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 10:30:41,60,8,480,a\n2017-10-09 10:31:00,5,1,5,b\n"
+    text = "timestamp,duration,num_gpus,gpu_time,cluster\n2017-10-09 10:30:41,60,8,480,a\n2017-10-09 10:31:00,5,1,5,b\n"  # noqa: E501
     first, second = parse_trace("p.csv", text).jobs
     assert (first.submit_time_s, second.submit_time_s, first.vc) == (0, 19, "a")
 

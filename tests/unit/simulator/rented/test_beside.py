@@ -22,17 +22,47 @@ from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.rented_spec import RentingSpec
 
 OWN = NodeGroup(name="own", count=1, gpus=4, gpu_type="H100")
-SPOT = NodeGroup(name="spot", count=0, gpus=4, gpu_type="H100", price_per_hour=36.0, boot_s=100, at_most=2)  # fmt: skip
+SPOT = NodeGroup(
+    name="spot", count=0, gpus=4, gpu_type="H100", price_per_hour=36.0, boot_s=100, at_most=2
+)
 BUSY = TraceJob(job_id="busy", submit_time_s=0, num_gpus=4, duration_s=10_000)
 
 
-def late(name: str = "late", submit: float = 10, *, gpus: int = 4, lasts: float = 1000, due: float = 2000, weight: float = 1.0, **more: Any) -> TraceJob:  # fmt: skip
-    """It would wait for 10,000 s; each second after `due` costs `weight`, and each of a machine 0.01."""
-    return TraceJob(job_id=name, submit_time_s=submit, num_gpus=gpus, duration_s=lasts, due_s=due, weight=weight, **more)  # fmt: skip
+def late(
+    name: str = "late",
+    submit: float = 10,
+    *,
+    gpus: int = 4,
+    lasts: float = 1000,
+    due: float = 2000,
+    weight: float = 1.0,
+    **more: Any,
+) -> TraceJob:
+    """It would wait for 10,000 s; each second after `due` costs `weight`, and each of a machine
+    0.01.
+    """
+    return TraceJob(
+        job_id=name,
+        submit_time_s=submit,
+        num_gpus=gpus,
+        duration_s=lasts,
+        due_s=due,
+        weight=weight,
+        **more,
+    )
 
 
-def ran(*jobs: TraceJob, spot: NodeGroup = SPOT, policy: str = "srtf", words: tuple[str, ...] = ("preempt=free", "know=known"), watch: Any = None, **renting: Any) -> Replay:  # fmt: skip
-    """On one own node, and machines of a pool. `srtf` is told how long jobs run; nobody is stopped for who is longer."""
+def ran(
+    *jobs: TraceJob,
+    spot: NodeGroup = SPOT,
+    policy: str = "srtf",
+    words: tuple[str, ...] = ("preempt=free", "know=known"),
+    watch: Any = None,
+    **renting: Any,
+) -> Replay:
+    """On one own node, and machines of a pool. `srtf` is told how long jobs run; nobody is stopped
+    for who is longer.
+    """
     (chosen,) = read_settings([policy], words)
     spec = ClusterSpec(name="c", groups=(OWN,), catalogue=(spot,), renting=RentingSpec(**renting))
     run = Replay(Trace.of("t", jobs), spec, chosen, watch=watch)
@@ -55,7 +85,9 @@ FIXED: dict[str, Any] = {"policy": "best-effort", "words": ("preempt=free",)}
 
 
 def test_a_machine_is_asked_for_boots_and_goes_with_the_last_job() -> None:
-    """Nobody says how long `busy` runs: an hour is taken, and the second is late by 2610 s from the start."""
+    """Nobody says how long `busy` runs: an hour is taken, and the second is late by 2610 s from the
+    start.
+    """
     run = ran(BUSY, late(), **FIXED)
     assert rented(run) == [(10, 110, 1110)]
     assert held(run)["late"] == (110, 1110)
@@ -73,7 +105,9 @@ def test_nothing_is_rented_where_being_late_costs_less() -> None:
 
 
 def test_what_is_paid_is_kept_and_used() -> None:
-    """The minimum ends at 3610; 5 s before, nobody is there, and it goes. The third comes while it is paid."""
+    """The minimum ends at 3610; 5 s before, nobody is there, and it goes. The third comes while it
+    is paid.
+    """
     spot = replace(SPOT, minimum_billing_s=3600)
     run = ran(BUSY, late(), late("third", 1500, lasts=500, due=600), spot=spot, **FIXED)
     assert rented(run) == [(10, 110, 3605)]
@@ -103,11 +137,15 @@ def test_whoever_needs_more_than_the_own_nodes_have_runs_on_a_machine() -> None:
     run = ran(BUSY, wide, spot=replace(SPOT, gpus=8), **FIXED)
     assert held(run)["wide"] == (110, 1110)
     run = ran(BUSY, replace(wide, weight=0.0), spot=replace(SPOT, gpus=8), **FIXED)
-    assert list(run.refused.values()) == ["no own node could hold it, and no machine was worth renting"]  # fmt: skip
+    assert list(run.refused.values()) == [
+        "no own node could hold it, and no machine was worth renting"
+    ]
 
 
 def test_what_its_provider_takes_back_is_left_in_time() -> None:
-    """Work that is not done until then is not sent there; who runs there all the same saves before."""
+    """Work that is not done until then is not sent there; who runs there all the same saves
+    before.
+    """
     run = ran(BUSY, late(), spot=replace(SPOT, until_s=1000), **FIXED)
     assert rented(run) == []
     words = ("save_s=30",)
@@ -126,8 +164,8 @@ def test_faster_machines_do_the_work_sooner() -> None:
 
 
 def test_promises_stand_on_own_nodes_alone() -> None:
-    """Two that fit one after the other, and a third that does not: a machine could hold it, and it is promised
-    nothing; a promised job is never on one."""
+    """Two that fit one after the other, and a third that does not: a machine could hold it, and it
+    is promised nothing; a promised job is never on one."""
     seen: set[str] = set()
 
     def watch(cluster: Cluster, _decided: object, _now_s: object) -> None:
@@ -139,7 +177,12 @@ def test_promises_stand_on_own_nodes_alone() -> None:
 
     strict: dict[str, Any] = {"kind": "strict", "deadline_s": 5000, "due": 5000}
     jobs = [late(f"j{n}", 10 * n, lasts=2000, weight=5.0, **strict) for n in range(4)]
-    run = ran(*jobs, policy="dlq", words=("know=known", "margin=0", "guarantee=fitting", "be_floor=0"), watch=watch)  # fmt: skip
+    run = ran(
+        *jobs,
+        policy="dlq",
+        words=("know=known", "margin=0", "guarantee=fitting", "be_floor=0"),
+        watch=watch,
+    )
     promised = {one.job.job_id for one in run.outcomes.values() if one.promised_s is not None}
     assert promised
     assert seen
@@ -152,7 +195,10 @@ SIZED: dict[str, Any] = {"policy": "afs", "words": ("preempt=free", "know=known"
 
 def test_who_crawls_goes_on_on_a_machine_when_that_has_booted() -> None:
     """By then it has done a fortieth of its work; what it leaves is there for the next."""
-    three, one = replace(BUSY, num_gpus=3), replace(BUSY, job_id="one", submit_time_s=50, num_gpus=1)  # fmt: skip
+    three, one = (
+        replace(BUSY, num_gpus=3),
+        replace(BUSY, job_id="one", submit_time_s=50, num_gpus=1),
+    )
     run = ran(three, late(due=1200, **SIZES), one, **SIZED)
     assert rented(run) == [(10, 110, 1085)]
     assert held(run)["late"] == (10, 1085)
@@ -160,7 +206,9 @@ def test_who_crawls_goes_on_on_a_machine_when_that_has_booted() -> None:
 
 
 def test_who_is_soon_done_where_it_crawls_is_left_there() -> None:
-    """Late for less than a machine costs; or the others are done in 20 s, and all is there for it."""
+    """Late for less than a machine costs; or the others are done in 20 s, and all is there for
+    it.
+    """
     three = replace(BUSY, num_gpus=3)
     assert rented(ran(three, late(weight=0.001, **SIZES), **SIZED)) == []
     assert rented(ran(replace(three, duration_s=30), late(**SIZES), **SIZED)) == []
@@ -221,13 +269,19 @@ at_most = 2
 [renting]
 policy = "gpuaas-greedy"
 """
-ROWS = "job_id,submit_time_s,num_gpus,duration_s,due_s,weight\nbusy,0,4,10000,,\nlate,10,4,1000,2000,1\n"
+ROWS = "job_id,submit_time_s,num_gpus,duration_s,due_s,weight\nbusy,0,4,10000,,\nlate,10,4,1000,2000,1\n"  # noqa: E501
 
 
 def told(tmp_path: Path, cluster: str, *more: str) -> tuple[int, str, str]:
     (tmp_path / "c.toml").write_text(cluster)
     (tmp_path / "t.csv").write_text(ROWS)
-    words = [str(tmp_path / "t.csv"), "--cluster", str(tmp_path / "c.toml"), "--policy", "best-effort"]  # fmt: skip
+    words = [
+        str(tmp_path / "t.csv"),
+        "--cluster",
+        str(tmp_path / "c.toml"),
+        "--policy",
+        "best-effort",
+    ]
     result = CliRunner().invoke(simulate, [*words, *more])
     return result.exit_code, result.stdout, result.stderr
 

@@ -16,8 +16,8 @@ JOB = JobId(1)
 
 
 def trial_ends(rate: float) -> float | None:
-    """A trial of 100 s: 40 s at this speed from 0 s, and the rest at speed 1 from 60 s, after 30 s to
-    resume."""
+    """A trial of 100 s: 40 s at this speed from 0 s, and the rest at speed 1 from 60 s, after 30 s
+    to resume."""
     known = Knowledge(know=Know.PROFILED, profile_s=100)
     estimates = Estimates(known, Cluster(Ordering(), Terms()))
     course = Course(TraceJob(job_id="1", submit_time_s=0, num_gpus=1, duration_s=1000))

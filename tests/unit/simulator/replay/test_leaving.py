@@ -56,8 +56,8 @@ def test_who_would_end_while_it_saves_for_the_boundary_is_stopped_all_the_same()
 
 @pytest.mark.parametrize(("checkpoint", "goes_first"), [(True, "a"), (False, "b")])
 def test_the_policy_counts_only_work_that_was_not_lost(checkpoint: bool, goes_first: str) -> None:
-    """Reclaimed at 80 s of 100: who has saved has 20 s left, less than b's 50, and who could not has
-    100 s again. The server is back at 200 s."""
+    """Reclaimed at 80 s of 100: who has saved has 20 s left, less than b's 50, and who could not
+    has 100 s again. The server is back at 200 s."""
     steps = (Step(0, 1), Step(80, 0), Step(200, 1))
     lent = NodeGroup(name="lent", count=1, gpus=1, lent=steps)
     (chosen,) = read_settings(["srtf"], ["know=known"])

@@ -91,7 +91,9 @@ def test_what_is_reserved_is_no_capacity() -> None:
 
 
 def test_deadlines_are_promised_without_it_and_kept() -> None:
-    """The whole cluster is away when the first deadline comes; a later one can be promised, and is kept."""
+    """The whole cluster is away when the first deadline comes; a later one can be promised, and is
+    kept.
+    """
     spec = a_cluster(1, Reserved(("node-1",), 1800, 7200))
     (chosen,) = read_settings(
         ["chronus"], ["know=known", "be_floor=0", "margin=0", "slo_term_s=600", *COSTS]
@@ -109,7 +111,9 @@ def test_deadlines_are_promised_without_it_and_kept() -> None:
 def test_who_is_promised_leaves_when_the_slot_begins_in_which_its_node_is_reserved(
     policy: str,
 ) -> None:
-    """Only when the reservation begins it would find the other node in use until a term ends there, and be late."""
+    """Only when the reservation begins it would find the other node in use until a term ends there,
+    and be late.
+    """
     spec = a_cluster(2, Reserved(("node-1",), 905, 3000))
     settings = ["know=known", "be_floor=0", "margin=0", "slo_term_s=600", "slots=early", *COSTS]
     (chosen,) = read_settings([policy], settings)

@@ -1,4 +1,6 @@
-"""How long jobs run: from which other jobs it is told, and that it is always longer than they have run."""
+"""How long jobs run: from which other jobs it is told, and that it is always longer than they have
+run.
+"""
 
 from __future__ import annotations
 

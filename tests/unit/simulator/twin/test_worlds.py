@@ -1,4 +1,6 @@
-"""The worlds of a forecast: how they differ, who comes in them, and what is left when time runs out."""
+"""The worlds of a forecast: how they differ, who comes in them, and what is left when time runs
+out.
+"""
 
 from __future__ import annotations
 

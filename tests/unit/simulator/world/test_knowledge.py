@@ -120,7 +120,9 @@ def test_a_trial_at_its_own_size_is_ordinary_progress() -> None:
 
 
 def test_a_trial_at_a_reduced_size_is_time_and_no_progress() -> None:
-    """300 s on one node, 300 s on two; then its 2000 s on four, without a resume: nothing was saved."""
+    """300 s on one node, 300 s on two; then its 2000 s on four, without a resume: nothing was
+    saved.
+    """
     (wide,) = tried([a_job("wide", 2000, num_gpus=32)])
     assert wide.finish_s == 600 + 2000
     assert (wide.overhead_s, wide.queue_s, wide.preemptions) == (600, 0, 0)

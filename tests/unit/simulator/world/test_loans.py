@@ -331,7 +331,9 @@ def test_a_job_that_may_halve_its_batch_fits_where_half_of_its_memory_is() -> No
 def test_a_mixed_job_lies_on_several_types_last_and_gets_seven_tenths_of_what_they_could_do(
     place: str,
 ) -> None:
-    """2 GPUs of speed 1 and 2 of 0.5: 0.7 x 0.75. The job behind it fits on one type, and goes first."""
+    """2 GPUs of speed 1 and 2 of 0.5: 0.7 x 0.75. The job behind it fits on one type, and goes
+    first.
+    """
     own = NodeGroup(name="own", count=2, gpus=2, gpu_type="V")
     slow = NodeGroup(name="slow", count=1, gpus=2, gpu_type="T", speed=0.5)
     jobs = [a_job("wide", 525, gpus=4, mixed=True), a_job("small", 10, gpus=2, gpu_type="V")]

@@ -1,4 +1,6 @@
-"""Do jobs all fit, each on as few nodes as its width could ever need? Exactly, by classes of nodes."""
+"""Do jobs all fit, each on as few nodes as its width could ever need? Exactly, by classes of
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ class Packed(NamedTuple):
 
 
 def pack(joint: Joint) -> Packed:
-    """The widest first where they fit tightest, and if that fails by the program of `place.pattern`."""
+    """The widest first where they fit tightest, and if that fails by the program of
+    `place.pattern`.
+    """
     if sum(member.gpus for member in joint.members) > sum(joint.free):
         return Packed(None)
     found = widest_first(joint)

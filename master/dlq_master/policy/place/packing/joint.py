@@ -1,9 +1,9 @@
 """A batch of jobs that start together, and the free GPUs that they are placed on as a whole.
 
 Nodes with the same number of free GPUs are interchangeable, and so are the GPUs of a node. What a
-placement is worth is Chronus' reward (equation 7): RW(j, A) = G_j x RTS(j, A) / RTS(j, A*), A* being
-on as few nodes as the width could ever need, with the speed model of its section 3.2:
-t_n = t_1 + log2(n) (t_2 - t_1) for one iteration on n nodes.
+placement is worth is Chronus' reward (equation 7): RW(j, A) = G_j x RTS(j, A) / RTS(j, A*), A*
+being on as few nodes as the width could ever need, with the speed model of its section 3.2: t_n =
+t_1 + log2(n) (t_2 - t_1) for one iteration on n nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""From the program's classes to nodes: who of the batch is where. The same solution, the same nodes."""
+"""From the program's classes to nodes: who of the batch is where. The same solution, the same
+nodes.
+"""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ Partition = tuple[int, ...]  # falling
 
 @lru_cache(maxsize=1 << 10)
 def partitions(gpus: int, most: int, parts: int | None = None) -> tuple[Partition, ...]:
-    """All of them with no part above `most`, in exactly `parts` parts or any number; fewest first."""
+    """All of them with no part above `most`, in exactly `parts` parts or any number; fewest
+    first.
+    """
     found = _cut(gpus, most, gpus if parts is None else parts)
     if parts is not None:
         found = [cut for cut in found if len(cut) == parts]

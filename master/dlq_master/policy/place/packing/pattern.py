@@ -12,11 +12,11 @@ Nodes with f GPUs free are one class, and so are jobs with the same width and sp
     (3)  sum_q z[f,q] <= nodes_f
     (4)  sum #s(q) z[f,q] >= sum #s(pi) u[G,pi]                     for every size s >= 2
 
-Parts of one GPU go wherever one is left, so they have no row, and patterns are cut until no piece of two
-fits. Two parts of one job may come to lie on one node: the job is then faster than counted, and a
-placement on one node is a choice of its own, so that the optimum is not missed. Given u, (1) and (2) are a
-transportation problem, so y is whole by itself; HiGHS is told so all the same, since its slowest answers
-then come a third sooner.
+Parts of one GPU go wherever one is left, so they have no row, and patterns are cut until no piece
+of two fits. Two parts of one job may come to lie on one node: the job is then faster than counted,
+and a placement on one node is a choice of its own, so that the optimum is not missed. Given u, (1)
+and (2) are a transportation problem, so y is whole by itself; HiGHS is told so all the same, since
+its slowest answers then come a third sooner.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from scipy.sparse import csr_array
 from dlq_master.policy.place.packing.joint import TOLERANCE, Joint, Member
 from dlq_master.policy.place.packing.partitions import Partition, count, cuts, partitions
 
-# Programs with more columns are not tried. What is below it depends on the program alone for as long as
-# the tree limit ends it and not the clock.
+# Programs with more columns are not tried. What is below it depends on the program alone for as
+# long as the tree limit ends it and not the clock.
 MOST_COLUMNS = 20_000
 TREE_NODES = 2_000
 TIME_LIMIT_S = 2.0
@@ -42,8 +42,8 @@ _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 
 
 class Solution(NamedTuple):
-    """`parts` of each member, and by number of free GPUs how nodes are cut for them; none: no placement
-    was found. `bound`: no placement has a greater reward."""
+    """`parts` of each member, and by number of free GPUs how nodes are cut for them; none: no
+    placement was found. `bound`: no placement has a greater reward."""
 
     parts: tuple[Partition, ...] | None
     patterns: dict[int, list[Partition]]
@@ -56,8 +56,8 @@ def solve(
 ) -> Solution | None:
     """The best placement that was found within the limits. None: the program is too large to try.
 
-    `together`: each job on its fewest nodes or not at all; `infeasible` then proves that there is no
-    such placement.
+    `together`: each job on its fewest nodes or not at all; `infeasible` then proves that there is
+    no such placement.
     """
     program = _Program(joint, together=together)
     return program.solve(time_limit_s) if program.small else None

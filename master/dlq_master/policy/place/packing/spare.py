@@ -1,4 +1,6 @@
-"""What is left of each node while a batch is placed, the greedy choices, and quasi-consolidation."""
+"""What is left of each node while a batch is placed, the greedy choices, and
+quasi-consolidation.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from dlq_master.policy.place.packing.partitions import Partition
 
 
 class Spare:
-    """Nodes by what they have left. The same choices always name the same nodes, the lowest first."""
+    """Nodes by what they have left. The same choices always name the same nodes, the lowest
+    first.
+    """
 
     def __init__(self, free: Sequence[int]) -> None:
         self._nodes: list[set[int]] = [set() for _ in range(max(free, default=0) + 1)]
@@ -24,8 +28,8 @@ class Spare:
             self._nodes[left].add(node)
 
     def place(self, parts: Iterable[int]) -> Spots | None:
-        """Each part on the tightest node that holds it, all on nodes of their own; None: they do not
-        fit so, and nothing is taken."""
+        """Each part on the tightest node that holds it, all on nodes of their own; None: they do
+        not fit so, and nothing is taken."""
         taken: list[tuple[int, int, int]] = []
         for part in parts:
             left = self._tightest(part)

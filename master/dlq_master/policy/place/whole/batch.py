@@ -1,4 +1,6 @@
-"""Jobs that start in one plan, placed as a whole: what the walk chose for each is only the first idea."""
+"""Jobs that start in one plan, placed as a whole: what the walk chose for each is only the first
+idea.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ class _Group(NamedTuple):
 class Batch:
     """The jobs of one plan whose GPUs may still be exchanged.
 
-    Jobs with an explicit number of nodes are not among them, nor those that are `fixed` (others leave for
-    just those GPUs): they keep what the walk gave them.
+    Jobs with an explicit number of nodes are not among them, nor those that are `fixed` (others
+    leave for just those GPUs): they keep what the walk gave them.
     """
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
@@ -47,8 +49,9 @@ class Batch:
         chosen: Mapping[JobId, Parts],
         fixed: Set[JobId],
     ) -> tuple[Parts, dict[JobId, Parts]] | None:
-        """GPUs for one more job that does not fit as the chosen lie now, each on as few nodes as ever,
-        and where those go then. None: there is no such placement, or none was found in time."""
+        """GPUs for one more job that does not fit as the chosen lie now, each on as few nodes as
+        ever, and where those go then. None: there is no such placement, or none was found in time.
+        """
         if shape.nodes is not None or shape.gpus > pool.total:
             return None
         if self._placement.room is not None and halves(pool) is not None:
@@ -136,7 +139,9 @@ class Batch:
 
 
 def stretch(profile: Profile | None) -> float:
-    """t_2 / t_1 as far as it is known: measured, or from rho, or from the skew, or that of most models."""
+    """t_2 / t_1 as far as it is known: measured, or from rho, or from the skew, or that of most
+    models.
+    """
     if profile is not None and profile.slowdown is not None:
         return max(1.0, profile.slowdown)
     rho = None if profile is None else profile.rho

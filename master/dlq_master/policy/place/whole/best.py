@@ -1,4 +1,6 @@
-"""The best placement of a batch that is known: proven where the program ends, never below Algorithm 1."""
+"""The best placement of a batch that is known: proven where the program ends, never below Algorithm
+1.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
 """Chronus' Algorithm 1: all placements of the jobs that could lose most, the others in between.
 
 The K jobs with the greatest potential are tried in all combinations of their placements, K being as
-great as keeps the combinations below |S|. A placement is a partition of its GPUs over nodes, each part on
-the tightest node that holds it: nodes with as many GPUs left are interchangeable. The others are
-quasi-consolidated on what is left after that; the algorithm prints the call without what it depends on.
+great as keeps the combinations below |S|. A placement is a partition of its GPUs over nodes, each
+part on the tightest node that holds it: nodes with as many GPUs left are interchangeable. The
+others are quasi-consolidated on what is left after that; the algorithm prints the call without what
+it depends on.
 
-Combinations that leave the same numbers of nodes with the same numbers of GPUs go on as one, the best of
-them: the others differ in nothing that comes after. So the result is that of trying all of them.
+Combinations that leave the same numbers of nodes with the same numbers of GPUs go on as one, the
+best of them: the others differ in nothing that comes after. So the result is that of trying all of
+them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class _Layer(NamedTuple):
 
 
 def local_search(joint: Joint, space: int = SPACE) -> Arrangement:
-    """The best of the enumerated combinations. Raises ValueError if they ask for more than is free."""
+    """The best of the enumerated combinations. Raises ValueError if they ask for more than is
+    free.
+    """
     joint.check()
     order = by_potential(joint.members)
     largest = max(joint.free, default=0)

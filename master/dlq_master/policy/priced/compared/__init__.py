@@ -1,1 +1,3 @@
-"""Methods that the path relinking paper compares with: dynamic program, integer program, FIFO, EDF, priority."""
+"""Methods that the path relinking paper compares with: dynamic program, integer program, FIFO, EDF,
+priority.
+"""

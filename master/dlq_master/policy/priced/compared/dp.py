@@ -1,12 +1,13 @@
-"""The dynamic program that the paper compares with (section 4.2.1), one job on each node, in four variants.
+"""The dynamic program that the paper compares with (section 4.2.1), one job on each node, in four
+variants.
 
-F1 chooses the configuration of each job, F2 what running and postponing it cost; the program then says who
-runs on how many of the nodes. `wct`: both are (4); `fast-wct`: the fastest configuration and (4); `fast-b`:
-the fastest, and a constant B for postponing; `adj-wct`: (5), which looks at the tardiness if the job went on
-like this to its end, and (4).
+F1 chooses the configuration of each job, F2 what running and postponing it cost; the program then
+says who runs on how many of the nodes. `wct`: both are (4); `fast-wct`: the fastest configuration
+and (4); `fast-b`: the fastest, and a constant B for postponing; `adj-wct`: (5), which looks at the
+tardiness if the job went on like this to its end, and (4).
 
-(4) prints the worst tardiness of a postponed job without its weight, in seconds beside $; it is weighted here.
-The tardiness of a job that runs is what it has at the end of the step.
+(4) prints the worst tardiness of a postponed job without its weight, in seconds beside $; it is
+weighted here. The tardiness of a job that runs is what it has at the end of the step.
 """
 
 from __future__ import annotations

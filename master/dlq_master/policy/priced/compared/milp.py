@@ -1,9 +1,11 @@
-"""The mixed integer program of one decision (P1), for small cases: as printed, with its slips mended.
+"""The mixed integer program of one decision (P1), for small cases: as printed, with its slips
+mended.
 
-Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g; a node whose type is
-larger than what is used pays mu for each idle GPU. The product pi_jn alpha_jn is linear here: a node costs
-at least the deployment of the job that its alpha chooses, which the minimum makes the cheapest one.
-Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2 are 540 x.
+Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g; a node whose
+type is larger than what is used pays mu for each idle GPU. The product pi_jn alpha_jn is linear
+here: a node costs at least the deployment of the job that its alpha chooses, which the minimum
+makes the cheapest one. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table
+2 are 540 x.
 """
 
 from __future__ import annotations
@@ -46,7 +48,9 @@ class _Choice(NamedTuple):
 def step_milp(
     situation: Situation, rules: Rules | None = None, *, time_limit_s: float = 60.0
 ) -> Solved:
-    """Solve (P1) with rho and mu of `rules`; with a time limit the answer depends on the machine."""
+    """Solve (P1) with rho and mu of `rules`; with a time limit the answer depends on the
+    machine.
+    """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     model = _Model(situation, rules or Rules())

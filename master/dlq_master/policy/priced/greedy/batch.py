@@ -16,8 +16,8 @@ NOWHERE = -1
 
 @dataclass
 class Batch:
-    """By row: `node[r, j]` of each job (-1: it waits) and its `gpus`; `kind[r, n]` of each node (-1: closed)
-    and the GPUs `used` of it."""
+    """By row: `node[r, j]` of each job (-1: it waits) and its `gpus`; `kind[r, n]` of each node
+    (-1: closed) and the GPUs `used` of it."""
 
     situation: Situation
     node: Small

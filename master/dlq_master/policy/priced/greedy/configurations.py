@@ -1,7 +1,8 @@
-"""The configurations of each job in the order in which the greedy method wants them (section 3.3.1).
+"""The configurations of each job in the order in which the greedy method wants them (section
+3.3.1).
 
-A configuration is a node type and a number of its GPUs, a *shape* a kind of GPU and a number. First come
-those that make the due date (D*_j), the cheapest first; then the others, the fastest first.
+A configuration is a node type and a number of its GPUs, a *shape* a kind of GPU and a number. First
+come those that make the due date (D*_j), the cheapest first; then the others, the fastest first.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True)
 class Ranked:
-    """By job: `best` are the places of its configurations in their order, `value` their $ or seconds, `count`
-    how many of them are drawn from: D*_j, or all if it is empty. `kind` and `gpus` are by configuration;
-    `shapes` are the places in `shape_kind` and `shape_gpus`, in the same order."""
+    """By job: `best` are the places of its configurations in their order, `value` their $ or
+    seconds, `count` how many of them are drawn from: D*_j, or all if it is empty. `kind` and `gpus`
+    are by configuration; `shapes` are the places in `shape_kind` and `shape_gpus`, in the same
+    order."""
 
     kind: Ints
     gpus: Ints
@@ -47,7 +49,7 @@ def ranked(situation: Situation, *, in_time: bool = True) -> Ranked:
     cheapest = situation.catalogue.price[shape_kind, shape_gpus + 1]
     shapes, _, _ = _order(situation, shape_kind, shape_gpus + 1, cheapest, in_time)
     return Ranked(
-        kind, gpus, best, value, np.where(made > 0, made, possible), shape_kind, shape_gpus + 1, shapes
+        kind, gpus, best, value, np.where(made > 0, made, possible), shape_kind, shape_gpus + 1, shapes  # noqa: E501
     )  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Randomised greedy construction (Algorithm 1), all iterations at once: one row each.
 
-In the order of pressure, neighbours perhaps swapped, every job gets its configuration: on the open node
-where the fewest GPUs stay free, else on a new node of the largest type, else the best shape that still
-fits somewhere. Row 0 is the greedy method: nothing is drawn there.
+In the order of pressure, neighbours perhaps swapped, every job gets its configuration: on the open
+node where the fewest GPUs stay free, else on a new node of the largest type, else the best shape
+that still fits somewhere. Row 0 is the greedy method: nothing is drawn there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def _choices(found: Ranked, rules: Rules, rows: int, draw: np.random.Generator) 
 
 
 def _by_inverse(found: Ranked, pool: Ints, share: Floats) -> Ints:
-    """Places drawn with chances inverse to the $ (or the seconds, where nothing makes the due date)."""
+    """Places drawn with chances inverse to the $ (or the seconds, where nothing makes the due
+    date).
+    """
     most = int(pool.max(initial=1))
     odds = np.where(
         np.arange(most) < pool[:, None], 1.0 / np.maximum(found.value[:, :most], 1e-9), 0.0

@@ -26,7 +26,9 @@ def greedy(situation: Situation, draw: np.random.Generator, rules: Rules = GREED
 def randomized(
     situation: Situation, draw: np.random.Generator, rules: Rules = RANDOMIZED
 ) -> Schedule:
-    """The best of many constructions by the proxy, the first of equals; the greedy one is among them."""
+    """The best of many constructions by the proxy, the first of equals; the greedy one is among
+    them.
+    """
     if not situation.jobs:
         return EMPTY
     batch = _constructed(situation, rules, draw)

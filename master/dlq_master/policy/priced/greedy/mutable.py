@@ -14,7 +14,9 @@ _LEAST = 1e-12
 
 
 class Shape(NamedTuple):
-    """What a job gets: GPUs of a kind; `room` are those of the node type in the schedule it comes from."""
+    """What a job gets: GPUs of a kind; `room` are those of the node type in the schedule it comes
+    from.
+    """
 
     kind: int
     gpus: int
@@ -36,9 +38,9 @@ class Undo(NamedTuple):
 
 
 class Mutable:
-    """Nodes keep the size that they have in the schedule while jobs are moved; an empty node is closed, and
-    may be opened with any size. `score` is that of `proxy.score`, f_OBJ as
-    the paper has it."""
+    """Nodes keep the size that they have in the schedule while jobs are moved; an empty node is
+    closed, and may be opened with any size. `score` is that of `proxy.score`, f_OBJ as the paper
+    has it."""
 
     def __init__(self, batch: Batch, row: int, rules: Rules) -> None:
         situation = batch.situation
@@ -70,8 +72,8 @@ class Mutable:
         return None if node == NOWHERE else Shape(self.kind[node], self.gpus[job], self.room[node])
 
     def fits(self, job: int, shape: Shape | None) -> int | None:
-        """The node on which the job could have the shape: its own if it can stay, else the first that has
-        room, else a closed one; -1 to wait; None: nowhere."""
+        """The node on which the job could have the shape: its own if it can stay, else the first
+        that has room, else a closed one; -1 to wait; None: nowhere."""
         if shape is None:
             return NOWHERE
         own = self.node[job]
@@ -139,7 +141,9 @@ class Mutable:
             self.kind[node] = NOWHERE
 
     def into(self, batch: Batch) -> Batch:
-        """The schedule as a batch of one row, its nodes of the cheapest types that hold what is used."""
+        """The schedule as a batch of one row, its nodes of the cheapest types that hold what is
+        used.
+        """
         made = Batch.empty(batch.situation, 1)
         made.node[0], made.gpus[0] = self.node, self.gpus
         made.kind[0], made.used[0] = self.kind, self.used

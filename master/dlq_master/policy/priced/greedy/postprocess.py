@@ -1,7 +1,8 @@
-"""What is done to every schedule in the end (section 3.3): smaller nodes, and idle GPUs to who gains most.
+"""What is done to every schedule in the end (section 3.3): smaller nodes, and idle GPUs to who
+gains most.
 
-Nodes are always of the cheapest type that holds what is used (`Batch` knows no other), so that only the
-second part is left to do.
+Nodes are always of the cheapest type that holds what is used (`Batch` knows no other), so that only
+the second part is left to do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dlq_master.policy.priced.greedy.batch import Batch
 def give_idle(batch: Batch, *, to_one: bool = False) -> None:
     """All idle GPUs of a node to the job on it that ends the most seconds sooner, in place.
 
-    `to_one`: only the job that gains most in the whole schedule gets any, as in the released program.
+    `to_one`: only the job that gains most in the whole schedule gets any, as in the released
+    program.
     """
     if not batch.node.size:
         return
@@ -28,7 +30,9 @@ def give_idle(batch: Batch, *, to_one: bool = False) -> None:
 
 
 def _gain(batch: Batch, more: Ints) -> Floats:
-    """[row, job]: seconds won with so many more GPUs; 0 where there are none, or it may not have them."""
+    """[row, job]: seconds won with so many more GPUs; 0 where there are none, or it may not have
+    them.
+    """
     jobs = np.arange(batch.node.shape[1])
     with_more = np.minimum(np.maximum(batch.gpus, 1) + more, batch.situation.time.shape[2])
     time: Floats = batch.situation.time[jobs, batch.kinds(), with_more - 1]

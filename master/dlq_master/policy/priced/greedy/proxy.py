@@ -23,9 +23,9 @@ def score(batch: Batch, rules: Rules) -> Floats:
 
 
 def cost(batch: Batch, rules: Rules) -> Floats:
-    """f_OBJ as printed: tardiness, rho times the worst tardiness of who waits (a whole interval later, in
-    its slowest configuration), mu for each idle GPU, and on each node the cheapest job's cost to its end
-    (alpha_jn is chosen by whoever minimises). Due dates count from now."""
+    """f_OBJ as printed: tardiness, rho times the worst tardiness of who waits (a whole interval
+    later, in its slowest configuration), mu for each idle GPU, and on each node the cheapest job's
+    cost to its end (alpha_jn is chosen by whoever minimises). Due dates count from now."""
     situation = batch.situation
     time, runs = batch.times(), batch.runs
     late = np.where(runs, np.maximum(0.0, np.where(runs, time, 0.0) - situation.due), 0.0)
@@ -53,8 +53,8 @@ def released_cost(batch: Batch, rules: Rules) -> Floats:
 def efficiency(batch: Batch) -> Floats:
     """f-bar: the sum of M_j / (pi_j + w_j tau_j) over who runs.
 
-    pi_j is the job's part of its node, by the GPUs in use, as in the released program. As printed (P1j) each
-    job is charged for all of the node, which makes sharing one look dear."""
+    pi_j is the job's part of its node, by the GPUs in use, as in the released program. As printed
+    (P1j) each job is charged for all of the node, which makes sharing one look dear."""
     situation = batch.situation
     time, runs = batch.times(), batch.runs
     at = np.maximum(batch.node, 0).astype(np.intp)

@@ -24,7 +24,9 @@ def slot_s(cluster: Cluster) -> float:
 
 
 def due_slot(cluster: Cluster, now_s: float) -> int:
-    """The last slot that has to be decided by now: the one that begins within the lead, or has begun."""
+    """The last slot that has to be decided by now: the one that begins within the lead, or has
+    begun.
+    """
     return int((now_s + cluster.saves.lead_s) // slot_s(cluster))
 
 
@@ -34,13 +36,15 @@ def next_decision_s(cluster: Cluster) -> float:
 
 
 def home_type(cluster: Cluster) -> str:
-    """The GPU type that jobs without a wish are promised: the one of which the cluster itself has the most."""
+    """The GPU type that jobs without a wish are promised: the one of which the cluster itself has
+    the most.
+    """
     return cluster.own.home
 
 
 def type_of(cluster: Cluster, job: Job) -> str:
-    """The GPU type on which a job is promised its deadline, or would be, if it may get but one (else `types.types_for`
-    says on which)."""
+    """The GPU type on which a job is promised its deadline, or would be, if it may get but one
+    (else `types.types_for` says on which)."""
     return job.gpu_type_promised or job.request.gpu_type or home_type(cluster)
 
 
@@ -52,8 +56,8 @@ def several_types(cluster: Cluster, job: Job) -> bool:
 
 
 def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Grid:
-    """The slots from `origin` on, as new promises may use them: without the nodes that are left to best effort, and
-    to trials."""
+    """The slots from `origin` on, as new promises may use them: without the nodes that are left to
+    best effort, and to trials."""
 
     def left(count: int) -> int:
         count -= ceil(rules.be_floor * count)
@@ -65,9 +69,9 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
 
 
 def kept_grid(cluster: Cluster, gpu_type: str, origin: int) -> Grid:
-    """The same as promises that were made may use them: all nodes, and the last slot as far as it lies before the
-    deadline. Who has a promise keeps it where a node is lost, or a slot found no room for it, if what is left would
-    do; best effort and trials have fewer nodes until then."""
+    """The same as promises that were made may use them: all nodes, and the last slot as far as it
+    lies before the deadline. Who has a promise keeps it where a node is lost, or a slot found no
+    room for it, if what is left would do; best effort and trials have fewer nodes until then."""
     return _grid(cluster, gpu_type, origin, lambda count: count, whole_leases=False)
 
 
@@ -82,8 +86,8 @@ def _grid(
     """Whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
     ones (model.windows) not in slots that meet their reservation.
 
-    Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many always find
-    room (Proposition 1), and the rest is best effort's.
+    Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many
+    always find room (Proposition 1), and the rest is best effort's.
     """
     cluster.capacity.ready()
     pool = cluster.capacity.open.get(gpu_type)
@@ -105,7 +109,9 @@ def _grid(
 
 
 def _reserved(cluster: Cluster, pool: Pool | None, size: int, origin: int) -> list[int]:
-    """How many of the nodes that are counted are reserved in each slot from `origin` on; the last number goes on."""
+    """How many of the nodes that are counted are reserved in each slot from `origin` on; the last
+    number goes on.
+    """
     term_s, away = slot_s(cluster), [0]
     if pool is None:
         return away

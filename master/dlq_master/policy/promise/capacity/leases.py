@@ -1,9 +1,11 @@
-"""Jobs and time in whole leases: RL, DL and rounded widths (Chronus, sections 3.3.3, 3.3.4 and 3.4.1).
+"""Jobs and time in whole leases: RL, DL and rounded widths (Chronus, sections 3.3.3, 3.3.4 and
+3.4.1).
 
-Slot k of a plan is the lease from k T to (k + 1) T seconds after the plan's start. A job that runs for
-`work` seconds in s segments needs RL = ceil((work + s resume) / T) slots. Chronus counts DL = floor(D / T)
-slots before a deadline D, as if the last one were used to its end. The last lease needs only its rest,
-tail = work + s resume - (RL - 1) T, so that DL = floor((D - tail) / T) + 1 slots may be used.
+Slot k of a plan is the lease from k T to (k + 1) T seconds after the plan's start. A job that runs
+for `work` seconds in s segments needs RL = ceil((work + s resume) / T) slots. Chronus counts DL =
+floor(D / T) slots before a deadline D, as if the last one were used to its end. The last lease
+needs only its rest, tail = work + s resume - (RL - 1) T, so that DL = floor((D - tail) / T) + 1
+slots may be used.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ class SloJob(NamedTuple):
     """What a plan has to know of one job. Times in seconds, deadlines from the plan's start.
 
     `work_s` is what it still has to run on its GPUs, its margin included. Every segment begins with
-    `resume_s`, except one that goes on where the job runs now. `promised` is the step it was admitted
-    with, None if it is not guaranteed.
+    `resume_s`, except one that goes on where the job runs now. `promised` is the step it was
+    admitted with, None if it is not guaranteed.
     """
 
     key: str
@@ -40,7 +42,8 @@ class SloJob(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The slots of a plan: their length, and the GPUs in whole nodes of each; the last number goes on.
+    """The slots of a plan: their length, and the GPUs in whole nodes of each; the last number goes
+    on.
 
     `whole_leases`: count deadlines as Chronus prints them, in leases that are used to their end.
     """
@@ -105,7 +108,9 @@ def _usable(deadline_s: float, runtime_s: float, count: int, term_s: float) -> i
 
 
 def round_up(gpus: int, node_gpus: int = 8) -> int:
-    """The least of {1, 2, 4, ..., node_gpus n} that holds them: such widths consolidate (Proposition 1)."""
+    """The least of {1, 2, 4, ..., node_gpus n} that holds them: such widths consolidate
+    (Proposition 1).
+    """
     if gpus >= node_gpus:
         return -(-gpus // node_gpus) * node_gpus
     width = 1
@@ -131,7 +136,9 @@ def due_s(job: SloJob, step: int, grid: Grid) -> float:
 
 
 def leases(job: SloJob, step: int, grid: Grid) -> tuple[int, int]:
-    """RL, and DL: the slots that it may use for a step; fewer than it needs: the step is out of reach."""
+    """RL, and DL: the slots that it may use for a step; fewer than it needs: the step is out of
+    reach.
+    """
     term_s, deadline_s, rest_s = grid.term_s, job.steps[step].deadline_s, runtime_s(job)
     count = needed(rest_s, term_s)
     if grid.whole_leases:

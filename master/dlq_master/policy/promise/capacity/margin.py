@@ -29,5 +29,7 @@ def learned_margin(
 
 
 def reserved_s(estimate_s: float, margin: float) -> float:
-    """`work_s` of a guaranteed job. Resumes are not part of it: a plan charges one for each segment."""
+    """`work_s` of a guaranteed job. Resumes are not part of it: a plan charges one for each
+    segment.
+    """
     return estimate_s * (1 + margin)

@@ -56,7 +56,8 @@ class Trials(StrEnum):
     PARTITION = (
         "partition"  # on GPUs that are kept for that, at reduced size if it is wide (Chronus)
     )
-    IN_PLACE = "in-place"  # where it starts: who has not been measured stands in line as one that ends so soon
+    # Where it starts: who has not been measured stands in line as one that ends so soon
+    IN_PLACE = "in-place"
 
 
 class Decided(StrEnum):
@@ -70,17 +71,18 @@ class Decided(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured: Chronus
-    found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs want short ones.
-    `margin`: the part of an estimate that a promise adds to it; None: learned from past errors.
+    """`slot_terms`: how many best-effort terms an SLO lease has where nothing else is configured:
+    Chronus found 20 minutes best (5.5); where everybody with a deadline is selected for, short jobs
+    want short ones. `margin`: the part of an estimate that a promise adds to it; None: learned from
+    past errors.
 
-    `slots`: when a promised job holds those that it needs.
-    `be_floor`: the share of the nodes that new promises leave to best effort, rounded up to whole nodes; those that
-    were made may use it before one is given up.
-    `whole_leases`: count deadlines in leases that are used to their end, as Chronus prints it.
-    `floor`: nodes that no new promise may use, for they are for trials.
-    `offers`: who is refused is told what could be promised instead, which takes longer than the verdict.
-    `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not named.
+    `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
+    new promises leave to best effort, rounded up to whole nodes; those that were made may use it
+    before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
+    Chronus prints it. `floor`: nodes that no new promise may use, for they are for trials.
+    `offers`: who is refused is told what could be promised instead, which takes longer than the
+    verdict. `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not
+    named.
     """
 
     slot_terms: int = 4

@@ -1,8 +1,9 @@
-"""A job put into a plan that has no holes for it: others make room and find other slots (ejection chains).
+"""A job put into a plan that has no holes for it: others make room and find other slots (ejection
+chains).
 
-The job takes slots in which others can do without; who is lifted out of them goes into the holes, or makes
-others give way in turn. Whoever has made room for itself stays where it is, so that a chain ends. All else
-of the plan stays as it is.
+The job takes slots in which others can do without; who is lifted out of them goes into the holes,
+or makes others give way in turn. Whoever has made room for itself stays where it is, so that a
+chain ends. All else of the plan stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from dlq_master.policy.promise.slots.plan import Plan, hold
 
 Mask = NDArray[np.bool_]
 
-# Jobs that may make room in one chain: where whole stretches are cleared, and where only what is lacking.
+# Jobs that may make room in one chain: where whole stretches are cleared, and where only what is
+# lacking.
 MOST_WHOLE, MOST_LACKING = 3, 40
 _WIDEST = 1 << 32  # above any width
 
@@ -37,10 +39,10 @@ class Ejected(NamedTuple):
 def eject(
     plan: Plan, jobs: Sequence[SloJob], missing: Sequence[int], ledger: Ledger, grid: Grid
 ) -> Ejected | None:
-    """The plan with the jobs numbered `missing` in it too, all by their promised steps; None if no chain
-    is found. `ledger` has a row for each job, and what the plan
-    leaves free. First for one stretch of slots in which others end soon or
-    have other slots, which stops few; else for as few slots as are lacking."""
+    """The plan with the jobs numbered `missing` in it too, all by their promised steps; None if no
+    chain is found. `ledger` has a row for each job, and what the plan leaves free. First for one
+    stretch of slots in which others end soon or have other slots, which stops few; else for as few
+    slots as are lacking."""
     for whole, most in ((True, MOST_WHOLE), (False, MOST_LACKING)):
         found = _Chain(plan, jobs, ledger, grid, whole).placed(missing, most)
         if found is not None:
@@ -49,7 +51,9 @@ def eject(
 
 
 class _Room(NamedTuple):
-    """Slots that a job may have if some of the segments in `givers`, the easiest first, are lifted out."""
+    """Slots that a job may have if some of the segments in `givers`, the easiest first, are lifted
+    out.
+    """
 
     segments: Segments
     givers: Mask
@@ -57,8 +61,8 @@ class _Room(NamedTuple):
 
 
 class _Chain:
-    """`owner`, `begin`, `end` are the segments of the plan, `there` whether they still are; `fixed` are
-    the jobs that have made room for themselves."""
+    """`owner`, `begin`, `end` are the segments of the plan, `there` whether they still are; `fixed`
+    are the jobs that have made room for themselves."""
 
     def __init__(
         self, plan: Plan, jobs: Sequence[SloJob], ledger: Ledger, grid: Grid, whole: bool
@@ -101,8 +105,8 @@ class _Chain:
         return due_s(self.jobs[at], self.jobs[at].promised or 0, self.grid)
 
     def _room(self, at: int) -> _Room | None:
-        """Slots to be cleared for a job. A segment is the easier to move the more slots its job could
-        have instead: those before its deadline with so many GPUs free."""
+        """Slots to be cleared for a job. A segment is the easier to move the more slots its job
+        could have instead: those before its deadline with so many GPUs free."""
         ease = self._others()[self.owner]
         able = self.there & ~self.fixed[self.owner]
         if self.whole:
@@ -117,7 +121,9 @@ class _Chain:
         return self._lacking(at, able, ease)
 
     def _lacking(self, at: int, able: Mask, ease: Slots) -> _Room | None:
-        """The slots that are free, and as few more as it lacks: where others have most to choose from."""
+        """The slots that are free, and as few more as it lacks: where others have most to choose
+        from.
+        """
         wide, last = int(self.ledger.wide[at]), int(self.ledger.last[at])
         fits = self.free >= wide
         lack = max(1, int(self.ledger.needed[at]) - int(fits[:last].sum()))
@@ -157,7 +163,9 @@ class _Chain:
         return count
 
     def _clear(self, at: int, room: _Room) -> list[int]:
-        """Lift out whom the job's slots want gone: who covers what is lacking, the longest, the easiest."""
+        """Lift out whom the job's slots want gone: who covers what is lacking, the longest, the
+        easiest.
+        """
         wide, out = int(self.ledger.wide[at]), []
         for begin, end in room.segments:
             while len(short := np.flatnonzero(self.free[begin:end] < wide)):
@@ -188,8 +196,8 @@ class _Chain:
 
 
 def _runs(gives: Mask, count: int) -> Mask:
-    """`count` of the slots (or all, if there are fewer) in few runs: the first that is long enough, else
-    the longest first."""
+    """`count` of the slots (or all, if there are fewer) in few runs: the first that is long enough,
+    else the longest first."""
     padded = np.zeros(len(gives) + 2, dtype=np.int8)
     padded[1:-1] = gives
     begin, end = np.flatnonzero(np.diff(padded)).reshape(-1, 2).T

@@ -37,7 +37,9 @@ def insert(job: SloJob, by_s: float, free: Slots, grid: Grid) -> Segments | None
 
 
 def earliest(job: SloJob, free: Slots, grid: Grid) -> Segments | None:
-    """All the slots it can get, from the first on, until it has completed: the holes' earliest end."""
+    """All the slots it can get, from the first on, until it has completed: the holes' earliest
+    end.
+    """
     return _cut(job, _holes(width(job, grid), free, len(free)), grid)
 
 

@@ -1,10 +1,10 @@
 """Jobs laid out over slots by sticky least laxity: the integral plan behind a choice of deadlines.
 
-In every slot the order is: who cannot wait any longer; then by laxity - a log2(width) - B if it ran in the
-slot before; wide jobs first; what does not fit is skipped. Laxity is counted in slots. Nothing changes
-between a completion, a waiting job's last chance, a change of capacity, and the slot in which some waiting
-job outranks a running one, so only these slots are looked at. B = 0 is plain least laxity; with B = inf
-running jobs give way only to last chances.
+In every slot the order is: who cannot wait any longer; then by laxity - a log2(width) - B if it ran
+in the slot before; wide jobs first; what does not fit is skipped. Laxity is counted in slots.
+Nothing changes between a completion, a waiting job's last chance, a change of capacity, and the
+slot in which some waiting job outranks a running one, so only these slots are looked at. B = 0 is
+plain least laxity; with B = inf running jobs give way only to last chances.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ def lay_out(
 
 
 class _Table:
-    """`since` is the slot in which a running task's segment began, -1 while it waits; `charge_s` what
-    that segment spends on resuming; `base` a waiting task's key in slot 0 (it falls by 1 a slot), and
-    `chance` the last slot in which it can go on. A running task's rank, (can it wait, key, -width,
-    task), does not change while it runs: it is in `running`, and its key in `worst`."""
+    """`since` is the slot in which a running task's segment began, -1 while it waits; `charge_s`
+    what that segment spends on resuming; `base` a waiting task's key in slot 0 (it falls by 1 a
+    slot), and `chance` the last slot in which it can go on. A running task's rank, (can it wait,
+    key, -width, task), does not change while it runs: it is in `running`, and its key in `worst`.
+    """
 
     def __init__(self, tasks: Sequence[Task], grid: Grid, wide: float, stay: float) -> None:
         self.tasks, self.grid, self.stay = tasks, grid, stay
@@ -122,7 +123,9 @@ class _Table:
         return inf if best == inf else floor(best + worst[0][0])
 
     def _rank_of(self, task: int, since: int) -> tuple[bool, float, int, int]:
-        """Of a task that runs from `since` on; of those that cannot wait when they have run a slot."""
+        """Of a task that runs from `since` on; of those that cannot wait when they have run a
+        slot.
+        """
         made, term_s = self.tasks[task], self.grid.term_s
         rest_s = self.rest_s[task] + self.charge_s[task]
         lax = made.due_s / term_s - since - rest_s / term_s
@@ -217,7 +220,9 @@ class _Table:
             self._start(min(fits)[2], slot)
 
     def _ranked(self, slot: int) -> list[tuple[bool, float, int, int]]:
-        """Who may be given a slot by rank. Where nobody outranks a running task the others only fill."""
+        """Who may be given a slot by rank. Where nobody outranks a running task the others only
+        fill.
+        """
         waiting: Iterable[int] = self.due
         if self.stay < inf:
             waiting = (task for task, over in enumerate(self.over) if not over)

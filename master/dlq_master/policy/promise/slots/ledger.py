@@ -1,4 +1,6 @@
-"""What promises and their plan come to, as arrays: worked out once, and kept from one admission to the next."""
+"""What promises and their plan come to, as arrays: worked out once, and kept from one admission to
+the next.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,10 @@ def row(job: SloJob, step: int, grid: Grid) -> Row:
 
 
 def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
-    """Without those that are too late even if they were alone: a promise that is lost, and is told so when the
-    next slot is decided, or one that seems so until its job runs in the slot that has begun. It keeps its slots until
-    then, but nobody else is refused for what no plan can give it."""
+    """Without those that are too late even if they were alone: a promise that is lost, and is told
+    so when the next slot is decided, or one that seems so until its job runs in the slot that has
+    begun. It keeps its slots until then, but nobody else is refused for what no plan can give it.
+    """
     return (row for row in rows if row[1] <= row[2])
 
 
@@ -43,9 +46,9 @@ class Promised(NamedTuple):
 
 
 class Ledger:
-    """By key of a job, in the order of the book: `rows`, what it asks of the fluid test.
-    `demand` is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots` asked
-    for, and beyond every promised deadline."""
+    """By key of a job, in the order of the book: `rows`, what it asks of the fluid test. `demand`
+    is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots`
+    asked for, and beyond every promised deadline."""
 
     __slots__ = ("_columns", "demand", "free", "rows")
 
@@ -85,8 +88,8 @@ class Ledger:
     def exchanged(
         self, gone: Iterable[Promised], come: Iterable[Promised], jobs: Iterable[SloJob], grid: Grid
     ) -> Ledger | None:
-        """The same with some jobs out and others in, which makes those that are now `jobs`; None: it does not
-        reach so far."""
+        """The same with some jobs out and others in, which makes those that are now `jobs`; None:
+        it does not reach so far."""
         rows, free = dict(self.rows), self.free.copy()
         other = self._with(rows, free)
         for job, slots in gone:

@@ -1,8 +1,9 @@
-"""Promises after a loss: a node has gone, a job takes longer than was reserved. Which of them still hold?
+"""Promises after a loss: a node has gone, a job takes longer than was reserved. Which of them still
+hold?
 
-What can be kept is kept, with as little of the plan changed as may be. Whose promise is given up is told:
-first who can no longer make it even if it were alone, then, until the rest fits in fractions, who earns
-least for a GPU and slot; last whom no slots were found for.
+What can be kept is kept, with as little of the plan changed as may be. Whose promise is given up is
+told: first who can no longer make it even if it were alone, then, until the rest fits in fractions,
+who earns least for a GPU and slot; last whom no slots were found for.
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ from dlq_master.policy.promise.slots.realise import FIRM, serve_all
 
 
 class Mended(NamedTuple):
-    """A plan that serves every promise but those of the jobs that are `broken`, which hold no slots."""
+    """A plan that serves every promise but those of the jobs that are `broken`, which hold no
+    slots.
+    """
 
     plan: Plan
     broken: tuple[str, ...]
 
 
 def mended(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
-    """The plan for the promises among `jobs`, mended where it has faults. Slots of others are let go of
-    if it has any, and so are those of keys that are not among the jobs."""
+    """The plan for the promises among `jobs`, mended where it has faults. Slots of others are let
+    go of if it has any, and so are those of keys that are not among the jobs."""
     held = [job for job in jobs if job.promised is not None]
     known = {job.key for job in jobs}
     plan = plan.without([key for key in plan.segments if key not in known])
@@ -49,8 +52,8 @@ def mended(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
 
 
 def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """Without the guaranteed jobs that together are beyond the capacity: those that earn the least for a
-    GPU and slot are left out, and no more than have to be."""
+    """Without the guaranteed jobs that together are beyond the capacity: those that earn the least
+    for a GPU and slot are left out, and no more than have to be."""
     held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
     if fit([(job, job.promised or 0) for job in held], grid):
         return held
@@ -109,8 +112,8 @@ def _placed(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
 
 
 def _sound(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
-    """What of the plan keeps these promises within the capacity: in a slot that is too full those that
-    earn least for a GPU and slot are lifted out."""
+    """What of the plan keeps these promises within the capacity: in a slot that is too full those
+    that earn least for a GPU and slot are lifted out."""
     good = {}
     for job in jobs:
         made = plan.segments.get(job.key, ())

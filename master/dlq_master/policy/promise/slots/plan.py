@@ -118,7 +118,9 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
 
 
 def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
-    """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too few."""
+    """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too
+    few.
+    """
     # Every pipeline knows of plans, few count in them.
     from dlq_master.policy.promise.capacity.fluid import gpus_of
 
@@ -134,7 +136,9 @@ def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slo
 
 
 def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
-    """Take so many GPUs of these slots out of what is `free`, in place; a negative number gives them back."""
+    """Take so many GPUs of these slots out of what is `free`, in place; a negative number gives
+    them back.
+    """
     for begin, end in segments:
         free[begin:end] -= gpus
 

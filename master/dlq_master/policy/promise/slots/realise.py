@@ -1,4 +1,6 @@
-"""From a choice of deadlines to slots: several orders are tried, what they miss goes into the holes."""
+"""From a choice of deadlines to slots: several orders are tried, what they miss goes into the
+holes.
+"""
 
 from __future__ import annotations
 

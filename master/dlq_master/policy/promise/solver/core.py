@@ -1,8 +1,8 @@
 """The columns that the bound leaves open, solved as they are: reduced-cost fixing and a small MIP.
 
-A column whose reduced cost exceeds the distance between the bound and a choice that is known cannot be
-otherwise than in the relaxation, in any choice that is better. Of the rows only those are left that the
-open columns could fill.
+A column whose reduced cost exceeds the distance between the bound and a choice that is known cannot
+be otherwise than in the relaxation, in any choice that is better. Of the rows only those are left
+that the open columns could fill.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FEWER_NODES = 4  # scipy has no status of its own for the limit on nodes
 
 
 class _Open(NamedTuple):
-    """What is left to be decided: columns, and for each the number of its job in `jobs`; rows, and their
-    `room` beside the `fixed` columns; `must` of each job: whether it may not stay out."""
+    """What is left to be decided: columns, and for each the number of its job in `jobs`; rows, and
+    their `room` beside the `fixed` columns; `must` of each job: whether it may not stay out."""
 
     fixed: Ints
     columns: Ints
@@ -40,8 +40,8 @@ class _Open(NamedTuple):
 def improve(choice: Choice, relaxed: Relaxed, time_limit_s: float) -> float:
     """Make `choice` the better one if the solver finds it; returns the bound.
 
-    With a time limit above 0 the answer depends on the machine. Without one only small cores are solved,
-    within so many nodes, so that the answer can be reproduced.
+    With a time limit above 0 the answer depends on the machine. Without one only small cores are
+    solved, within so many nodes, so that the answer can be reproduced.
     """
     made = choice.made
     least = len(made.jobs) + choice.gain

@@ -1,11 +1,13 @@
-"""The columns and rows of the prefix-capacity model: one column for each job and deadline in its reach.
+"""The columns and rows of the prefix-capacity model: one column for each job and deadline in its
+reach.
 
-    max   N + sum_c (V_c - 1) s_c           s binary,  sum_{c of i} s_c <= 1 for each job i
-    s.t.  sum_c G_c max(0, RL_c - max(0, DL_c - t)) s_c <= sum_{k <= t} M_k    for t in {distinct DL}
+    max   N + sum_c (V_c - 1) s_c           s binary,  sum_{c of i} s_c <= 1 for each job i s.t.
+    sum_c G_c max(0, RL_c - max(0, DL_c - t)) s_c <= sum_{k <= t} M_k    for t in {distinct DL}
 
-Between two distinct DL the left side is convex in t and, for a constant capacity, the right side linear, so
-that the rows at the distinct DL imply all others; where the capacity changes every t has its row. A job
-that is late is worth 1. Guaranteed jobs have the columns up to their promised step, and none may stay out.
+Between two distinct DL the left side is convex in t and, for a constant capacity, the right side
+linear, so that the rows at the distinct DL imply all others; where the capacity changes every t has
+its row. A job that is late is worth 1. Guaranteed jobs have the columns up to their promised step,
+and none may stay out.
 """
 
 from __future__ import annotations
@@ -34,8 +36,8 @@ Floats = NDArray[np.float64]
 class Options:
     """By column: `job` and `step` (numbers), `gain` = V - 1, `row` = what it takes of each prefix.
 
-    `columns[i]` are the columns of job i, best reward first; `room` the capacity of each prefix, `prefix` its slots;
-    `must` the numbers of the guaranteed jobs that have a column.
+    `columns[i]` are the columns of job i, best reward first; `room` the capacity of each prefix,
+    `prefix` its slots; `must` the numbers of the guaranteed jobs that have a column.
     """
 
     jobs: Sequence[SloJob]

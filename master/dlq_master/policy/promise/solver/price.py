@@ -1,10 +1,10 @@
 """What a GPU for one slot is worth where more is asked for than there is: its bid price.
 
-A promise binds capacity for good, and who comes later may earn more with it. The linear program of revenue
-management gives every unit of capacity a price: of all that is asked for in a while what earns most for a
-GPU and slot is taken until there are no more, and what the last of it earns is the price (Talluri and van
-Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1: bid-price control). Who earns
-less gets no promise; slots that are left get such jobs all the same.
+A promise binds capacity for good, and who comes later may earn more with it. The linear program of
+revenue management gives every unit of capacity a price: of all that is asked for in a while what
+earns most for a GPU and slot is taken until there are no more, and what the last of it earns is the
+price (Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1:
+bid-price control). Who earns less gets no promise; slots that are left get such jobs all the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _LEAST_SPAN_S = 3600.0
 
 
 def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
-    """`asked`: GPU-slots and reward of each; the reward for a GPU-slot where these run out, 0 if never."""
+    """`asked`: GPU-slots and reward of each; the reward for a GPU-slot where these run out, 0 if
+    never.
+    """
     left = gpu_slots
     for density, amount in sorted(((r / a, a) for a, r in asked), reverse=True):
         left -= amount

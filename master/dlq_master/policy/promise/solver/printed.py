@@ -1,12 +1,14 @@
 """The lease MILP of Chronus as it is meant (section 3.3.4), for comparison and for small clusters.
 
-x_ki: job i holds slot k; s_pi: it makes deadline p. What is corrected: (3) and (6) sum GPUs, not run
-times; (4) is bilinear as printed, and linear as
+x_ki: job i holds slot k; s_pi: it makes deadline p. What is corrected: (3) and (6) sum GPUs, not
+run times; (4) is bilinear as printed, and linear as
 
-    sum_{k <= DL_P} x_ki = RL_i sum_p s_pi,    sum_{k <= DL_p} x_ki >= RL_i sum_{q <= p} s_qi  for p < P;
+    sum_{k <= DL_P} x_ki = RL_i sum_p s_pi,    sum_{k <= DL_p} x_ki >= RL_i sum_{q <= p} s_qi  for p
+    < P;
 
-(5) is <= 1 and a job that is late is worth 1, or the model has no solution after any loss of capacity.
-Going on after a pause costs nothing in this model beyond the first resume: `completion_s` is the judge.
+(5) is <= 1 and a job that is late is worth 1, or the model has no solution after any loss of
+capacity. Going on after a pause costs nothing in this model beyond the first resume: `completion_s`
+is the judge.
 """
 
 from __future__ import annotations
@@ -69,8 +71,8 @@ class _Rows:
 def time_indexed(
     jobs: Sequence[SloJob], grid: Grid, time_limit_s: float, *, fractional: bool = False
 ) -> Solved:
-    """Solve it. `fractional`: x in [0, 1], which the prefix-capacity model equals where capacity never
-    falls; then there is no plan."""
+    """Solve it. `fractional`: x in [0, 1], which the prefix-capacity model equals where capacity
+    never falls; then there is no plan."""
     rows, gains = _Rows(), []
     by_slot: dict[int, list[tuple[int, float]]] = {}
     held: dict[str, list[int]] = {}

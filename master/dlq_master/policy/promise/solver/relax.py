@@ -1,4 +1,5 @@
-"""The linear relaxation of the prefix-capacity model, with the rows that matter added as they are violated.
+"""The linear relaxation of the prefix-capacity model, with the rows that matter added as they are
+violated.
 
 Leaving rows out only raises the optimum, so the value of every round is a proven bound.
 """
@@ -22,8 +23,8 @@ _SLACK = 1e-4  # of the capacity: what is left of smaller violations raises the 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """`share` of each column; `bound` on the total reward; `price` of each prefix; `regret` of each
-    column: what the bound would fall by if it had to be chosen (negative: if it must not be), and `out`
-    of each job: if it had to stay out."""
+    column: what the bound would fall by if it had to be chosen (negative: if it must not be), and
+    `out` of each job: if it had to stay out."""
 
     share: Floats
     bound: float
@@ -49,7 +50,8 @@ def relax(made: Options, out_of_time: Callable[[], bool]) -> Relaxed | None:
     active: list[int] = _worst(made, _first_wishes(made), [])
     found = None
     for _ in range(MOST_ROUNDS):
-        # In units of the capacity: no coefficient is larger than a few. There is none while all nodes are reserved.
+        # In units of the capacity: no coefficient is larger than a few. There is none while all
+        # nodes are reserved.
         room = made.room[active].astype(float)
         scale = np.maximum(1.0, room)
         table = csr_array(made.row[:, active].T / scale[:, None])

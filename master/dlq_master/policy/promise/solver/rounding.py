@@ -48,7 +48,9 @@ class Choice:
         return float(self.made.gain[self.picks[job]]) if self.picks[job] >= 0 else 0.0
 
     def take(self, column: int) -> bool:
-        """Give a job a better column than it has; False, and nothing is done, if it does not fit."""
+        """Give a job a better column than it has; False, and nothing is done, if it does not
+        fit.
+        """
         job = int(self.made.job[column])
         if self.made.gain[column] <= self.gain_of(job):
             return False
@@ -70,8 +72,8 @@ class Choice:
         self.left = self.left - self._held(job)
 
     def concede(self, slot: int, lack: int) -> None:
-        """Somebody found `lack` GPUs too few in a slot: the prefix that ends there has so much less room
-        than it seemed, and others give way for the least that frees as much."""
+        """Somebody found `lack` GPUs too few in a slot: the prefix that ends there has so much less
+        room than it seemed, and others give way for the least that frees as much."""
         at = min(int(np.searchsorted(self.made.prefix, slot + 1)), len(self.left) - 1)
         self.left[at] = min(0, int(self.left[at])) - lack
         while self.left.min(initial=0) < 0:
@@ -94,7 +96,9 @@ class Choice:
 
 
 def choose(made: Options, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> Choice:
-    """The best of two insertion orders, by reduced cost and by reward for the price, after swaps."""
+    """The best of two insertion orders, by reduced cost and by reward for the price, after
+    swaps.
+    """
     start = Choice(made)
     start.insert(np.flatnonzero(relaxed.share >= _WHOLE))
     price = made.row @ relaxed.price
@@ -116,7 +120,9 @@ def choose(made: Options, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> 
 
 
 def swap(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
-    """While one job can gain more than another must lose for it: the cheapest such loser gives way."""
+    """While one job can gain more than another must lose for it: the cheapest such loser gives
+    way.
+    """
     for _ in range(MOST_PASSES):
         gain = choice.gain
         _swap_pass(choice, relaxed, out_of_time)
@@ -158,8 +164,9 @@ def _swap_pass(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]
 def _cheapest(
     lacking: Ints, wish: float, losses: Floats, freed: Ints, barred: Mask, losers: Ints
 ) -> list[int]:
-    """Up to three concessions that together free what is lacking and cost less than `wish`: always the
-    one that costs least for the share that it covers of what is lacking. Empty if they do not exist."""
+    """Up to three concessions that together free what is lacking and cost less than `wish`: always
+    the one that costs least for the share that it covers of what is lacking. Empty if they do not
+    exist."""
     given: list[int] = []
     while len(given) < MOST_LOSERS:
         rows = np.flatnonzero(lacking > 0)
@@ -182,8 +189,8 @@ def _cheapest(
 def _wishes(choice: Choice, relaxed: Relaxed, near: float) -> list[int]:
     """Columns that would be better than what their jobs have, the largest gain first.
 
-    What a choice lacks to the bound is the sum of its regrets and of its unused room at its price: a
-    column with a large regret can hardly be part of a better one.
+    What a choice lacks to the bound is the sum of its regrets and of its unused room at its price:
+    a column with a large regret can hardly be part of a better one.
     """
     made = choice.made
     have = np.where(choice.picks >= 0, made.gain[choice.picks], 0.0)[made.job]
@@ -198,7 +205,9 @@ def _wishes(choice: Choice, relaxed: Relaxed, near: float) -> list[int]:
 def _concessions(
     choice: Choice, relaxed: Relaxed | None = None, near: float = inf
 ) -> tuple[Ints, list[int], Floats, Ints]:
-    """What jobs could give up: whose, for which column (-1: out), the loss, and what it sets free."""
+    """What jobs could give up: whose, for which column (-1: out), the loss, and what it sets
+    free.
+    """
     made, losers, columns, losses, held, kept = choice.made, [], [], [], [], []
     for job, pick in enumerate(choice.picks.tolist()):
         if pick < 0:

@@ -3,7 +3,8 @@
 1. If everybody's first deadline fits the prefix-capacity model, that is the choice.
 2. Else its relaxation (`relax`), whose value is the bound, is rounded (`rounding`).
 3. The choice is laid out over slots (`realise`), and the holes are filled with what was left out.
-4. The kept plan is the promise, mended where it has faults: the new one takes its place only if it serves
+4. The kept plan is the promise, mended where it has faults: the new one takes its place only if it
+serves
    every guaranteed job and earns no less. Whatever time is left, there is an answer.
 
 The module asks no clock: `out_of_time` is asked between the steps, and says when to stop improving.
@@ -52,8 +53,8 @@ class Source(StrEnum):
 class Selection:
     """`objective` counts the plan as it is, `bound` what no plan can exceed; late jobs are worth 1.
 
-    `steps`: key to the step that the plan makes. `broken`: guaranteed jobs that it does not serve, which
-    happens only when capacity or run times are no longer what they were promised with.
+    `steps`: key to the step that the plan makes. `broken`: guaranteed jobs that it does not serve,
+    which happens only when capacity or run times are no longer what they were promised with.
     """
 
     plan: Plan
@@ -85,9 +86,9 @@ def select(
     core_s: float = 0.0,
     printed_s: float = 0.0,
 ) -> Selection:
-    """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns that
-    the bound leaves open may take, 0 for none (`core`). `printed_s`: let the program of the paper look for
-    the plan instead, for so many seconds (`printed`)."""
+    """The best plan found for jobs with different keys. `core_s`: seconds that a MIP on the columns
+    that the bound leaves open may take, 0 for none (`core`). `printed_s`: let the program of the
+    paper look for the plan instead, for so many seconds (`printed`)."""
     wanted = _without_what_cannot_be_kept(jobs, grid)
     if printed_s > 0:
         drawn = _printed(wanted, grid, printed_s)
@@ -102,7 +103,9 @@ def select(
 
 
 def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
-    """The kept plan, if it has no faults and serves every job as well as if it were alone: no plan earns more."""
+    """The kept plan, if it has no faults and serves every job as well as if it were alone: no plan
+    earns more.
+    """
     steps, plans = {}, kept.segments
     for job in jobs:
         made = plans.get(job.key, ())
@@ -116,7 +119,7 @@ def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
         return None
     earned = sum([job.steps[steps[job.key]].reward for job in jobs])
     return Selection(
-        plan=kept, objective=earned, bound=earned, source=Source.KEPT, steps=steps, unserved={}, broken=(),
+        plan=kept, objective=earned, bound=earned, source=Source.KEPT, steps=steps, unserved={}, broken=(),  # noqa: E501
         stops=stops(kept, jobs),
     )  # fmt: skip
 
@@ -141,7 +144,9 @@ def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
 def _draw(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
 ) -> _Drawn:
-    """A new plan. Where the fluid choice finds no slots for somebody, others concede a little room."""
+    """A new plan. Where the fluid choice finds no slots for somebody, others concede a little
+    room.
+    """
     firsts = {job.key: reach[0] for job in jobs if (reach := within(job, grid))}
     bound = sum(job.steps[firsts[job.key]].reward if job.key in firsts else 1.0 for job in jobs)
     if fit([(job, firsts[job.key]) for job in jobs if job.key in firsts], grid):
@@ -179,7 +184,7 @@ def _selection(
         job.key for job in jobs if not keeps_promise(job, plan.segments.get(job.key, ()), grid)
     ]
     return Selection(
-        plan=plan, objective=value.reward, bound=max(bound, value.reward), source=source, steps=steps,
+        plan=plan, objective=value.reward, bound=max(bound, value.reward), source=source, steps=steps,  # noqa: E501
         unserved=unserved, broken=tuple(broken), stops=value.stops,
     )  # fmt: skip
 

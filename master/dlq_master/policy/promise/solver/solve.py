@@ -1,4 +1,6 @@
-"""The relaxation, rounded and laid out; where somebody finds no slots, others concede room and it is tried again."""
+"""The relaxation, rounded and laid out; where somebody finds no slots, others concede room and it
+is tried again.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ MOST_ROUNDS = 6  # of concessions
 def solve(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
 ) -> tuple[Plan, float, Mapping[str, int]]:
-    """The best plan found, a bound on the reward of any, and the steps that were meant to be made."""
+    """The best plan found, a bound on the reward of any, and the steps that were meant to be
+    made.
+    """
     made = options(jobs, grid)
     relaxed = relax(made, out_of_time)
     if (

@@ -1,7 +1,9 @@
-"""May a deadline be promised? The fluid test, the holes of the kept plan, room that others make, a new plan.
+"""May a deadline be promised? The fluid test, the holes of the kept plan, room that others make, a
+new plan.
 
-A `Book` is what has been promised: the guaranteed jobs and the kept plan that serves all of them. A job
-enters only with a plan that serves it and everybody before it, so that the book's plan is the promise.
+A `Book` is what has been promised: the guaranteed jobs and the kept plan that serves all of them. A
+job enters only with a plan that serves it and everybody before it, so that the book's plan is the
+promise.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ from dlq_master.policy.promise.solver.selector import never
 class Book:
     """The guaranteed jobs, each with its promised step, and the plan that keeps all promises.
 
-    `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for; "*"
-    is the limit of teams that are not named, which without it have none.
+    `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for;
+    "*" is the limit of teams that are not named, which without it have none.
     """
 
     grid: Grid
@@ -85,7 +87,9 @@ class Book:
     def exchanged(
         self, gone: Sequence[Promised], come: Sequence[Promised], now: Sequence[Promised]
     ) -> Book:
-        """The same without some promises and with others, which makes those that there are `now`, in order."""
+        """The same without some promises and with others, which makes those that there are `now`,
+        in order.
+        """
         jobs = tuple([job for job, _ in now])
         plan = Plan({job.key: slots for job, slots in now if slots})
         book = replace(self, jobs=jobs, plan=plan)
@@ -97,9 +101,9 @@ class Book:
     def revised(
         self, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
     ) -> tuple[Book, tuple[str, ...]]:
-        """The same with another capacity, or with jobs as they now are (one that overran has more work,
-        or none that is promised: `without`). Also the keys of those whose promises are no longer kept:
-        they are not in the book any more, and everybody else is."""
+        """The same with another capacity, or with jobs as they now are (one that overran has more
+        work, or none that is promised: `without`). Also the keys of those whose promises are no
+        longer kept: they are not in the book any more, and everybody else is."""
         now = {job.key: job for job in jobs}
         left = tuple([now.get(job.key, job) for job in self.jobs])
         made = mended(self.plan, left, grid or self.grid)
@@ -114,8 +118,9 @@ class Book:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it. Of a refusal, by
-    its ground: `need`, what was asked for, and `have`, what there is (`model.promise_words`)."""
+    """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it.
+    Of a refusal, by its ground: `need`, what was asked for, and `have`, what there is
+    (`model.promise_words`)."""
 
     by: Ground
     step: int | None = None
@@ -143,8 +148,8 @@ def admit(
 ) -> Verdict:
     """Promise the first of `steps` (default: all, the best first) that a plan can be found for.
 
-    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan is
-    made only where the kept one has no room and nobody can make any.
+    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan
+    is made only where the kept one has no room and nobody can make any.
     """
     quota = book.quota(job.team)
     if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
@@ -176,7 +181,9 @@ def _beyond(book: Book, job: SloJob) -> Verdict:
 
 
 def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
-    """The book with a job more by its promised step: with as little of the plan changed as may be."""
+    """The book with a job more by its promised step: with as little of the plan changed as may
+    be.
+    """
     step, grid = job.promised or 0, book.grid
     held = insert(job, due_s(job, step, grid), ledger.free, grid)
     if held is not None:
@@ -198,13 +205,17 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
 
 
 def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> Plan | None:
-    """A plan that serves every guaranteed job at its promised step; None if none of the orders does."""
+    """A plan that serves every guaranteed job at its promised step; None if none of the orders
+    does.
+    """
     picks = {job.key: job.promised for job in jobs if job.promised is not None}
     return serve_all(jobs, picks, grid, orders)
 
 
 def renewed(book: Book) -> Book:
-    """The book with a new plan where one serves every promise and ends no later; else with the kept one."""
+    """The book with a new plan where one serves every promise and ends no later; else with the kept
+    one.
+    """
     plan = replan(book.jobs, book.grid)
     if plan is None or slots_of(plan) > slots_of(book.plan):
         return book

@@ -1,4 +1,6 @@
-"""Why the kept plan does not keep a promise as the cluster is now, and what could be promised in its place."""
+"""Why the kept plan does not keep a promise as the cluster is now, and what could be promised in
+its place.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,9 @@ from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline
 
 
 class Danger(NamedTuple):
-    """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds of work: what it
-    still needs and has slots for; or, of one that has used up what was reserved (`over`), that and what it has run; or, of one whose own steps will use that up (`steps`), what
+    """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds
+    of work: what it still needs and has slots for; or, of one that has used up what was reserved
+    (`over`), that and what it has run; or, of one whose own steps will use that up (`steps`), what
     all of its work takes by them, and by its estimate."""
 
     lack: int = 0
@@ -32,21 +35,32 @@ class Danger(NamedTuple):
     def words(self, closed: str) -> str:
         """The same for people; `closed`: nodes that are gone."""
         if self.over:
-            return f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were reserved, and has not ended"
+            return (
+                f"it has run for {span(self.has_s)} of {span(self.needs_s)} that were "
+                "reserved, and has not ended"
+            )
         if self.steps:
             told, promised = span(self.needs_s), span(self.has_s)
-            return f"at the pace of its own steps it takes {told}, not the {promised} that it was promised for"
+            return (
+                f"at the pace of its own steps it takes {told}, not the {promised} that it "
+                "was promised for"
+            )
         if self.lack:
             gpus = f"{self.lack} GPU{'' if self.lack == 1 else 's'}"
             return f"its slots are short of {gpus}" + (f": {closed}" if closed else "")
         if self.silent:
             told = f"{closed}: " if closed else ""
-            return f"{told}if what it has not saved is lost, it needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
+            return (
+                f"{told}if what it has not saved is lost, it needs {span(self.needs_s)}, and "
+                f"its slots have {span(self.has_s)}"
+            )
         return f"it still needs {span(self.needs_s)}, and its slots have {span(self.has_s)}"
 
 
 def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
-    """The cluster's own nodes with such GPUs that take no work, and why, the last to be lost first; empty: none."""
+    """The cluster's own nodes with such GPUs that take no work, and why, the last to be lost first;
+    empty: none.
+    """
     gone = [
         node
         for node in cluster.nodes.values()
@@ -59,8 +73,8 @@ def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
 def given_up(
     chosen: Selection, asked: Iterable[SloJob], own: SloJob, grid: Grid, begin_s: float, why: str
 ) -> Alternative:
-    """What a job is told whose promise no plan keeps: why, whose promises are kept, and by when it could be done
-    beside them. `begin_s`: the instant from which the plan counts."""
+    """What a job is told whose promise no plan keeps: why, whose promises are kept, and by when it
+    could be done beside them. `begin_s`: the instant from which the plan counts."""
     kept = [job for job in asked if job.promised is not None and job.key not in chosen.broken]
     names = sorted([job.key for job in kept], key=int)
     held = {job.key for job in kept}

@@ -1,9 +1,11 @@
-"""Whether who is promised a deadline may have more GPUs than it is promised: its promise counts on its base alone.
+"""Whether who is promised a deadline may have more GPUs than it is promised: its promise counts on
+its base alone.
 
-Another size costs it an interruption, and so does the way back, which others may ask for at any boundary. In slots that
-are not planned for it that is nobody's concern: the plan counts on nothing that it does there, and charges it
-a start where its slots begin. In its own slots both have to come out of what its plan leaves over. Once it has grown
-every plan keeps the way back for it (`reading.slo_job`). It is taken to run no slower on more GPUs than on its base.
+Another size costs it an interruption, and so does the way back, which others may ask for at any
+boundary. In slots that are not planned for it that is nobody's concern: the plan counts on nothing
+that it does there, and charges it a start where its slots begin. In its own slots both have to come
+out of what its plan leaves over. Once it has grown every plan keeps the way back for it
+(`reading.slo_job`). It is taken to run no slower on more GPUs than on its base.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from dlq_master.policy.promise.verdicts.reading import kept_plan, margin, slo_jo
 
 
 def may_grow(cluster: Cluster, job: Job, rules: Promises) -> bool:
-    """Whether its kept plan keeps its promise even if it stops now for a size beyond its base, and once more later."""
+    """Whether its kept plan keeps its promise even if it stops now for a size beyond its base, and
+    once more later.
+    """
     origin = cluster.slot
     if job.promised is None or not job.planned(origin):
         return True
@@ -33,7 +37,9 @@ def may_grow(cluster: Cluster, job: Job, rules: Promises) -> bool:
 
 
 def tied(cluster: Cluster, job_ids: Iterable[JobId], rules: Promises) -> frozenset[JobId]:
-    """Those of these elastic jobs that may be given no size beyond their base but the one that they have."""
+    """Those of these elastic jobs that may be given no size beyond their base but the one that they
+    have.
+    """
     jobs = cluster.jobs
     return frozenset(
         [

@@ -1,4 +1,6 @@
-"""What could be promised instead: the earliest deadline, fewer GPUs, or the same after others end."""
+"""What could be promised instead: the earliest deadline, fewer GPUs, or the same after others
+end.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,8 @@ class Fix:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """`earliest_s`: the earliest deadline that could be promised as things are, None if none could;
-    `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are first."""
+    `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are
+    first."""
 
     earliest_s: float | None
     fix: Fix | None
@@ -53,8 +56,9 @@ def offer(
     *,
     out_of_time: Callable[[], bool] = never,
 ) -> Offer:
-    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known. Who is too wide,
-    and says nothing of others, is told what would be promised to as many GPUs as there are, if it scales."""
+    """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known.
+    Who is too wide, and says nothing of others, is told what would be promised to as many GPUs as
+    there are, if it scales."""
     if verdict.by is Ground.QUOTA:
         waits = _quota_opens(book, job)
         return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
@@ -73,8 +77,9 @@ def earliest_deadline(
 ) -> float | None:
     """The earliest deadline, in seconds from the plan's start, that a plan was found for.
 
-    One scan gives the least number of slots that the fluid test allows, the kept plan's holes give one
-    that is certain; at most `PLAN_CHECKS` halvings with new plans close in between them. None: too wide.
+    One scan gives the least number of slots that the fluid test allows, the kept plan's holes give
+    one that is certain; at most `PLAN_CHECKS` halvings with new plans close in between them. None:
+    too wide.
     """
     grid = book.grid
     wide, slots = width(job, grid), needed(runtime_s(job), grid.term_s)
@@ -98,7 +103,8 @@ def earliest_deadline(
         asked = job._replace(steps=(Step(middle * grid.term_s, FULL),), promised=None, team="")
         found = admit(book, asked, demand=demand, out_of_time=out_of_time)
         if found.guaranteed:
-            # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be found.
+            # Exactly what was asked: with a deadline closer by a part of a slot the plan may not be
+            # found.
             best_s, high = min(best_s, middle * grid.term_s), middle
         else:
             low = middle + 1

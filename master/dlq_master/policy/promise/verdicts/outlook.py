@@ -1,8 +1,9 @@
 """Whether a promised job can still be in time, if it gets all the slots that are planned for it.
 
-Plans reckon on the safe side: every segment pays for a save and a resume, and the work of who runs in best effort
-counts once it is saved. Whoever is told that its promise is at risk is told what is certain: with all its slots, and the lease
-that it holds, the work that is reserved for it would not be done.
+Plans reckon on the safe side: every segment pays for a save and a resume, and the work of who runs
+in best effort counts once it is saved. Whoever is told that its promise is at risk is told what is
+certain: with all its slots, and the lease that it holds, the work that is reserved for it would not
+be done.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ NOISE_S = 1e-3
 
 
 class Outlook(NamedTuple):
-    """Seconds of work that are left of what is reserved, and that it has slots for until its deadline."""
+    """Seconds of work that are left of what is reserved, and that it has slots for until its
+    deadline.
+    """
 
     needs_s: float
     has_s: float

@@ -1,7 +1,8 @@
-"""Does a plan of slots break what was promised? Counted anew, slot by slot, by who did not make the plan.
+"""Does a plan of slots break what was promised? Counted anew, slot by slot, by who did not make the
+plan.
 
-Making such a plan may take a second, counting it takes milliseconds: whoever is handed one need not trust
-its maker. What was at fault before (a node is gone, a job takes too long) may be so after.
+Making such a plan may take a second, counting it takes milliseconds: whoever is handed one need not
+trust its maker. What was at fault before (a node is gone, a job takes too long) may be so after.
 """
 
 from __future__ import annotations
@@ -150,10 +151,11 @@ def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, i
 def at_risk(
     view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
 ) -> dict[JobId, Danger]:
-    """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs than slots are
-    planned for, too few slots are left to the job, or it has run for longer than was reserved. The next slot's plan
-    mends that, or gives promises up. `told_s`: what all of a job's work takes by its own steps: who will run for longer
-    than was reserved is at risk before it has."""
+    """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs
+    than slots are planned for, too few slots are left to the job, or it has run for longer than was
+    reserved. The next slot's plan mends that, or gives promises up. `told_s`: what all of a job's
+    work takes by its own steps: who will run for longer than was reserved is at risk before it has.
+    """
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
     for job_id in cluster.promised:
@@ -199,8 +201,8 @@ def _danger(
 def _outruns(
     view: View, job: Job, attempt: Attempt | None, reserved_s: float, told_s: float
 ) -> bool:
-    """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither ends in time
-    before anybody decides again."""
+    """Whether by its own steps it needs more than the `reserved_s` that are left to it, and neither
+    ends in time before anybody decides again."""
     needs_s = left_s(job, attempt, view.now_s, told_s) or 0.0
     if needs_s <= reserved_s + NOISE_S:
         return False
@@ -217,8 +219,8 @@ def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:
 def _loses(
     view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises, *, short: bool
 ) -> str:
-    """What becomes of its promise that must not; empty: nothing. `short`: its slots are planned for more GPUs
-    than there are, and somebody has to give way."""
+    """What becomes of its promise that must not; empty: nothing. `short`: its slots are planned for
+    more GPUs than there are, and somebody has to give way."""
     if after.promised is None and before.promised is None:
         return ""
     kept = not short and before.promised is not None

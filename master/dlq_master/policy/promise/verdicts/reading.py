@@ -1,7 +1,7 @@
 """Jobs with deadlines, and the kept plan, as the planner of promises sees them.
 
-The kept plan lies with its jobs, as numbers of slots (`Job.slots`); slot k of the SLO grid is the term
-from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
+The kept plan lies with its jobs, as numbers of slots (`Job.slots`); slot k of the SLO grid is the
+term from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def slo_job(
 ) -> SloJob:
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
-    Of who runs with a lease that ends before only the work counts that it has saved. A plan
-    charges every segment one save and one resume; who has saved already gets that back, and who has grown beyond
-    its base pays for the way back, whenever that is. `spare`: it is charged one more, to be spent when it has to
-    make way for others.
+    Of who runs with a lease that ends before only the work counts that it has saved. A plan charges
+    every segment one save and one resume; who has saved already gets that back, and who has grown
+    beyond its base pays for the way back, whenever that is. `spare`: it is charged one more, to be
+    spent when it has to make way for others.
     """
     attempt = cluster.live_attempt(job)
     save_s, resume_s = pause_of(cluster, job)
@@ -72,7 +72,9 @@ def slo_job(
 
 
 def pause_of(cluster: Cluster, job: Job) -> Pause:
-    """What each stop of it is charged with: as it was promised, or as its own and its family's were measured."""
+    """What each stop of it is charged with: as it was promised, or as its own and its family's were
+    measured.
+    """
     if job.pause is not None:
         return measured(job, job.pause)
     terms = cluster.terms
@@ -82,8 +84,8 @@ def pause_of(cluster: Cluster, job: Job) -> Pause:
 
 
 def total_s(job: Job, extra: float) -> float:
-    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what has been learned
-    since would take from others what they were promised."""
+    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what
+    has been learned since would take from others what they were promised."""
     margin = extra if job.margin is None else job.margin
     return reserved_s(job.duration_estimate_s or 0.0, margin)
 
@@ -101,8 +103,8 @@ def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
 
 
 def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
-    """The work that it will have done by then, in seconds of its estimate; on more GPUs than it asked for no more
-    than on those."""
+    """The work that it will have done by then, in seconds of its estimate; on more GPUs than it
+    asked for no more than on those."""
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
     begun_s = attempt.started_time_s + (
@@ -112,8 +114,9 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
 
 
 def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
-    """The work that it keeps whatever becomes of its live attempt, in seconds of its estimate: what its checkpoints
-    hold, as after a node that is lost. `until_s`: a checkpoint whose time is later, by another clock, counts no more."""
+    """The work that it keeps whatever becomes of its live attempt, in seconds of its estimate: what
+    its checkpoints hold, as after a node that is lost. `until_s`: a checkpoint whose time is later,
+    by another clock, counts no more."""
     if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
         return job.worked_s
     if attempt.lease.allocation.width < job.request.gpus:
@@ -132,7 +135,8 @@ def _slowest(job: Job, attempt: Attempt) -> float:
 
 
 def may_make_way(job: Job, grid: Grid) -> bool:
-    """Whether a promise to it has to leave time for one more pause: once it may be asked to go elsewhere.
+    """Whether a promise to it has to leave time for one more pause: once it may be asked to go
+    elsewhere.
 
     Who holds whole nodes is in nobody's way.
     """
@@ -140,7 +144,9 @@ def may_make_way(job: Job, grid: Grid) -> bool:
 
 
 def can_pause(view: View, job: Job, rules: Promises) -> bool:
-    """Whether its plan keeps its promise even if it stops before the present slot, and goes on in it."""
+    """Whether its plan keeps its promise even if it stops before the present slot, and goes on in
+    it.
+    """
     cluster, origin = view.cluster, view.cluster.slot
     own = slo_job(cluster, job, origin, margin(cluster, rules))
     if own.promised is None:
@@ -166,7 +172,9 @@ def ends_by(view: View, job: Job, attempt: Attempt | None, slot: int, reserved_s
 
 
 def overruns(view: View, job: Job, extra: float) -> bool:
-    """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much longer."""
+    """Whether it has used up what is reserved for it, and has not ended: nobody knows for how much
+    longer.
+    """
     return has_overrun(view, job, view.cluster.live_attempt(job), total_s(job, extra))
 
 

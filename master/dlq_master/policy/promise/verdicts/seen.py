@@ -1,4 +1,6 @@
-"""The promised jobs of one GPU type as plans from some slot on see them: only who has changed is read anew."""
+"""The promised jobs of one GPU type as plans from some slot on see them: only who has changed is
+read anew.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, to
 
 
 class Seen(NamedTuple):
-    """What was read of a job and its live attempt: the job as a plan sees it, the seconds of work that are
-    reserved for it in all, and the slots that it has left, from the plan's start."""
+    """What was read of a job and its live attempt: the job as a plan sees it, the seconds of work
+    that are reserved for it in all, and the slots that it has left, from the plan's start."""
 
     job: Job
     attempt: Attempt | None
@@ -34,8 +36,8 @@ Table = dict[JobId, Seen]
 
 
 def seen(cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid) -> Table:
-    """Who is promised anything on GPUs of this type, in the order of the cluster's index, for plans that count
-    from slot `origin`. As long as nobody has changed it is the same object."""
+    """Who is promised anything on GPUs of this type, in the order of the cluster's index, for plans
+    that count from slot `origin`. As long as nobody has changed it is the same object."""
     key, of = ("seen", gpu_type), (cluster.terms, origin, extra, grid.node_gpus)
     known: Table = cluster.memo.get(key, *of) or {}
     table: Table = {}

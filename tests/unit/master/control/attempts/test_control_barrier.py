@@ -1,4 +1,6 @@
-"""A gang waits at its barrier until every rank is ready; what is too late, or silent, releases it."""
+"""A gang waits at its barrier until every rank is ready; what is too late, or silent, releases
+it.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -22,7 +22,9 @@ def las(masters: Callable[..., Master]) -> Master:
 
 
 def lapsed(las: Master, agent: SimAgent) -> tuple[AttemptKey, float]:
-    """A job that has just lost its lease, and will be told when 1.5 saves are left; its boundary."""
+    """A job that has just lost its lease, and will be told when 1.5 saves are left; its
+    boundary.
+    """
     agent.hello()
     job_id = las.submit(4).job_id
     boundary_s = first_term_end_s(las.clock.now_s(), LeaseKind.BE, Terms(), LEAD_S)

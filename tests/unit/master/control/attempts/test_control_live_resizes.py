@@ -271,7 +271,9 @@ def test_who_fails_long_after_it_joined_fails_the_gang(site: Site) -> None:
 def test_a_job_that_a_joining_node_fails_goes_on_without_it_and_has_not_failed(
     site: Site, how: str
 ) -> None:
-    """The workers of the others wait for its own, and its torchrun may have closed the rendezvous."""
+    """The workers of the others wait for its own, and its torchrun may have closed the
+    rendezvous.
+    """
     job_id = site.grown()
     key, last = AttemptKey(job_id, 1), site.master.attempt(job_id).ranks[2].node_id
     if how == "given up":

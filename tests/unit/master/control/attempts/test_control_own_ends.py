@@ -1,4 +1,6 @@
-"""Stops that are decided and not told yet when their job ends: by every way in which a master stops jobs."""
+"""Stops that are decided and not told yet when their job ends: by every way in which a master stops
+jobs.
+"""
 
 from collections.abc import Callable
 
@@ -26,7 +28,9 @@ Stop = Callable[[Master, JobId], object]
 
 
 def ends_untold(master: Master, agents: list[SimAgent], key: AttemptKey, code: int) -> None:
-    """Nobody hears of the stop; a new master does not know more; then all agents say how it ended."""
+    """Nobody hears of the stop; a new master does not know more; then all agents say how it
+    ended.
+    """
     assert master.attempt(key.job_id).stop_cause is not None
     here = [agent for agent in agents if key in agent.ranks]
     for agent in here:

@@ -1,4 +1,6 @@
-"""What a node tells of a rank that it is still preparing becomes an event, once for each new word."""
+"""What a node tells of a rank that it is still preparing becomes an event, once for each new
+word.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""What is meant for nodes is found by rank and by node, and gone from everywhere once it is taken."""
+"""What is meant for nodes is found by rank and by node, and gone from everywhere once it is
+taken.
+"""
 
 from dlq_master.control.attempts.outbox import Outbox
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

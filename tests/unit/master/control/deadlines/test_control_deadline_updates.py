@@ -1,4 +1,5 @@
-"""Other deadlines for a job that is there: promised instead, refused with the old promise standing, or judged anew.
+"""Other deadlines for a job that is there: promised instead, refused with the old promise standing,
+or judged anew.
 
 Slots are 1,200 s and one node has eight GPUs; a promise reserves a fifth more than the estimate.
 """
@@ -188,7 +189,9 @@ def test_where_nothing_is_promised_a_deadline_is_only_a_number(masters: Masters)
 def test_a_long_lease_goes_on_by_the_terms_of_the_policy_that_has_taken_over(
     masters: Masters, policy: str
 ) -> None:
-    """Nothing stops for that: the term that was given is kept, and the next one is the new policy's."""
+    """Nothing stops for that: the term that was given is kept, and the next one is the new
+    policy's.
+    """
     site = Site(masters, "dlq", slots="early")
     site.submit(14_400.0, run_s=6000.0)
     site.passes(1300.0)

@@ -1,4 +1,5 @@
-"""Deadlines from the submission to what becomes of them: promised, refused with an offer, kept, lost, given up.
+"""Deadlines from the submission to what becomes of them: promised, refused with an offer, kept,
+lost, given up.
 
 Slots are 1,200 s and one node has eight GPUs; a promise reserves a fifth more than the estimate.
 """
@@ -42,7 +43,9 @@ class Site:
             agent.hello()
 
     def submit(self, *due_s: float, run_s: float | None = 600.0, gpus: int = 8, **more: Any) -> Job:
-        """A job with these deadlines, each worth half of the one before; the planner has answered."""
+        """A job with these deadlines, each worth half of the one before; the planner has
+        answered.
+        """
         asked = tuple(AskedDeadline(100.0 / 2**step, after_s=at) for step, at in enumerate(due_s))
         job = self.master.submit(gpus, run_estimate_s=run_s, deadlines=asked, **more)
         self.answer()
@@ -108,7 +111,8 @@ def test_who_does_not_fit_is_told_what_would_and_gets_that(site: Site) -> None:
     assert (refused.promised, refused.verdict) == (None, "fluid")
     (cause,) = site.told(2, "promise_refused")
     assert cause == (
-        "promises that were made before leave too few GPUs until its deadline (it needs 3 slots until then, "
+        "promises that were made before leave too few GPUs until its deadline (it needs 3 slots "
+        "until then, "
         "and 0 have GPUs enough left)"
     )
     offered = refused.alternative
@@ -281,7 +285,10 @@ def test_a_lost_node_is_told_at_once_and_what_it_breaks_is_given_up(masters: Mas
     gone = site.agents.pop()
     site.passes(40.0)
     (cause,) = site.told(1, "promise_at_risk")
-    told = f"its slots are short of 8 GPUs: {gone.node_id} is suspect; at 2027-01-15T08:19:30Z other slots"
+    told = (
+        f"its slots are short of 8 GPUs: {gone.node_id} is suspect; at 2027-01-15T08:19:30Z "
+        "other slots"
+    )
     assert cause.startswith(told)
     assert site.master.state.risks.told.keys() == {1}
     site.passes(1300.0)
@@ -304,7 +311,10 @@ def test_who_may_lose_its_work_with_a_silent_node_is_told_so(masters: Masters) -
     site.agents.remove(agent)
     site.passes(40.0)
     (cause,) = site.told(1, "promise_at_risk")
-    words = f"{agent.node_id} is unreachable: if what it has not saved is lost, it needs 1:00:00, and its slots have "
+    words = (
+        f"{agent.node_id} is unreachable: if what it has not saved is lost, it needs "
+        "1:00:00, and its slots have "
+    )
     assert cause.startswith(words)
     assert site.job(1).promised == 0
 

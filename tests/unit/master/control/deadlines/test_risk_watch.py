@@ -1,4 +1,6 @@
-"""When a promise that was at risk is told to be safe: not every time that nothing is wrong for a moment."""
+"""When a promise that was at risk is told to be safe: not every time that nothing is wrong for a
+moment.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Start ranges of a live master: asked of its twin, shown when they are there, measured when jobs start."""
+"""Start ranges of a live master: asked of its twin, shown when they are there, measured when jobs
+start.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from dlq_master.planner import code
 from dlq_master.planner.snapshot import dumps
 from dlq_master.serving import TWIN
 
-# Says its greeting; then reads frames, and to each says what its argument makes of the number that is in it.
+# Says its greeting; then reads frames, and to each says what its argument makes of the number that
+# is in it.
 CHILD = """
 import os, struct, sys, time
 sys.stdout.buffer.write(struct.pack(">I", len(sys.argv[2])) + sys.argv[2].encode())

@@ -1,4 +1,6 @@
-"""Elastic jobs live: they grow into what is free, give it back, and go on from what they have saved."""
+"""Elastic jobs live: they grow into what is free, give it back, and go on from what they have
+saved.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def live(
     leaves: bool = True,
     most_s: int = 700,
 ) -> None:
-    """Time passes; what is launched runs, and what is told to save does so and leaves, or is at it for long."""
+    """Time passes; what is launched runs, and what is told to save does so and leaves, or is at it
+    for long.
+    """
     for _ in range(most_s // 5):
         if until():
             return
@@ -259,7 +263,9 @@ def test_what_it_holds_on_a_lent_server_it_gives_back_and_goes_on(master: Master
 def test_a_base_on_a_server_that_is_wanted_back_moves_to_what_it_has_elsewhere(
     master: Master,
 ) -> None:
-    """It began on inf01, and has grown onto gpu01; a job that is not elastic is on inf02, which would go first."""
+    """It began on inf01, and has grown onto gpu01; a job that is not elastic is on inf02, which
+    would go first.
+    """
     own = SimAgent(master, NodeId("gpu01"))
     servers = [Server(master, NodeId(name)) for name in ("inf01", "inf02")]
     agents: list[SimAgent] = [own, *servers]
@@ -293,7 +299,8 @@ def test_a_base_on_a_server_that_is_wanted_back_moves_to_what_it_has_elsewhere(
     assert width(master, other) == 4
 
 
-# --- what people ask for ----------------------------------------------------------------------------
+# --- what people ask for
+#   ----------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("nodes")

@@ -1,5 +1,5 @@
-"""What a submit to a full cluster makes the master do, in calls of functions: it decides once, and does not grow with
-the queue."""
+"""What a submit to a full cluster makes the master do, in calls of functions: it decides once, and
+does not grow with the queue."""
 
 import asyncio
 import sys
@@ -70,7 +70,9 @@ def fill(master: Master, length: int) -> None:
 
 
 def calls_of(master: Master, *stimuli: Stimulus) -> Counter[str]:
-    """What one turn calls, as it is when nothing is new to it: without the invariants of the harness."""
+    """What one turn calls, as it is when nothing is new to it: without the invariants of the
+    harness.
+    """
     tasks = asyncio.new_event_loop()
     letters = [Letter(each, tasks.create_future()) for each in stimuli]
     with counted() as calls:

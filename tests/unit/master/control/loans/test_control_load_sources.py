@@ -1,4 +1,6 @@
-"""How busy the inference side is, from a file, by HTTP and from Prometheus: what tells it, and every answer that does not."""
+"""How busy the inference side is, from a file, by HTTP and from Prometheus: what tells it, and
+every answer that does not.
+"""
 
 import os
 import socket

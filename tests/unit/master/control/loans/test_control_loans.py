@@ -47,7 +47,9 @@ def test_a_server_takes_jobs_only_once_its_devices_say_that_it_is_empty(master: 
 
 
 def test_devices_are_believed_and_not_the_agent_s_book(master: Master) -> None:
-    """A process of the inference side is still on GPU 2, of which the agent says nothing; GPU 3 is silent."""
+    """A process of the inference side is still on GPU 2, of which the agent says nothing; GPU 3 is
+    silent.
+    """
     agent = server(master)
     agent.held = (IDLE, Reading(1, 10 * 1024**2, 0), Reading(2, 8 * GIB, 1))
     lend(master, "inf01")
@@ -80,10 +82,14 @@ def test_an_answer_to_another_question_proves_nothing(master: Master) -> None:
     assert agent.session_id is not None
     readings = tuple(Reading(gpu, 0, 0) for gpu in range(4))
     for number, session_id in ((99, agent.session_id), (1, agent.session_id + 1)):
-        master.turn(TakeLook(node_id=agent.node_id, session_id=session_id, number=number, readings=readings))  # fmt: skip
+        master.turn(
+            TakeLook(node_id=agent.node_id, session_id=session_id, number=number, readings=readings)
+        )
         assert flags(master) == {"lending"}
     agent.hello()
-    master.turn(TakeLook(node_id=agent.node_id, session_id=agent.session_id, number=1, readings=readings))  # fmt: skip
+    master.turn(
+        TakeLook(node_id=agent.node_id, session_id=agent.session_id, number=1, readings=readings)
+    )
     assert flags(master) == {"lending"}, "asked before it said hello again"
     master.tick(1.0)
     agent.answer()
@@ -106,7 +112,16 @@ def test_asked_back_it_is_closed_at_once_and_gone_when_it_is_proven_empty(master
     )
     waiting = master.submit(1).job_id
     assert master.job(waiting).live_attempt is None
-    master.turn(SetNodeFlags(caller=ROOT, request_id="u", node_id=NodeId("inf01"), set_flags=frozenset(), clear_flags=frozenset([NodeFlag.CORDONED]), reason=""))  # fmt: skip
+    master.turn(
+        SetNodeFlags(
+            caller=ROOT,
+            request_id="u",
+            node_id=NodeId("inf01"),
+            set_flags=frozenset(),
+            clear_flags=frozenset([NodeFlag.CORDONED]),
+            reason="",
+        )
+    )
     assert master.job(waiting).live_attempt is None, "no uncordon gives it back to training"
     master.tick(1.0)
     agent.answer()
@@ -151,7 +166,9 @@ def test_everything_stands_after_a_restart_of_the_master(master: Master) -> None
 
 
 def test_the_fewest_jobs_are_preempted(master: Master) -> None:
-    """One job is on two servers, one on the third: two servers cost one job, if they are the right ones."""
+    """One job is on two servers, one on the third: two servers cost one job, if they are the right
+    ones.
+    """
     first, second, third = lent(master, "inf01", "inf02", "inf03")
     wide = running(master, *[first, second], gpus=4)
     narrow = running(master, third)
@@ -379,7 +396,9 @@ def test_a_vanished_server_stays_asked_back_until_it_can_be_proven_empty(master:
 
 
 def test_no_force_promises_that_a_silent_server_is_empty(master: Master) -> None:
-    """Nobody there hears of it before the line is back, or its jobs have held out: asked once, and once more."""
+    """Nobody there hears of it before the line is back, or its jobs have held out: asked once, and
+    once more.
+    """
     (agent,) = lent(master, "inf01")
     key = running(master, agent)
     agent.cut()
@@ -458,7 +477,9 @@ def test_one_that_was_silent_when_it_was_asked_back_is_told_when_it_returns(mast
 def test_deadlines_are_promised_on_own_nodes_alone_and_no_reclaim_touches_them(
     masters: Callable[..., Master],
 ) -> None:
-    """Four GPUs at home, four lent: who comes second is promised nothing before the first is done, and runs at home."""
+    """Four GPUs at home, four lent: who comes second is promised nothing before the first is done,
+    and runs at home.
+    """
     master = masters(config_of("dlq", be_floor="0"))
     planner = InlinePlanner()
     master.loop.plan_with(planner)

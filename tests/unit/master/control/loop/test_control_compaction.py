@@ -136,7 +136,8 @@ async def test_the_horizon_never_goes_back() -> None:
     assert store.load().meta[HORIZON] == "300"
 
 
-# --- in the master ----------------------------------------------------------------------------------
+# --- in the master
+#   ----------------------------------------------------------------------------------
 
 
 def keeping(kept_s: float) -> MasterConfig:

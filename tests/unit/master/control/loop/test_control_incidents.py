@@ -9,6 +9,7 @@ from dlq_common.errors import InternalError
 from dlq_master.control.loop.incidents import FIRST_PAUSE_S, MOST_KEPT, Incidents
 from dlq_master.control.stimuli import Caller, HoldJob, Tick, UseToken
 from dlq_master.model.ids import JobId, NodeId
+from support.master_harness import Master
 
 NOW_S = 1_800_000_000.0
 ALICE, BOB = Caller("alice", "user"), Caller("bob", "user")
@@ -71,3 +72,11 @@ def test_only_the_newest_are_kept_and_a_damaged_file_is_passed_over(
     assert len(list((tmp_path / "incidents").iterdir())) == MOST_KEPT
     (tmp_path / "incidents" / "0.json").write_text("{")
     assert Incidents(tmp_path / "incidents").refusal(Tick("leases"), NOW_S) is not None
+
+
+def test_a_loop_uses_the_empty_incidents_that_it_is_given() -> None:
+    """An `or` took them for none, and wrote into the state directory instead."""
+    master = Master()
+    assert len(master.loop._incidents) == 0
+    assert master.loop._incidents._directory == master._incidents
+    master.close()

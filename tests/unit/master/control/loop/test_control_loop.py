@@ -1,4 +1,6 @@
-"""The loop itself: one commit, then the answers; a failure ends everything and tells nobody lies."""
+"""The loop itself: one commit, then the answers; a failure ends everything and tells nobody
+lies.
+"""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,6 @@
-"""A slow disk makes no node look alive, and no node look dead: nodes are heard when their word arrives."""
+"""A slow disk makes no node look alive, and no node look dead: nodes are heard when their word
+arrives.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -30,7 +32,9 @@ class SlowStore(MemoryStore):
 
 
 async def _rounds(master: Master, beats: Callable[[], None], count: int = ROUNDS) -> None:
-    """Turns of the running loop, each with a submit and a tick, and what nodes say during its commit."""
+    """Turns of the running loop, each with a submit and a tick, and what nodes say during its
+    commit.
+    """
 
     def step(seconds: float) -> None:
         master.clock.advance(seconds)

@@ -17,7 +17,9 @@ from support.rented import HOUR_S, RentedHost, Site
 
 
 def crawls(*, weight: float = 100.0, policy: str = "dlq") -> tuple[Site, AttemptKey]:
-    """Four hours of work of one GPU, due in half an hour, run on one of four GPUs; others have the rest."""
+    """Four hours of work of one GPU, due in half an hour, run on one of four GPUs; others have the
+    rest.
+    """
     site = Site(own=4, policy=policy)
     assert site.own is not None
     other = AttemptKey(site.master.submit(3).job_id, 1)
@@ -118,7 +120,16 @@ def test_whatever_comes_between_nobody_is_forgotten(gone: str) -> None:
 def cordon(site: Site) -> None:
     node_id, closed = site.only().node_id, frozenset([NodeFlag.CORDONED])
     none = frozenset[NodeFlag]()
-    site.master.ask(SetNodeFlags(caller=ROOT, request_id="", node_id=node_id, set_flags=closed, clear_flags=none, reason=""))  # fmt: skip
+    site.master.ask(
+        SetNodeFlags(
+            caller=ROOT,
+            request_id="",
+            node_id=node_id,
+            set_flags=closed,
+            clear_flags=none,
+            reason="",
+        )
+    )
 
 
 def test_nobody_leaves_for_a_machine_that_people_have_closed_and_it_goes_back() -> None:

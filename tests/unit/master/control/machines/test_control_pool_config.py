@@ -69,7 +69,8 @@ def test_what_is_wrong_is_named_by_its_key(
         ("[renting]\nmost_per_hour = -1.0", "renting.most_per_hour: -1.0 is negative"),
         ('[renting]\npolicy = "gpuaas-gredy"', "renting.policy: there is no priced policy"),
         ('[renting]\nlook_every = "0s"', "renting.look_every: must be at least 1s"),
-        ('[[pools]]\nname = "spot"\nprovider = "exec"\nprogram = "/x"\ngpu_type = "a"\ngpus = 1\nprice_per_hour = 1.0', "pools[1].name: there are two pools 'spot'"),
+        ('[[pools]]\nname = "spot"\nprovider = "exec"\nprogram = "/x"\ngpu_type = "a"\ngpus = '
+         '1\nprice_per_hour = 1.0', "pools[1].name: there are two pools 'spot'"),
     ],
 )  # fmt: skip
 def test_so_is_what_is_wrong_with_renting(tmp_path: Path, more: str, words: str) -> None:

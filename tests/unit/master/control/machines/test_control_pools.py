@@ -1,4 +1,6 @@
-"""Machines are asked for once, used by whom they were rented for, and given back empty, whatever happens between."""
+"""Machines are asked for once, used by whom they were rented for, and given back empty, whatever
+happens between.
+"""
 
 from __future__ import annotations
 
@@ -71,8 +73,16 @@ def test_a_machine_is_rented_used_emptied_and_given_back() -> None:
     assert (site.only().state, site.provider.there) == ("away", {})
     assert machine.node_id not in site.master.state.cluster.nodes
     words = [word for word in site.master.words() if word.startswith("machine_")]
-    assert words == ["machine_asked_for", "machine_up", "machine_draining", "machine_stopping", "machine_away"]  # fmt: skip
-    assert site.only().cost(1e9) == pytest.approx(10.0 * (site.only().end_s - machine.asked_s) / HOUR_S)  # type: ignore[operator]  # fmt: skip
+    assert words == [
+        "machine_asked_for",
+        "machine_up",
+        "machine_draining",
+        "machine_stopping",
+        "machine_away",
+    ]
+    end_s = site.only().end_s
+    assert end_s is not None
+    assert site.only().cost(1e9) == pytest.approx(10.0 * (end_s - machine.asked_s) / HOUR_S)
 
 
 def test_nobody_else_starts_on_a_rented_machine() -> None:
@@ -106,7 +116,9 @@ def test_it_is_given_back_only_when_its_devices_are_empty() -> None:
 
 
 def test_a_start_that_fails_half_way_is_found_again_and_paid_once() -> None:
-    """The provider has started it and dies before it says so; asked again, it is first asked what is there."""
+    """The provider has started it and dies before it says so; asked again, it is first asked what
+    is there.
+    """
     site = Site()
     site.submit()
 
@@ -153,7 +165,9 @@ def test_a_provider_that_makes_two_machines_of_one_request_is_told_and_both_are_
 
 
 def test_what_is_listed_while_a_start_hangs_does_not_count_as_a_look_after_it() -> None:
-    """The list is answered before the machine is there; then the call that has started it is killed."""
+    """The list is answered before the machine is there; then the call that has started it is
+    killed.
+    """
     site = Site(renting=RentingConfig(look_every=Seconds(1.0)))
     site.submit()
     site.tick(serve=False)
@@ -403,12 +417,17 @@ def test_who_waits_is_told_which_machine_comes_or_why_none_does() -> None:
     assert why(site, job_id).startswith("no_nodes"), "nobody has looked yet"
     site.tick()
     name = site.only().request_id
-    assert why(site, job_id) == f"machine_coming: a machine is rented for it: {name} of pool spot has been asked for, and should be there in 20 s"  # fmt: skip
+    assert (
+        why(site, job_id)
+        == f"machine_coming: a machine is rented for it: {name} of pool spot has been asked for, "
+        "and should be there in 20 s"
+    )
     other = site.submit(request_id="other")
     site.tick()
     assert (
         why(site, other)
-        == "not_rented: nothing can be rented for it now: pool spot: 1 machines are there, which is the most"
+        == "not_rented: nothing can be rented for it now: pool spot: 1 machines are there, which "
+        "is the most"
     )
     site.tick(30.0)
     assert why(site, job_id).endswith("should be there by now")
@@ -467,14 +486,25 @@ def test_it_is_rented_only_where_being_late_costs_more() -> None:
 
 
 def test_an_own_node_that_takes_no_work_now_is_not_as_if_there_were_none() -> None:
-    """It is reckoned with in an hour: an hour more of being late costs 1, or 100, and an hour on a machine 10."""
+    """It is reckoned with in an hour: an hour more of being late costs 1, or 100, and an hour on a
+    machine 10.
+    """
     for how in ("drained", "silent"):
         for weight, rented in ((1.0, 0), (100.0, 1)):
             site = Site(own=4)
             own = site.own
             assert own is not None
             if how == "drained":
-                site.master.turn(SetNodeFlags(caller=ROOT, request_id="d", node_id=own.node_id, set_flags=frozenset([NodeFlag.DRAINING]), clear_flags=frozenset(), reason="fan"))  # fmt: skip
+                site.master.turn(
+                    SetNodeFlags(
+                        caller=ROOT,
+                        request_id="d",
+                        node_id=own.node_id,
+                        set_flags=frozenset([NodeFlag.DRAINING]),
+                        clear_flags=frozenset(),
+                        reason="fan",
+                    )
+                )
             else:
                 site.own = None
                 own.cut()
@@ -637,7 +667,9 @@ def test_run_times_are_learned_from_jobs_that_have_ended() -> None:
         site.own.report()
         assert site.master.job(job_id).state == "completed"
     site.master.submit(4, run_estimate_s=10 * HOUR_S)
-    job_id = site.master.submit(4, family="train", lateness=AskedLateness(100.0 / HOUR_S, after_s=600.0)).job_id  # fmt: skip
+    job_id = site.master.submit(
+        4, family="train", lateness=AskedLateness(100.0 / HOUR_S, after_s=600.0)
+    ).job_id
     site.tick(31.0)
     turn = Turn(site.master.state, site.master.store, site.master.clock.now_s(), WIRING)
     (table,) = run_times.run_times(turn).left_s([site.master.job(job_id)])

@@ -1,4 +1,6 @@
-"""For whom machines are rented, and what is learned from those who have ended on them, or elsewhere."""
+"""For whom machines are rented, and what is learned from those who have ended on them, or
+elsewhere.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ from unit.master.control.nodes.test_control_nodes import silence
 
 
 def tell(agent: SimAgent, *symptoms: str, gpu: int = 1, age_s: float = 0.0) -> None:
-    """A heartbeat with the whole health of the node: one GPU has these symptoms, the others none."""
+    """A heartbeat with the whole health of the node: one GPU has these symptoms, the others
+    none.
+    """
     assert agent.session_id is not None
     told = tuple(
         ToldGpu(

@@ -1,4 +1,6 @@
-"""An agent announces that it will be away: its jobs hold out longer, and the master waits longer."""
+"""An agent announces that it will be away: its jobs hold out longer, and the master waits
+longer.
+"""
 
 from dataclasses import replace
 

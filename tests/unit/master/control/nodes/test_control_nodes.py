@@ -1,4 +1,6 @@
-"""Nodes that fall silent, come back, boot, lie, or are fenced; and a master that restarts meanwhile."""
+"""Nodes that fall silent, come back, boot, lie, or are fenced; and a master that restarts
+meanwhile.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace

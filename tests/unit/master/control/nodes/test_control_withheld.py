@@ -1,4 +1,6 @@
-"""GPUs that take no work although their node does: orphans sit on them, or nobody has accepted them."""
+"""GPUs that take no work although their node does: orphans sit on them, or nobody has accepted
+them.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""Teams live: who belongs to which, to which a job is counted, and what quotas and limits do to what is there."""
+"""Teams live: who belongs to which, to which a job is counted, and what quotas and limits do to
+what is there.
+"""
 
 from __future__ import annotations
 

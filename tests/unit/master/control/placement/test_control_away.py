@@ -1,4 +1,6 @@
-"""Plans that are made elsewhere: turns do not wait, what is stale is not done, and nobody is missed."""
+"""Plans that are made elsewhere: turns do not wait, what is stale is not done, and nobody is
+missed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A live master by the default policy: promises over restarts, lost nodes, and other policies before and after."""
+"""A live master by the default policy: promises over restarts, lost nodes, and other policies
+before and after.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Guards against thrashing in a master: what is measured, who is told what, and what survives a restart."""
+"""Guards against thrashing in a master: what is measured, who is told what, and what survives a
+restart.
+"""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,6 @@
-"""GPUs of several types at once, live: placed last, told to every rank, and never what nobody has."""
+"""GPUs of several types at once, live: placed last, told to every rank, and never what nobody
+has.
+"""
 
 from __future__ import annotations
 

@@ -138,7 +138,9 @@ def test_a_long_queue_is_looked_at_in_turn(master: Master, monkeypatch: pytest.M
 
 
 def test_two_limits_of_one_kind_are_counted_apart(masters: Masters) -> None:
-    """The team's limit of GPUs keeps it back at once, alice's own of jobs only once the other has ended."""
+    """The team's limit of GPUs keeps it back at once, alice's own of jobs only once the other has
+    ended.
+    """
     master = masters(config_of("dlq"))
     SimAgent(master, NodeId("gpu01")).hello()
 

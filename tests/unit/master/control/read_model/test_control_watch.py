@@ -13,7 +13,9 @@ def noted(seq: int) -> JournalEvent:
 
 
 async def test_what_is_written_but_not_yet_told_is_heard_when_it_is_told() -> None:
-    """Between a commit and its publication the third event is on disk, and its job still what it was."""
+    """Between a commit and its publication the third event is on disk, and its job still what it
+    was.
+    """
     disk = MemoryStore()
     await disk.commit(Batch(events=[noted(1), noted(2), noted(3)]))
     watchers = Watchers(disk)

@@ -1,4 +1,6 @@
-"""Which starts are recorded, what counts of what nodes tell, and who is believed to be what after it."""
+"""Which starts are recorded, what counts of what nodes tell, and who is believed to be what after
+it.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -367,7 +369,9 @@ def test_evidence_of_a_job_that_has_left_memory_is_taken(
 
 
 def a_pair(number: int) -> list[Recording]:
-    """A family that ran on one node and on two: every other one suffers, and has a larger tensor."""
+    """A family that ran on one node and on two: every other one suffers, and has a larger
+    tensor.
+    """
     known, slow = Told("address-recurrence", "checked"), number % 2
     skew = 0.35 if slow else 0.1
     return [

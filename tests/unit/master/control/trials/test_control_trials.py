@@ -1,4 +1,5 @@
-"""Profiling live: trials from the launch to the estimate, what goes wrong with them, and what is said of it.
+"""Profiling live: trials from the launch to the estimate, what goes wrong with them, and what is
+said of it.
 
 T_profile is 300 s, nodes have 8 GPUs, and the first of each agent's ranks says how far it is.
 """
@@ -31,7 +32,9 @@ TOTAL = 2000
 
 
 class Lab(Site):
-    """Nodes whose ranks train: a step takes as long as `pace` says, from `loads_s` after the start on."""
+    """Nodes whose ranks train: a step takes as long as `pace` says, from `loads_s` after the start
+    on.
+    """
 
     pace: Pace = staticmethod(lambda _nodes: 1.0)
     loads_s = 0.0

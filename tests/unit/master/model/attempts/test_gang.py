@@ -135,7 +135,9 @@ def test_a_code_of_those_that_only_left_proves_no_save_of_rank_0(first: RankStat
 
 @pytest.mark.parametrize("end", [on.Cancelled(), on.TimedOut()])
 def test_nothing_is_lost_of_what_nobody_does_again(end: on.AttemptEvent) -> None:
-    """As in the books of GPU-hours (model/usage/accounting.py), so that a report of preemptions adds up to them."""
+    """As in the books of GPU-hours (model/usage/accounting.py), so that a report of preemptions
+    adds up to them.
+    """
     attempt = leaving(rank(0, signal=15), rank(1, signal=15))
     used = gang.usage(attempt, end, a_waiting_job(1, 4), 100.0)
     assert (used.gpu_s, used.lost_gpu_s, used.worked_s) == (360.0, 0.0, 0.0)

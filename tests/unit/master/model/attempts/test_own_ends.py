@@ -1,4 +1,6 @@
-"""Whoever ends before a stop reached it is judged as if nobody had asked; whoever was told, as one that left."""
+"""Whoever ends before a stop reached it is judged as if nobody had asked; whoever was told, as one
+that left.
+"""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""What GPUs x time came to: work that stays, work that is lost and to what, and the way there and back."""
+"""What GPUs x time came to: work that stays, work that is lost and to what, and the way there and
+back.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_machine_boots_is_held_in_parts_and_idles() -> None:
         # They still are.
         (machine(0.0, 100.0, None), [stay(0.5, 200.0, None)], Paid(boot=1.0, jobs=1.5, idle=2.5)),
         # Of a machine that is not told of.
-        (machine(0.0, 100.0, None), [stay(1.0, 1.0, None)._replace(request_id="x")], Paid(boot=1.0, idle=4.0)),
+        (machine(0.0, 100.0, None), [stay(1.0, 1.0, None)._replace(request_id="x")], Paid(boot=1.0, idle=4.0)),  # noqa: E501
     ],
 )  # fmt: skip
 def test_what_comes_of_its_price(one: Machine, stays: list[Stay], expected: Paid) -> None:

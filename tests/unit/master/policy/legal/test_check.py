@@ -26,7 +26,9 @@ WHY = Reason(ReasonCode.FITS)
 
 
 def world_with_work(policy: str = "tiresias-las") -> World:
-    """Job 1 runs on all of n1 and n2, job 2 on half of n3; 3 waits for 8 GPUs, 4 for two; 5 is new."""
+    """Job 1 runs on all of n1 and n2, job 2 on half of n3; 3 waits for 8 GPUs, 4 for two; 5 is
+    new.
+    """
     world = World(policy, [a_node("n1"), a_node("n2"), a_node("n3"), a_node("small", 2, "A100")])
     world.submit(a_job(1, 16), a_job(2, 4)).decide()
     world.submit(a_job(3, 8), a_job(4, 8, 2)).decide()

@@ -1,4 +1,6 @@
-"""edf, edf-preemptive, genie and 3sigma: whose deadline goes first, and who leaves for whom, by hand."""
+"""edf, edf-preemptive, genie and 3sigma: whose deadline goes first, and who leaves for whom, by
+hand.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,9 @@ def test_levels_of_what_was_attained_grow_by_four(attained: float, bound: float)
 
 
 def a_queue() -> World:
-    """Eight GPUs, held by one job; the others wait. Both kinds of knowledge, and none, in one line."""
+    """Eight GPUs, held by one job; the others wait. Both kinds of knowledge, and none, in one
+    line.
+    """
     world = World("dlq", 1, None, know="unknown").submit(a_job(9, 8)).at(0.0)
     return world.submit(
         a_job(1, 8),  # 3200, and 8 GPUs

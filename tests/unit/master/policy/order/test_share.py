@@ -1,4 +1,6 @@
-"""Fair share: who has had less than is due to its team comes first, among those whose class is the same."""
+"""Fair share: who has had less than is due to its team comes first, among those whose class is the
+same.
+"""
 
 from __future__ import annotations
 

@@ -46,9 +46,10 @@ def replayed(fairness: str, *rows: tuple[int, int, int]) -> list[Outcome]:
 def test_jobs_that_cannot_share_take_turns_by_what_waiting_has_cost_them() -> None:
     """A (400 s), B (100 s), C (300 s) on both GPUs, f = 1/2.
 
-    t=0: all 1, so the first two bid; B gains log 2, A log 5/4: B, which ends at 100. From then on one
-    of two bids: t=100: A 500/400, C 400/300: C.  t=200: A 600/400, C 400/300: A.  t=300: A 600/400,
-    C 500/300: C.  t=400: A 700/400, C 500/300: A.  t=500: A 700/400, C 600/300: C, which ends at 600.
+    t=0: all 1, so the first two bid; B gains log 2, A log 5/4: B, which ends at 100. From then on
+    one of two bids: t=100: A 500/400, C 400/300: C.  t=200: A 600/400, C 400/300: A.  t=300: A
+    600/400, C 500/300: C.  t=400: A 700/400, C 500/300: A.  t=500: A 700/400, C 600/300: C, which
+    ends at 600.
     """
     found = replayed("0.5", (0, 2, 400), (0, 2, 100), (0, 2, 300))
     spans = [[(span[0], span[1]) for span in outcome.spans] for outcome in found]
@@ -90,7 +91,8 @@ def test_the_worst_off_bid_and_the_others_follow_by_rho() -> None:
     here.settle_moves().now_s = 600.0
     jobs = [here.job(number) for number in range(1, 7)]
     order = in_order(View(here.cluster, here.now_s), Auction(fairness=0.6), jobs)
-    # Of five with a run time two bid (6, 5: the shortest gains most); then 3, 2, 1; then the unknown.
+    # Of five with a run time two bid (6, 5: the shortest gains most); then 3, 2, 1; then the
+    # unknown.
     assert [job.job_id for job in order] == [6, 5, 3, 2, 1, 4]
 
 
@@ -109,7 +111,9 @@ def test_a_job_without_work_comes_first() -> None:
 def test_the_winners_miss_the_best_product_of_values_by_less_than_one_job(
     jobs: list[tuple[int, int]], gpus: int, now_s: int
 ) -> None:
-    """Against all sets of winners: product of 1/rho, with rho one lease later for who gets nothing."""
+    """Against all sets of winners: product of 1/rho, with rho one lease later for who gets
+    nothing.
+    """
     here = world(*((width, float(total)) for width, total in jobs))
     here.settle_moves().now_s = float(now_s)
     view = View(here.cluster, here.now_s)

@@ -71,9 +71,9 @@ def test_the_idle_network_is_preferred_and_the_total_decides_below_the_busiest()
 
 
 def test_beside_keeps_servers_off_a_node_without_workers_though_its_network_is_idle() -> None:
-    """One worker on each of three busy nodes sends M = 10. A server beside one of them makes that node
-    send 2 M, 120 with its traffic; on the idle node, which has no GPU free, it sends 3 M and the busiest
-    has 110."""
+    """One worker on each of three busy nodes sends M = 10. A server beside one of them makes that
+    node send 2 M, 120 with its traffic; on the idle node, which has no GPU free, it sends 3 M and
+    the busiest has 110."""
     program = Program([1, 1, 1, 0], [100.0, 100.0, 100.0, 0.0], [10.0], 3)
     found, beside = solve(program), solve(program._replace(beside=True))
     assert found is not None

@@ -1,4 +1,6 @@
-"""Jobs that start in one plan are placed as a whole: what is exchanged, what stays, what is told."""
+"""Jobs that start in one plan are placed as a whole: what is exchanged, what stays, what is
+told.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Aryl's placement: inelastic jobs on own servers, bases and what can be given away on different lent ones."""
+"""Aryl's placement: inelastic jobs on own servers, bases and what can be given away on different
+lent ones.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def test_a_base_does_not_go_where_only_flexible_workers_are_while_there_is_room_
 
 
 def test_the_order_of_the_slots_says_which_part_is_the_base() -> None:
-    """Its base of 2 is on t1, 6 more on t2; at the boundary a job wants 4 of these: the base stays."""
+    """Its base of 2 is on t1, 6 more on t2; at the boundary a job wants 4 of these: the base
+    stays.
+    """
     found = world(0, 2).submit(job(1, 2, 4, 6, 8)).decide()
     assert where(found, 1) == {"t1": 2, "t2": 6}
     found.submit(job(2, 6, takes_s=1), job(3, 6, takes_s=1)).at(270.0)

@@ -1,4 +1,6 @@
-"""Batches of small jobs: Algorithm 1 and the placement program against the enumeration of everything."""
+"""Batches of small jobs: Algorithm 1 and the placement program against the enumeration of
+everything.
+"""
 
 from __future__ import annotations
 
@@ -165,7 +167,9 @@ def test_a_job_that_must_not_be_spread_is_not_whatever_others_would_gain() -> No
 
 
 def test_the_others_are_consolidated_on_what_the_enumerated_leave() -> None:
-    """Nodes 4 and 5. The sensitive 4 belongs on the first, so that the 5 has a node of its own too."""
+    """Nodes 4 and 5. The sensitive 4 belongs on the first, so that the 5 has a node of its own
+    too.
+    """
     joint = Joint((Member(5, 1, 1.3), Member(4, 1, 2.0)), (4, 5))
     made = local_search(joint)
     assert made.spots == (((1, 5),), ((0, 4),))

@@ -67,7 +67,7 @@ def test_an_insensitive_job_is_split_only_where_it_would_wait_otherwise() -> Non
     assert dict(SKEW.find(a_pool(0b1, 0b11, 0b10), shape) or ()) == {0: 0b1, 1: 0b1, 2: 0b10}
 
 
-def test_by_the_papers_words_a_sensitive_job_takes_the_fewest_nodes_of_now_and_never_waits_for_fewer() -> (
+def test_by_the_papers_words_a_sensitive_job_takes_the_fewest_nodes_of_now_and_never_waits_for_fewer() -> (  # noqa: E501
     None
 ):
     shape = Shape(8, None, None, together=True)

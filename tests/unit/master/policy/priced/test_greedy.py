@@ -83,7 +83,9 @@ def test_idle_gpus_that_help_nobody_stay_idle() -> None:
 
 
 def test_f_obj_as_printed() -> None:
-    """Job 0 is 10 s late, job 1 waits: at worst H + 100 - 70 late; one idle GPU; the node of 4 until 40 s."""
+    """Job 0 is 10 s late, job 1 waits: at worst H + 100 - 70 late; one idle GPU; the node of 4
+    until 40 s.
+    """
     asked = Situation(
         0.0, (job(0, 35, 100, 60, 45, 40), job(1, 70, 100, 60, 45, 40, weight=2.0)),
         situation(job(0, 1, 1)).catalogue, 1, interval_s=20.0,

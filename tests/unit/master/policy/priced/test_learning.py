@@ -1,4 +1,6 @@
-"""Run times that nobody tells: from iterations, from the family, and from what the job itself shows."""
+"""Run times that nobody tells: from iterations, from the family, and from what the job itself
+shows.
+"""
 
 from __future__ import annotations
 

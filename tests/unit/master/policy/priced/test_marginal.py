@@ -34,7 +34,9 @@ def test_who_will_be_late_gets_what_helps() -> None:
 
 
 def test_when_it_is_not_enough_gpus_go_where_one_more_is_worth_most() -> None:
-    """Both are late, w/t(g): job 0 has 3/100, 3/60, 3/45, 3/40; job 1 1/100, ...: 4 GPUs are there."""
+    """Both are late, w/t(g): job 0 has 3/100, 3/60, 3/45, 3/40; job 1 1/100, ...: 4 GPUs are
+    there.
+    """
     asked = situation(
         job(0, 0, 100, 60, 45, 40, weight=3.0), job(1, 0, 100, 60, 45, 40, weight=1.0), nodes=1
     )

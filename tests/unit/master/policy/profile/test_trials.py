@@ -313,7 +313,8 @@ def test_a_user_sends_so_many_gpus_within_the_time_of_a_trial() -> None:
     assert states == ["queued", "queued", "pending", "queued"]
     assert codes(world, 3) == {ReasonCode.SUBMIT_LIMIT}
     assert told(world, 3) == (
-        "its user has 24 GPUs in jobs that were just sent to be profiled, of 24 at a time: it is let in "
+        "its user has 24 GPUs in jobs that were just sent to be profiled, of 24 at a time: it is "
+        "let in "
         "in 300 s or later"
     )
     assert world.wake_at_s is not None

@@ -1,4 +1,6 @@
-"""The pace on many nodes from trials on one and two, and run times of families that have run alike."""
+"""The pace on many nodes from trials on one and two, and run times of families that have run
+alike.
+"""
 
 from __future__ import annotations
 

@@ -50,7 +50,9 @@ def test_each_test_that_decides() -> None:
 
 
 def test_fractions_that_no_slots_keep_are_refused_by_the_plan() -> None:
-    """Two slots of all GPUs and five of half of them are 18 of 24 GPU-slots, but overlap in one slot."""
+    """Two slots of all GPUs and five of half of them are 18 of 24 GPU-slots, but overlap in one
+    slot.
+    """
     book = book_with(4, asks("a", 2, 50, 60))
     assert admit(book, asks("b", 4, 20, 40)).by is Ground.PLAN
     assert admit(book, asks("b", 4, 10, 40)).by is Ground.MOVED
@@ -67,17 +69,23 @@ def test_a_new_plan_serves_where_nobody_can_make_room() -> None:
 
 
 def test_one_job_makes_room_and_all_others_stay() -> None:
-    """The one that has other slots: not the one that must run in every slot, nor the one that runs now."""
+    """The one that has other slots: not the one that must run in every slot, nor the one that runs
+    now.
+    """
     book = book_with(3, asks("must", 1, 50, 50), asks("runs", 1, 40, 90), asks("later", 1, 30, 99))
     plan = Plan({"must": (Segment(0, 5),), "runs": (Segment(0, 4),), "later": (Segment(1, 4),)})
     verdict = admit(replace(book, plan=plan), asks("wants", 1, 30, 40))
     assert verdict.by is Ground.MOVED
-    assert verdict.book.plan.segments == {**plan.segments, "wants": (Segment(0, 3),), "later": (Segment(3, 6),)}  # fmt: skip
+    assert verdict.book.plan.segments == {
+        **plan.segments,
+        "wants": (Segment(0, 3),),
+        "later": (Segment(3, 6),),
+    }
 
 
 def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything() -> None:
-    """One job of the book has lost its work and needs more slots than there are: it is told so when the next
-    slot is decided, and until then holds those that it had."""
+    """One job of the book has lost its work and needs more slots than there are: it is told so when
+    the next slot is decided, and until then holds those that it had."""
     book = book_with(4, asks("lost", 2, 30, 40), asks("kept", 2, 20, 60))
     lost = book.jobs[0]._replace(work_s=500.0)
     book = replace(book, jobs=(lost, book.jobs[1]))

@@ -67,7 +67,9 @@ def test_a_path_goes_over_two_jobs_to_the_free_slot() -> None:
 
 @pytest.mark.parametrize("resume_s", [0.0, 2.0])
 def test_nobody_moves_who_would_be_late_by_one_more_resume(resume_s: float) -> None:
-    """Slot 4 is free; to use it instead of slot 0 the first job would stop for the slot of the wall."""
+    """Slot 4 is free; to use it instead of slot 0 the first job would stop for the slot of the
+    wall.
+    """
     jobs = [
         held("moves", 30 - resume_s, 50, resume_s),
         held("wall", 8, 40, resume_s),

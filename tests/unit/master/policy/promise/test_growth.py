@@ -53,7 +53,9 @@ def runs_on(world: World, until_s: float) -> None:
 
 
 def in_its_own_slots(run_s: float) -> World:
-    """Job 1 holds slots 1 to 4 on n1, whose 4,800 s are all that it may need; n2 becomes free meanwhile."""
+    """Job 1 holds slots 1 to 4 on n1, whose 4,800 s are all that it may need; n2 becomes free
+    meanwhile.
+    """
     world = a_world(a_node("n1"), a_node("n2")).submit(a_task(2, 8, 500.0), a_task(3, 8, 500.0))
     world.at(10.0).submit(elastic(1, 8, 16, run_s=run_s, steps=strict(5995.0))).decide()
     assert world.job(1).slots == ((1, 5),)

@@ -1,4 +1,6 @@
-"""Slots as late as promises allow: nobody loses a step, nobody comes sooner, no slot is filled twice."""
+"""Slots as late as promises allow: nobody loses a step, nobody comes sooner, no slot is filled
+twice.
+"""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def test_it_equals_the_time_indexed_program_with_fractions_of_slots(seed: int) -
 
 
 def test_bound_and_plan_enclose_the_printed_optimum_and_are_near_it() -> None:
-    """Plans are legal; plan, printed optimum and bound are in order. With 7 jobs on 6 GPUs one job is a
-    seventh of the reward, so the mean distance is no small part of a percent."""
+    """Plans are legal; plan, printed optimum and bound are in order. With 7 jobs on 6 GPUs one job
+    is a seventh of the reward, so the mean distance is no small part of a percent."""
     shares = []
     for seed in range(100, 110):
         jobs, grid = drawn(seed, 7), grid_of(6)

@@ -1,4 +1,6 @@
-"""Deadlines of jobs that may get GPUs of several of the cluster's own types: promised on one, and kept to it."""
+"""Deadlines of jobs that may get GPUs of several of the cluster's own types: promised on one, and
+kept to it.
+"""
 
 from __future__ import annotations
 

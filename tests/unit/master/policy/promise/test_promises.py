@@ -1,6 +1,7 @@
 """Promises, slot by slot: who is guaranteed what, who runs when, and what becomes of promises.
 
-Slots are 1,200 s, best-effort terms 300 s, and what is to change is decided 30 s before. Nodes have 8 GPUs.
+Slots are 1,200 s, best-effort terms 300 s, and what is to change is decided 30 s before. Nodes have
+8 GPUs.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def test_who_is_not_promised_anything_runs_as_best_effort(job: Job, verdict: str
 def test_who_is_judged_while_it_runs_needs_no_time_for_what_it_has_saved(
     saved_at_s: float | None, verdict: str
 ) -> None:
-    # Its best-effort lease ends before the next slot: what it has not saved may have to be done again.
+    # Its best-effort lease ends before the next slot: what it has not saved may have to be done
+    # again.
     world = World("dlq", 1, None, be_floor="0").submit(a_job(1, 8, steps=strict(3600.0)))
     world.decide().at(1500.0)
     if saved_at_s is not None:
@@ -107,8 +109,9 @@ def test_a_team_has_no_more_than_its_quota_promised() -> None:
 
 
 def test_whoever_earns_less_than_others_ask_for_is_promised_nothing() -> None:
-    # A day's room of one node is 576 GPU-slots, of which 0.8 are counted on: jobs of 8 x 2 slots have
-    # asked for 40 x 16 of them, and one of 8 x 20 slots earns a tenth of what these earn for each.
+    # A day's room of one node is 576 GPU-slots, of which 0.8 are counted on: jobs of 8 x 2 slots
+    # have asked for 40 x 16 of them, and one of 8 x 20 slots earns a tenth of what these earn for
+    # each.
     world = World("chronus", 1, None, be_floor="0", guarantee="worth", select="guaranteed")
     for number in range(1, 41):
         world.submit(an_slo_job(number, 8, 2000.0, strict(1e7))).decide()
@@ -147,7 +150,8 @@ def test_who_is_not_guaranteed_is_told_what_could_be_promised_instead() -> None:
 
 
 def test_the_paper_counts_deadlines_in_whole_leases() -> None:
-    # From 1,200 s on the deadline leaves 2,301 s: two leases for a job of 1,500 s if the last is used in part.
+    # From 1,200 s on the deadline leaves 2,301 s: two leases for a job of 1,500 s if the last is
+    # used in part.
     job = an_slo_job(1, 8, 1500.0, strict(3500.0))
     assert World("chronus-paper", 1).submit(job).decide().job(1).verdict == "reach"
     assert a_world().submit(job).decide().job(1).promised == 0
@@ -327,7 +331,9 @@ def test_losing_a_node_costs_the_promises_that_earn_least_for_their_gpus() -> No
 
 
 def short_of_a_node(**settings: str) -> World:
-    """Four nodes, of which one is promised to nobody: the three others have been, and one is lost."""
+    """Four nodes, of which one is promised to nobody: the three others have been, and one is
+    lost.
+    """
     world = World("dlq", 4, None, be_floor="0.25", guarantee="fitting", **settings)
     world.submit(*[an_slo_job(number, 8, 4000.0, strict(5400.0)) for number in (1, 2, 3)])
     world.at(10.0).drain("n4")
@@ -355,8 +361,8 @@ def test_on_the_floor_of_best_effort_nothing_new_is_promised() -> None:
 def test_a_promise_in_whole_leases_is_kept_for_as_long_as_its_deadline_can_be_met(
     late_s: int, by_s: int
 ) -> None:
-    """It is promised two leases of its 2,000 s, and who makes way for it saves late. Then two whole leases may end after
-    its deadline, but it does not need the second to its end."""
+    """It is promised two leases of its 2,000 s, and who makes way for it saves late. Then two whole
+    leases may end after its deadline, but it does not need the second to its end."""
     world = World("chronus-paper", 1).submit(best_effort(2, 8)).at(2.0)
     world.submit(an_slo_job(1, 8, 2000.0, strict(float(by_s)))).at(3.0)
     assert (world.job(1).promised, world.job(1).slots) == (0, (Segment(1, 3),))

@@ -161,8 +161,8 @@ def test_reasons_tell_why_a_job_is_not_served() -> None:
     assert made.unserved["late"] is Unserved.OUT_OF_REACH
     assert made.unserved["wide"] is Unserved.TOO_WIDE
     assert set(made.unserved.values()) > {Unserved.OUTBID}
-    # In fractions a fifth of the second job still fits, 5 slots of 4 GPUs, of 6: the core proves that
-    # whole jobs earn no more.
+    # In fractions a fifth of the second job still fits, 5 slots of 4 GPUs, of 6: the core proves
+    # that whole jobs earn no more.
     assert made.gap == 0
 
 
@@ -176,7 +176,9 @@ def test_reasons_tell_why_a_job_is_not_served() -> None:
 def test_a_kept_plan_never_loses_a_guaranteed_job(
     seed: int, count: int, gpus: int, later: int
 ) -> None:
-    """Slot after slot, with new jobs that want in and pay more: who was served with a promise is served."""
+    """Slot after slot, with new jobs that want in and pay more: who was served with a promise is
+    served.
+    """
     grid, resume_s = grid_of(gpus), 2.0
     jobs = drawn(seed, count, resume_s=resume_s)
     first = select(jobs, grid)

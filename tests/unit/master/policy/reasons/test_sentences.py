@@ -166,7 +166,8 @@ def test_a_type_that_is_taken_while_another_is_free() -> None:
         ),
         (
             a_request(6, nodes=3),
-            "no set of the registered nodes has 6 GPUs over 3 nodes; of one type there are 16 in all",
+            "no set of the registered nodes has 6 GPUs over 3 nodes; of one type there are 16 in "
+            "all",
         ),
         (a_request(1, gpu_type="B200"), "no node has B200 GPUs (there are: H100-80GB)"),
     ],

@@ -1,4 +1,6 @@
-"""Which servers go back: Aryl's example (Figure 5, Table 1), and what holds for every rule and the proof."""
+"""Which servers go back: Aryl's example (Figure 5, Table 1), and what holds for every rule and the
+proof.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Elastic jobs on lent servers: they give up what they hold there as long as enough is left elsewhere."""
+"""Elastic jobs on lent servers: they give up what they hold there as long as enough is left
+elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ GPUS = 4  # of each node
 
 
 class Tenants(World):
-    """Own nodes and lent servers of four GPUs each, and jobs that are put where a test wants them."""
+    """Own nodes and lent servers of four GPUs each, and jobs that are put where a test wants
+    them.
+    """
 
     def __init__(self, policy: str = "dlq", own: int = 2, lent: int = 4) -> None:
         flags = frozenset([NodeFlag.LOANED])

@@ -1,4 +1,6 @@
-"""Lent servers as changes of a plan: from away to lent, asked back, and away again when they are empty."""
+"""Lent servers as changes of a plan: from away to lent, asked back, and away again when they are
+empty.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +226,9 @@ def test_nobody_is_shrunk_in_the_middle_of_a_term_but_for_a_reclaim() -> None:
 
 
 def test_of_two_jobs_that_look_alike_the_one_that_cannot_save_stays() -> None:
-    """The last server would go among equals; the job there has run for long, and would lose it all."""
+    """The last server would go among equals; the job there has run for long, and would lose it
+    all.
+    """
     for keeps, goes in ((True, "t2"), (False, "t1")):
         world = Lent().lend(2)
         world.submit(tesla(1, 8), tesla(2, 8)._replace(keeps_work=keeps)).decide()

@@ -31,14 +31,20 @@ def test_every_preset_can_be_built_without_settings(name: str) -> None:
 
 def test_the_pipeline_comes_without_numerical_libraries() -> None:
     """A master whose policy promises nothing, and the base install, do without them."""
-    told = "import sys, dlq_master.policy.pipeline, dlq_master.policy.registry.registry as r; r.build('chronus')"
+    told = (
+        "import sys, dlq_master.policy.pipeline, dlq_master.policy.registry.registry as r; "
+        "r.build('chronus')"
+    )
     told += "; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
     ran = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "[]"
 
 
 def test_without_deadlines_chronus_does_without_them_too() -> None:
-    told = "import sys; sys.modules['numpy'] = sys.modules['scipy'] = None; from support.builders import *; "
+    told = (
+        "import sys; sys.modules['numpy'] = sys.modules['scipy'] = None; from "
+        "support.builders import *; "
+    )
     told += (
         "w = World('chronus', 1, None, know='unknown', place='consolidate').submit(a_job(1, 8)); "
     )

@@ -29,19 +29,31 @@ HOUR_S = 3600.0
 SPOT = NodeType("spot", "h100", 4, 10.0, boot_s=360.0)
 
 
-def wanting(job: int = 1, gpus: int = 4, *, due_h: float = 2.0, weight: float = 50.0, lasts_h: float = 1.0, own_end_h: float = 10.0) -> Wanting:  # fmt: skip
+def wanting(
+    job: int = 1,
+    gpus: int = 4,
+    *,
+    due_h: float = 2.0,
+    weight: float = 50.0,
+    lasts_h: float = 1.0,
+    own_end_h: float = 10.0,
+) -> Wanting:
     left_s = np.full((1, 4), inf)
     left_s[0, gpus - 1] = lasts_h * HOUR_S
     return Wanting(job, due_h * HOUR_S, weight / HOUR_S, left_s, own_end_h * HOUR_S)
 
 
-def decided(*jobs: Wanting, here: tuple[Here, ...] = (), left: int = 2, **more: float) -> list[Change]:  # fmt: skip
+def decided(
+    *jobs: Wanting, here: tuple[Here, ...] = (), left: int = 2, **more: float
+) -> list[Change]:
     market = Market(0.0, (Offer(SPOT, left),), here, jobs, **more)
     return decide(market, marginal, np.random.default_rng(0))
 
 
 def test_a_machine_is_rented_for_what_it_saves() -> None:
-    """8 h late at 50 an hour; the machine is there for boot and run: 1.1 h at 10, and then it is in time."""
+    """8 h late at 50 an hour; the machine is there for boot and run: 1.1 h at 10, and then it is in
+    time.
+    """
     (made,) = decided(wanting())
     assert isinstance(made, Provision)
     assert (made.jobs, made.gpus) == ((1,), (4,))
@@ -133,5 +145,7 @@ def test_whatever_comes_each_rent_pays_and_nothing_is_given_twice(
 
 def test_a_list_schedule_by_hand() -> None:
     """4 GPUs, 2 held until 100. The first wants 4, the second 2, the third more than there are."""
-    ends = own_ends(0.0, 2, [(100.0, 2)], [InLine(1, 4, 50.0), InLine(2, 2, 10.0), InLine(3, 5, 1.0)])  # fmt: skip
+    ends = own_ends(
+        0.0, 2, [(100.0, 2)], [InLine(1, 4, 50.0), InLine(2, 2, 10.0), InLine(3, 5, 1.0)]
+    )
     assert ends == {1: 150.0, 2: 160.0, 3: inf}

@@ -1,4 +1,6 @@
-"""When who waits would be done on the own nodes: worked out from what the cluster keeps, and node by node, it is the same."""
+"""When who waits would be done on the own nodes: worked out from what the cluster keeps, and node
+by node, it is the same.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,13 @@ from support import plain_line
 from support.builders import World, a_job, a_node
 from support.extent import times
 
-# What a node may be: whose it is, with which flags, in which state, and which of its GPUs take no work.
-PLAIN, LENT, RENTED = frozenset[NodeFlag](), frozenset({NodeFlag.LOANED}), frozenset({NodeFlag.RENTED})  # fmt: skip
+# What a node may be: whose it is, with which flags, in which state, and which of its GPUs take no
+# work.
+PLAIN, LENT, RENTED = (
+    frozenset[NodeFlag](),
+    frozenset({NodeFlag.LOANED}),
+    frozenset({NodeFlag.RENTED}),
+)
 stands: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},

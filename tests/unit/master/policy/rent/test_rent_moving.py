@@ -72,7 +72,9 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
     assert [job.job_id for job in jobs] == [2, 1]
     terms = world.cluster.terms
     left_s = 3500.0 + terms.save_lead_s + terms.resume_s
-    assert lefts[1][0] == pytest.approx([left_s, 3500.0 / 2**0.85 + left_s - 3500.0, np.inf, 3500.0 / 4**0.85 + left_s - 3500.0])  # fmt: skip
+    assert lefts[1][0] == pytest.approx(
+        [left_s, 3500.0 / 2**0.85 + left_s - 3500.0, np.inf, 3500.0 / 4**0.85 + left_s - 3500.0]
+    )
     assert ends == {1: world.now_s + 3500.0}
     assert with_moving(*now, moving.keys(), times, {1: 1e6})[2] == {1: 1e6}, "it gives way"
 

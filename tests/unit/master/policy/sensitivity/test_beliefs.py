@@ -216,7 +216,9 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_no_start_is_recorded_twice_without_need(
     steps: list[tuple[bool, Found | None, float]],
 ) -> None:
-    """Whatever starts tell: at most one that told of each kind of placement, and a few that did not."""
+    """Whatever starts tell: at most one that told of each kind of placement, and a few that did
+    not.
+    """
     made, now_s = Beliefs(LINK), 0.0
     ordered: dict[bool, list[Found | None]] = {False: [], True: []}
     for number, (spread, outcome, later_s) in enumerate(steps):

@@ -22,8 +22,9 @@ from dlq_master.policy.sensitivity.slowdown import (
 )
 from support.builders import World
 
-# Two processes with DDP and gloo, unshaped and at 800 Mbit/s: model bytes per iteration (MB), seconds
-# of an iteration on the fast link, measured slowdown, and the bounds as they were written down.
+# Two processes with DDP and gloo, unshaped and at 800 Mbit/s: model bytes per iteration (MB),
+# seconds of an iteration on the fast link, measured slowdown, and the bounds as they were written
+# down.
 MEASURED = {
     "AlexNet (2)": (244.4, 0.501, 5.33, 4.88, 5.88),
     "ResNet50 (2)": (102.2, 0.277, 4.09, 3.70, 4.70),

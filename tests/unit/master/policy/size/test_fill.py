@@ -70,7 +70,9 @@ def test_nobody_is_resized_for_less_than_it_costs() -> None:
 
 
 def test_of_many_jobs_those_first_who_end_first_at_their_largest_is_tried_too() -> None:
-    """With more jobs than are tried one by one; neither least work nor the knapsack has this choice."""
+    """With more jobs than are tried one by one; neither least work nor the knapsack has this
+    choice.
+    """
     ranges = [(2, 6), (2, 6), (1, 4), (2, 6), (2, 3), (3, 5), (2, 3), (1, 5), (1, 3), (3, 7)]
     lasts = [21.0, 8.0, 25.0, 13.0, 17.0, 39.0, 15.0, 10.0, 29.0, 35.0]
     jobs = [
@@ -148,8 +150,8 @@ def test_the_rollout_is_never_worse_than_what_it_tries(
 
 @given(st.data())
 def test_two_jobs_share_as_appendix_c_says(data: st.DataObject) -> None:
-    """p has the smaller most. C >= 2 most(p): p gets its most; else whoever has less work does. That holds
-    where either can have its most although the other has its least."""
+    """p has the smaller most. C >= 2 most(p): p gets its most; else whoever has less work does.
+    That holds where either can have its most although the other has its least."""
     least, more, fastest_s = st.integers(1, 3), st.integers(1, 5), st.integers(1, 40)
     jobs = []
     for number in (1, 2):

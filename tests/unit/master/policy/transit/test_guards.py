@@ -1,7 +1,7 @@
 """Guards against thrashing: who may not be preempted yet, or any more, and what outranks that.
 
-Nodes have 8 GPUs, terms are 300 s, a boundary is decided 30 s before it, a pause and a resume cost 60 s
-unless they were measured.
+Nodes have 8 GPUs, terms are 300 s, a boundary is decided 30 s before it, a pause and a resume cost
+60 s unless they were measured.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Elastic jobs: bases first, sizes by rule, and a resize as a stop and a start that keeps the base."""
+"""Elastic jobs: bases first, sizes by rule, and a resize as a stop and a start that keeps the
+base.
+"""
 
 from __future__ import annotations
 
@@ -222,7 +224,9 @@ def test_a_legal_resize() -> None:
 
 
 def test_nobody_grows_onto_a_rented_machine() -> None:
-    """So who is on one came there when it was placed, and comes there once: its stay has no gap (table `stays`)."""
+    """So who is on one came there when it was placed, and comes there once: its stay has no gap
+    (table `stays`).
+    """
     world = two_nodes()
     world.cluster.put_node(world.cluster.nodes[NodeId("n2")]._replace(pool=NodePool.PRICED))
     with pytest.raises(IllegalPlan, match="node n2 is not open"):

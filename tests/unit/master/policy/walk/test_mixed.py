@@ -1,4 +1,6 @@
-"""Jobs on GPUs of several types at once: they come last, under any policy that lets jobs pass each other."""
+"""Jobs on GPUs of several types at once: they come last, under any policy that lets jobs pass each
+other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Who goes elsewhere when a slot begins, so that everybody whose slot it is finds room. Nodes have 8 GPUs."""
+"""Who goes elsewhere when a slot begins, so that everybody whose slot it is finds room. Nodes have
+8 GPUs.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ NODES = st.lists(
 def test_whoever_fits_by_the_numbers_fits_after_the_moves(
     held: list[tuple[int, ...]], wanted: list[int]
 ) -> None:
-    """Rounded widths of all within the GPUs of all nodes: placed the widest first, everybody has room."""
+    """Rounded widths of all within the GPUs of all nodes: placed the widest first, everybody has
+    room.
+    """
     rounded = [round_up(gpus) for gpus in (*wanted, *(g for node in held for g in node))]
     if sum(rounded) > 8 * len(held):
         return

@@ -1,4 +1,6 @@
-"""The directories of attempts: unguessable below the site's root, plain where the user has named one."""
+"""The directories of attempts: unguessable below the site's root, plain where the user has named
+one.
+"""
 
 import re
 

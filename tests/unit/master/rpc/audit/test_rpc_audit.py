@@ -96,7 +96,8 @@ def test_a_name_cannot_forge_a_line(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 1
 
 
-# --- segments ---------------------------------------------------------------------------------------
+# --- segments
+#   ---------------------------------------------------------------------------------------
 
 
 def _write_lines(path: Path, first: int, last: int, segment_bytes: int = 400) -> None:

@@ -1,4 +1,6 @@
-"""The audit on a disk that is full or broken: every line whole, in order, once, and nothing told that is not there."""
+"""The audit on a disk that is full or broken: every line whole, in order, once, and nothing told
+that is not there.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +161,8 @@ def test_too_many_lines_that_wait_are_refused_and_none_of_those_taken_is_lost(
     assert objects_of(path) == [str(number) for number in range(taken)]
 
 
-# --- what the database knows ------------------------------------------------------------------------
+# --- what the database knows
+#   ------------------------------------------------------------------------
 
 
 def _write(path: Path, count: int, segment_bytes: int = 1 << 20) -> Head:

@@ -22,7 +22,9 @@ from support.sim_agent import SimAgent
 
 @pytest.fixture
 def master() -> Iterator[Master]:
-    """Two jobs on a node of four GPUs, one of them with a deadline that nobody promises; one waits."""
+    """Two jobs on a node of four GPUs, one of them with a deadline that nobody promises; one
+    waits.
+    """
     master = Master()
     agent = SimAgent(master, NodeId("gpu01"))
     agent.hello()

@@ -1,4 +1,6 @@
-"""Figures for alerts: who fails, how long nodes are silent, GPUs that are unwell; and the rules that are shipped for them."""
+"""Figures for alerts: who fails, how long nodes are silent, GPUs that are unwell; and the rules
+that are shipped for them.
+"""
 
 from __future__ import annotations
 

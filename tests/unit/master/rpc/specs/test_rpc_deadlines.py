@@ -134,11 +134,16 @@ def test_whoever_is_measured_is_judged_then_and_nobody_else(
 @pytest.mark.parametrize(
     ("ground", "instead", "words"),
     [
-        ("width", Alternative(need=16, have=8), "it takes 16 GPUs, counted in whole blocks, and new promises may use 8"),
-        ("quota", Alternative(need=17, have=16), "they would be 17 GPUs, of 16 that the team may have promised"),
-        ("reach", Alternative(need=5400.0, have=60.0), "it needs 1:30:00, and from the next slot on 0:01:00 is left"),
-        ("reach", Alternative(need=60.0, have=-9.0), "it needs 0:01:00, and from the next slot on nothing is left"),
-        ("fluid", Alternative(need=3, have=1), "it needs 3 slots until then, and 1 have GPUs enough left"),
+        ("width", Alternative(need=16, have=8), "it takes 16 GPUs, counted in whole blocks, and "
+                                                "new promises may use 8"),
+        ("quota", Alternative(need=17, have=16), "they would be 17 GPUs, of 16 that the team may "
+                                                 "have promised"),
+        ("reach", Alternative(need=5400.0, have=60.0), "it needs 1:30:00, and from the next slot "
+                                                       "on 0:01:00 is left"),
+        ("reach", Alternative(need=60.0, have=-9.0), "it needs 0:01:00, and from the next slot on "
+                                                     "nothing is left"),
+        ("fluid", Alternative(need=3, have=1), "it needs 3 slots until then, and 1 have GPUs "
+                                               "enough left"),
         ("worth", Alternative(need=2.0, have=0.5), "it earns 0.5 for a GPU and slot, others 2"),
         ("type", Alternative(detail="A100, H100"), "there are A100, H100; --gpu-type names one"),
         ("broken", Alternative(), "no plan keeps that any more; it runs as best effort"),
@@ -158,8 +163,10 @@ def test_a_refusal_says_what_was_asked_and_what_there_is(
         (1700.0, 0, "its deadline 1 was promised; deadline 1 was missed by 0:01:40"),
         (1500.0, 1, "its deadline 2 was promised; deadline 1 was met 0:01:40 early"),
         (1700.0, 1, "its deadline 2 was promised; deadline 2 was kept 0:03:20 early"),
-        (1500.0, None, "nothing was promised: its team has promised GPUs enough; deadline 1 was met 0:01:40 early"),
-        (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was met 0:01:40 early"),
+        (1500.0, None, "nothing was promised: its team has promised GPUs enough; deadline 1 was "
+                       "met 0:01:40 early"),
+        (1800.0, None, "nothing was promised: its team has promised GPUs enough; deadline 2 was "
+                       "met 0:01:40 early"),
     ],
 )  # fmt: skip
 def test_of_a_job_that_completed_it_is_told_how_its_deadlines_came_out(
