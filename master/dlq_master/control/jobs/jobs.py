@@ -2,6 +2,7 @@
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines.rented_words import rented_reasons
 from dlq_master.control.placement import scheduling
@@ -23,35 +24,44 @@ from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.machine import StopCause
 
 
-def cancel(turn: Turn, ask: CancelJob) -> Answer:
-    """End a job. One that has ended stays as it is, but a kill reaches what still runs of it."""
-    job = editable(turn, ask)
-    if turn.replay(ask) is None:
-        turn.remember(ask, job.job_id)
-        if not job.ended:
-            turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
-        if ask.kill and job.live_key is not None:
-            turn.stop(job.live_key, StopCause.CANCEL, grace_s=0.0, actor=ask.caller.actor)
+def standing(turn: Turn, ask: JobEdit) -> Answer:
+    """The answer to all edits: the job as it is at the end of the turn."""
     return lambda: turn.job(ask.job_id)
 
 
-def hold(turn: Turn, ask: HoldJob) -> Answer:
+def as_it_stands(turn: Turn, ask: JobEdit, _word: str) -> Answer:
+    """The answer to a repeat of an edit: the job as it is by now, if the caller may see it."""
+    find(turn, ask.caller, ask.job_id)
+    return standing(turn, ask)
+
+
+@once(as_it_stands)
+def cancel(turn: Turn, ask: CancelJob) -> Done[Answer]:
+    """End a job. One that has ended stays as it is, but a kill reaches what still runs of it."""
+    job = editable(turn, ask)
+    if not job.ended:
+        turn.step_job(job.job_id, on_job.Cancelled(), actor=ask.caller.actor)
+    if ask.kill and job.live_key is not None:
+        turn.stop(job.live_key, StopCause.CANCEL, grace_s=0.0, actor=ask.caller.actor)
+    return Done(standing(turn, ask), job.job_id)
+
+
+@once(as_it_stands)
+def hold(turn: Turn, ask: HoldJob) -> Done[Answer]:
     """Keep a job from starting. An operator's hold takes the place of any other, a user's that of a
     pause; no hold is ever weakened."""
     job = editable(turn, ask)
     if ask.kind is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied("only operators hold as operators", user=ask.caller.name)
-    if turn.replay(ask) is None:
-        must_live(job, "held")
-        turn.remember(ask, job.job_id)
-        if _WEIGHT[ask.kind] > _WEIGHT[job.hold]:
-            turn.step_job(
-                job.job_id,
-                on_job.Held(kind=ask.kind, reason=ask.reason, by=ask.caller.name),
-                actor=ask.caller.actor,
-                cause=ask.reason,
-            )
-    return lambda: turn.job(ask.job_id)
+    must_live(job, "held")
+    if _WEIGHT[ask.kind] > _WEIGHT[job.hold]:
+        turn.step_job(
+            job.job_id,
+            on_job.Held(kind=ask.kind, reason=ask.reason, by=ask.caller.name),
+            actor=ask.caller.actor,
+            cause=ask.reason,
+        )
+    return Done(standing(turn, ask), job.job_id)
 
 
 # A hold takes the place of a lighter one.
@@ -65,10 +75,11 @@ _WEIGHT = {
 }
 
 
-def release(turn: Turn, ask: ReleaseJob) -> Answer:
+@once(as_it_stands)
+def release(turn: Turn, ask: ReleaseJob) -> Done[Answer]:
     """Take a hold back; a job that is not held stays as it is. A pause is for `resume` to end."""
     job = editable(turn, ask)
-    if job.hold is HoldKind.PAUSED and turn.replay(ask) is None:
+    if job.hold is HoldKind.PAUSED:
         raise IllegalTransition(
             f"job {shown_id(job)} is paused, not held",
             hint=f"queue it again: dlq resume {shown_id(job)}",
@@ -77,29 +88,27 @@ def release(turn: Turn, ask: ReleaseJob) -> Answer:
     return _let_go(turn, ask)
 
 
-def pause(turn: Turn, ask: PauseJob) -> Answer:
+@once(as_it_stands)
+def pause(turn: Turn, ask: PauseJob) -> Done[Answer]:
     """Checkpoint, free the GPUs, stay on hold until `resume`. A job that runs although it is held
     is taken off its GPUs too, and keeps its hold."""
     job = editable(turn, ask)
-    if turn.replay(ask) is None:
-        must_live(job, "paused")
-        held_otherwise = job.hold not in (None, HoldKind.PAUSED)
-        if held_otherwise and job.live_key is None:
-            raise IllegalTransition(
-                f"job {shown_id(job)} is on hold already", state=job.state.value
-            )
-        if not ask.accept_loss:
-            losses.refuse(turn, [job.live_key], losses.PAUSE)
-        turn.remember(ask, job.job_id)
-        if held_otherwise and job.live_key is not None:
-            turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)
-        elif job.hold is None:
-            held = on_job.Held(kind=HoldKind.PAUSED, by=ask.caller.name)
-            turn.step_job(job.job_id, held, actor=ask.caller.actor)
-    return lambda: turn.job(ask.job_id)
+    must_live(job, "paused")
+    held_otherwise = job.hold not in (None, HoldKind.PAUSED)
+    if held_otherwise and job.live_key is None:
+        raise IllegalTransition(f"job {shown_id(job)} is on hold already", state=job.state.value)
+    if not ask.accept_loss:
+        losses.refuse(turn, [job.live_key], losses.PAUSE)
+    if held_otherwise and job.live_key is not None:
+        turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)
+    elif job.hold is None:
+        held = on_job.Held(kind=HoldKind.PAUSED, by=ask.caller.name)
+        turn.step_job(job.job_id, held, actor=ask.caller.actor)
+    return Done(standing(turn, ask), job.job_id)
 
 
-def resume(turn: Turn, ask: ResumeJob) -> Answer:
+@once(as_it_stands)
+def resume(turn: Turn, ask: ResumeJob) -> Done[Answer]:
     """Queue a paused job again."""
     job = editable(turn, ask)
     if job.hold not in (None, HoldKind.PAUSED):
@@ -134,7 +143,7 @@ def explain(turn: Turn, ask: ExplainJob) -> Answer:
 def editable(turn: Turn, ask: JobEdit) -> Job:
     """The caller's job, in the version that the caller means."""
     job = find(turn, ask.caller, ask.job_id)
-    if ask.expected_version and ask.expected_version != job.version and turn.replay(ask) is None:
+    if ask.expected_version and ask.expected_version != job.version:
         raise Conflict(f"job {shown_id(job)} has changed", version=job.version)
     return job
 
@@ -156,13 +165,11 @@ def must_live(job: Job, done: str) -> None:
         )
 
 
-def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Answer:
+def _let_go(turn: Turn, ask: ReleaseJob | ResumeJob) -> Done[Answer]:
     job = editable(turn, ask)
     if job.hold is HoldKind.ADMIN and not ask.caller.sees_all:
         raise PermissionDenied(f"job {shown_id(job)} is held by an operator", user=ask.caller.name)
-    if turn.replay(ask) is None:
-        must_live(job, "resumed" if isinstance(ask, ResumeJob) else "released")
-        turn.remember(ask, job.job_id)
-        if job.state is JobState.HELD:
-            turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)
-    return lambda: turn.job(ask.job_id)
+    must_live(job, "resumed" if isinstance(ask, ResumeJob) else "released")
+    if job.state is JobState.HELD:
+        turn.step_job(job.job_id, on_job.Released(), actor=ask.caller.actor)
+    return Done(standing(turn, ask), job.job_id)

@@ -15,6 +15,7 @@ from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.jobs import crowd, depending, elastic, eligible
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
@@ -43,14 +44,16 @@ from dlq_master.model.words.sentence import sentence
 _TO_COME = "write an instant to come, or a time from now such as 8h"
 
 
-def submit(turn: Turn, ask: SubmitJob) -> Answer:
+def _known(turn: Turn, _ask: SubmitJob, word: str) -> Answer:
+    return _submitted(turn, JobId(int(word)))
+
+
+@once(_known)
+def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     """Accept a job, or all tasks of an array; the same request again is answered with the same one.
 
     The answer for an array is its first task.
     """
-    known = turn.replay(ask)
-    if known is not None:
-        return _submitted(turn, JobId(int(known)))
     team = teams.team_for(turn.state, ask.caller.name, ask.team)
     _check_room(turn, ask, team)
     _check_rate(turn, ask)
@@ -78,9 +81,8 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer:
     turn.entered.update(dict.fromkeys(crowd.places(job), len(accepted)))
     turn.state.next_job = accepted[-1].job_id + 1
     turn.batch.specs.append((job.job_id, ask.spec))
-    turn.remember(ask, job.job_id)
     turn.plan_due = True
-    return _submitted(turn, job.job_id)
+    return Done(_submitted(turn, job.job_id), job.job_id)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -7,7 +7,8 @@ is numbered, and a repeat of it asks for nothing new.
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.jobs import losses
-from dlq_master.control.jobs.jobs import editable, must_live
+from dlq_master.control.jobs.jobs import as_it_stands, editable, must_live, standing
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.stimuli import CheckpointJob, RequeueJob, SignalJob
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
@@ -18,49 +19,46 @@ from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.machine import StopCause
 
 
-def requeue(turn: Turn, ask: RequeueJob) -> Answer:
+@once(as_it_stands)
+def requeue(turn: Turn, ask: RequeueJob) -> Done[Answer]:
     """Save, leave the GPUs, wait again. A job that waits already stays where it is."""
     job = editable(turn, ask)
-    if turn.replay(ask) is None:
-        must_live(job, "queued again")
-        if job.live_key is None and job.hold is not None and not ask.hold:
-            raise IllegalTransition(
-                f"job {shown_id(job)} is on hold and not running",
-                hint=f"let it start: dlq release {shown_id(job)}",
-                state=job.state.value,
-            )
-        if not ask.accept_loss:
-            losses.refuse(turn, [job.live_key], losses.REQUEUE)
-        turn.remember(ask, job.job_id)
-        if ask.hold and job.hold in (None, HoldKind.PAUSED, HoldKind.DEPENDENCY):
-            held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
-            turn.step_job(job.job_id, held, actor=ask.caller.actor)
-        if job.live_key is not None:
-            turn.stop(job.live_key, StopCause.REQUEUE, actor=ask.caller.actor)
-    return lambda: turn.job(ask.job_id)
+    must_live(job, "queued again")
+    if job.live_key is None and job.hold is not None and not ask.hold:
+        raise IllegalTransition(
+            f"job {shown_id(job)} is on hold and not running",
+            hint=f"let it start: dlq release {shown_id(job)}",
+            state=job.state.value,
+        )
+    if not ask.accept_loss:
+        losses.refuse(turn, [job.live_key], losses.REQUEUE)
+    if ask.hold and job.hold in (None, HoldKind.PAUSED, HoldKind.DEPENDENCY):
+        held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
+        turn.step_job(job.job_id, held, actor=ask.caller.actor)
+    if job.live_key is not None:
+        turn.stop(job.live_key, StopCause.REQUEUE, actor=ask.caller.actor)
+    return Done(standing(turn, ask), job.job_id)
 
 
-def signal(turn: Turn, ask: SignalJob) -> Answer:
+@once(as_it_stands)
+def signal(turn: Turn, ask: SignalJob) -> Done[Answer]:
     """Journaled when it is asked for, and again by each node that has sent it."""
     job = editable(turn, ask)
-    if turn.replay(ask) is None:
-        attempt = _running(turn, job, "take a signal")
-        turn.remember(ask, job.job_id)
-        _note(turn, ask, job.job_id, attempt, "attempt_signal_asked", signal=ask.signal)
-        _tell(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
-    return lambda: turn.job(ask.job_id)
+    attempt = _running(turn, job, "take a signal")
+    _note(turn, ask, job.job_id, attempt, "attempt_signal_asked", signal=ask.signal)
+    _tell(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
+    return Done(standing(turn, ask), job.job_id)
 
 
-def checkpoint(turn: Turn, ask: CheckpointJob) -> Answer:
+@once(as_it_stands)
+def checkpoint(turn: Turn, ask: CheckpointJob) -> Done[Answer]:
     """Ask for a save now. Whether it comes, the job decides; `job_saved` follows when it has."""
     job = editable(turn, ask)
-    if turn.replay(ask) is None:
-        attempt = _running(turn, job, "save")
-        turn.remember(ask, job.job_id)
-        number = round(turn.now_s * 1000)  # rises also over restarts of the master
-        _note(turn, ask, job.job_id, attempt, "attempt_save_asked", number=number)
-        _tell(turn, attempt, "save", str(number))
-    return lambda: turn.job(ask.job_id)
+    attempt = _running(turn, job, "save")
+    number = round(turn.now_s * 1000)  # rises also over restarts of the master
+    _note(turn, ask, job.job_id, attempt, "attempt_save_asked", number=number)
+    _tell(turn, attempt, "save", str(number))
+    return Done(standing(turn, ask), job.job_id)
 
 
 def _running(turn: Turn, job: Job, do: str) -> Attempt:

@@ -11,7 +11,8 @@ from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
 from dlq_master.control.jobs import arrays, depending, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
-from dlq_master.control.jobs.jobs import editable, must_live
+from dlq_master.control.jobs.jobs import editable, find, must_live
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.people import teams
 from dlq_master.control.placement import scheduling
@@ -28,22 +29,24 @@ _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
 
-def update(turn: Turn, ask: UpdateJob) -> Answer:
+def _known(turn: Turn, ask: UpdateJob, word: str) -> Answer:
+    find(turn, ask.caller, ask.job_id)
+    changes = tuple(FieldChange(*change) for change in json.loads(word))
+    return lambda: UpdatedJob(turn.job(ask.job_id), changes)
+
+
+@once(_known)
+def update(turn: Turn, ask: UpdateJob) -> Done[Answer]:
     """Change a job as its user may: nothing is changed when one of the wishes is refused."""
     job = editable(turn, ask)
-    told = turn.replay(ask)
-    if told is not None:
-        known = tuple(FieldChange(*change) for change in json.loads(told))
-        return lambda: UpdatedJob(turn.job(ask.job_id), known)
     must_live(job, "changed")
     after = _wanted(turn, ask, job)
     changes = tuple(_changes(turn, job, after))
     promised = deadline_updates.decided(turn, job, after)
-    turn.remember(ask, json.dumps(changes))
     if changes:
         _apply(turn, ask, job, deadline_updates.cleared(job, after), changes)
         deadline_updates.promise(turn, job, promised, ask.caller.actor)
-    return lambda: UpdatedJob(turn.job(ask.job_id), changes)
+    return Done(lambda: UpdatedJob(turn.job(ask.job_id), changes), json.dumps(changes))
 
 
 # --- what is wished, and whether it may be --------------------------------------------------------

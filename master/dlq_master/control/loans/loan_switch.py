@@ -4,11 +4,17 @@ restarts.
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli.loans import SwitchLoans
 
 
-def switch(turn: Turn, ask: SwitchLoans) -> None:
+def _switched(_turn: Turn, _ask: SwitchLoans, _word: str) -> None:
+    return None
+
+
+@once(_switched)
+def switch(turn: Turn, ask: SwitchLoans) -> Done[None]:
     """Switched on or off from now on; what is lent stays lent. Who has switched it off first is
     remembered.
     """
@@ -18,14 +24,12 @@ def switch(turn: Turn, ask: SwitchLoans) -> None:
             "no load is followed: there is nothing to switch",
             hint="name its source in master.toml: [loans] load",
         )
-    if turn.replay(ask) is not None:
-        return
-    turn.remember(ask, "")
     if ask.on == (loans.off is None):
-        return
+        return Done(None, "")
     loans.off = None if ask.on else SwitchedOff(ask.caller.actor, turn.now_s)
     turn.batch.meta[SWITCH] = written(loans.off)
     kind = "loans_auto_on" if ask.on else "loans_auto_off"
     turn.note(
         kind, actor=ask.caller.actor, cause="the load is followed" if ask.on else "people lend"
     )
+    return Done(None, "")

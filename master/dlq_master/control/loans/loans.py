@@ -10,6 +10,7 @@ until it answers; the master restarts - the flags are on disk, and all are asked
 from collections.abc import Iterable
 
 from dlq_common.errors import Conflict, IllegalTransition
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pools
 from dlq_master.control.nodes import emptiness
@@ -36,13 +37,14 @@ def servers(turn: Turn) -> list[Node]:
     return [nodes[name] for name in sorted(nodes) if nodes[name].pool is NodePool.INFERENCE]
 
 
-def lend(turn: Turn, ask: LendServers) -> tuple[NodeId, ...]:
+def _lent(_turn: Turn, _ask: LendServers, word: str) -> tuple[NodeId, ...]:
+    return tuple(NodeId(name) for name in word.split())
+
+
+@once(_lent)
+def lend(turn: Turn, ask: LendServers) -> Done[tuple[NodeId, ...]]:
     """Servers are to be lent, as soon as they are proven empty; those that are, stay so."""
-    known = turn.replay(ask)
-    if known is not None:
-        return tuple(NodeId(name) for name in known.split())
     chosen = _named(turn, ask.node_ids) if ask.node_ids else _so_many(turn, ask.count)
-    turn.remember(ask, " ".join(chosen))
     cluster, actor = turn.state.cluster, ask.caller.actor
     for node_id in chosen:
         if is_asked_back(cluster, node_id):
@@ -51,7 +53,7 @@ def lend(turn: Turn, ask: LendServers) -> tuple[NodeId, ...]:
             flag = on_node.FlagSet(flag=NodeFlag.LENDING, reason="to be lent", by=actor)
             turn.step_node(node_id, flag, actor=actor, cause="to be lent")
     watch(turn)
-    return chosen
+    return Done(chosen, " ".join(chosen))
 
 
 def watch(turn: Turn) -> None:

@@ -15,6 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_common.errors import IllegalTransition, NotFound
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.pool_state import pool_of
@@ -76,11 +77,13 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
     return machine
 
 
-def stop(turn: Turn, ask: StopMachines) -> tuple[str, ...]:
+def _chosen_before(_turn: Turn, _ask: StopMachines, word: str) -> tuple[str, ...]:
+    return tuple(word.split())
+
+
+@once(_chosen_before)
+def stop(turn: Turn, ask: StopMachines) -> Done[tuple[str, ...]]:
     """People give machines back."""
-    known = turn.replay(ask)
-    if known is not None:
-        return tuple(known.split())
     pools = turn.state.pools
     if ask.pool and pool_of(turn.state.config.pools, ask.pool) is None:
         raise NotFound(f"there is no pool {ask.pool}", kind="pool", id=ask.pool)
@@ -90,31 +93,33 @@ def stop(turn: Turn, ask: StopMachines) -> tuple[str, ...]:
     chosen = ask.machine_ids or tuple(
         one.request_id for one in pools.open() if one.pool == ask.pool
     )
-    turn.remember(ask, " ".join(chosen))
     for name in chosen:
         give_back(turn, pools.machines[name], f"stopped by {ask.caller.name}", ask.caller.actor)
-    return chosen
+    return Done(chosen, " ".join(chosen))
 
 
-def announce_leave(turn: Turn, ask: AnnounceLeave) -> int:
+def _ranks_left(turn: Turn, ask: AnnounceLeave, _word: str) -> int:
+    return len(turn.state.cluster.attempts_on(ask.node_id))
+
+
+@once(_ranks_left)
+def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
     """Its provider takes a machine back: whoever runs there has so long to save."""
     machine = turn.state.pools.of_node(ask.node_id)
     if machine is None:
         raise IllegalTransition(f"node {ask.node_id} is not rented")
-    if turn.replay(ask) is None:
-        turn.remember(ask, ask.node_id)
-        end_s = turn.now_s + ask.leave_s
-        known_s = turn.state.pools.leave_s.get(machine.request_id, end_s)
-        turn.state.pools.leave_s[machine.request_id] = min(end_s, known_s)
-        turn.note(
-            "machine_taken_back",
-            node_id=ask.node_id,
-            actor=ask.caller.actor,
-            machine=machine.request_id,
-            cause=f"its provider takes it in {ask.leave_s:.0f} s",
-        )
-        give_back(turn, machine, "taken back by its provider", ask.caller.actor, ask.leave_s)
-    return len(turn.state.cluster.attempts_on(ask.node_id))
+    end_s = turn.now_s + ask.leave_s
+    known_s = turn.state.pools.leave_s.get(machine.request_id, end_s)
+    turn.state.pools.leave_s[machine.request_id] = min(end_s, known_s)
+    turn.note(
+        "machine_taken_back",
+        node_id=ask.node_id,
+        actor=ask.caller.actor,
+        machine=machine.request_id,
+        cause=f"its provider takes it in {ask.leave_s:.0f} s",
+    )
+    give_back(turn, machine, "taken back by its provider", ask.caller.actor, ask.leave_s)
+    return Done(_ranks_left(turn, ask, ""), ask.node_id)
 
 
 def give_back(

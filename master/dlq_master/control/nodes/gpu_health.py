@@ -10,6 +10,7 @@ boot from the kernel's log; the master restarts - what it has judged is on disk;
 from collections.abc import Iterable, Mapping
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine
 from dlq_master.control.nodes.gpu_figures import Figures
@@ -49,19 +50,22 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
         _drain(turn, node, "; ".join(map(str, grave)))
 
 
-def clear(turn: Turn, ask: ClearGpuConditions) -> Node:
+def _as_it_stands(turn: Turn, ask: ClearGpuConditions, _word: str) -> Node:
+    return turn.node(ask.node_id)
+
+
+@once(_as_it_stands)
+def clear(turn: Turn, ask: ClearGpuConditions) -> Done[Node]:
     """Use GPUs again that were withheld for what was wrong with them."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None:
-        return node
     missing = sorted(ask.indexes - node.uuids.keys())
     if missing:
         raise InvalidRequest(f"node {ask.node_id} has no GPU {missing[0]}", field="gpu_indexes")
-    turn.remember(ask, ask.node_id)
     indexes = ask.indexes or frozenset(node.uuids)
     cause = "; ".join(str(one) for one in node.conditions if one.gpu in indexes)
     event = on_node.GpusCleared(indexes=indexes)
-    return turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=cause)
+    node = turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=cause)
+    return Done(node, ask.node_id)
 
 
 def watch_cleaning(turn: Turn) -> None:

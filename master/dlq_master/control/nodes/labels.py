@@ -7,6 +7,7 @@ the line goes silent - they have no part in it; a node is forgotten - they are t
 from collections.abc import Iterable
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeLabels
 from dlq_master.model.nodes import node_steps as on_node
@@ -15,11 +16,14 @@ from dlq_master.model.nodes.node import Node
 MOST_LABELS = 32
 
 
-def set_labels(turn: Turn, ask: SetNodeLabels) -> Node:
+def _as_it_stands(turn: Turn, ask: SetNodeLabels, _word: str) -> Node:
+    return turn.node(ask.node_id)
+
+
+@once(_as_it_stands)
+def set_labels(turn: Turn, ask: SetNodeLabels) -> Done[Node]:
     """Set and clear labels; those that are so already change nothing."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None:
-        return node
     before = by_name(node)
     after = {name: value for name, value in before.items() if name not in ask.clear_labels}
     after |= named(ask.set_labels)
@@ -28,14 +32,14 @@ def set_labels(turn: Turn, ask: SetNodeLabels) -> Node:
             f"node {ask.node_id} would have {len(after)} labels; the most is {MOST_LABELS}",
             field="set_labels",
         )
-    turn.remember(ask, ask.node_id)
     if after == before:
-        return node
+        return Done(node, ask.node_id)
     labels = frozenset(f"{name}={value}" for name, value in after.items())
     changes = [f"-{each}" for each in sorted(node.labels - labels)]
     changes += [f"+{each}" for each in sorted(labels - node.labels)]
     event = on_node.Labelled(labels=labels)
-    return turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=" ".join(changes))
+    node = turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=" ".join(changes))
+    return Done(node, ask.node_id)
 
 
 def by_name(node: Node) -> dict[str, str]:

@@ -13,6 +13,7 @@ says that it is back; an agent that is away then hears of it when it returns.
 
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.units import format_span
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import AnnounceMaintenance, Maintenance
 from dlq_master.model.ids import NodeId
@@ -20,20 +21,23 @@ from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import Node, NodeFlag
 
 
-def announce(turn: Turn, ask: AnnounceMaintenance) -> Maintenance:
+def _standing(turn: Turn, ask: AnnounceMaintenance, _word: str) -> Maintenance:
+    return standing(turn, turn.node(ask.node_id))
+
+
+@once(_standing)
+def announce(turn: Turn, ask: AnnounceMaintenance) -> Maintenance | Done[Maintenance]:
     """Let the node's ranks hold out longer, from now on and up to the given time; 0 ends it."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None:
-        return standing(turn, node)
     if ask.maintenance_s:
         _check(turn, ask)
-        turn.remember(ask, ask.node_id)
         event = on_node.MaintenanceAnnounced(maintenance_s=ask.maintenance_s)
         node = turn.step_node(ask.node_id, event, actor=ask.caller.actor)
     elif NodeFlag.MAINTENANCE in node.flags:
-        turn.remember(ask, ask.node_id)
         node = _end(turn, ask.node_id, ask.caller.actor, "its agent is back")
-    return standing(turn, node)
+    else:
+        return standing(turn, node)
+    return Done(standing(turn, node), ask.node_id)
 
 
 def standing(turn: Turn, node: Node) -> Maintenance:

@@ -10,6 +10,7 @@ from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, Stale
 from dlq_master.control.attempts import reports, wanted
 from dlq_master.control.deadlines import paces
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pool_hellos
@@ -178,36 +179,45 @@ def watch_silence(turn: Turn) -> None:
             unaccounted.watch(turn, node.node_id)
 
 
-def fence(turn: Turn, ask: FenceNode) -> Fenced:
+def _as_it_stands(turn: Turn, ask: SetNodeFlags | AcceptGpus, _word: str) -> Node:
+    return turn.node(ask.node_id)
+
+
+def _fenced_before(turn: Turn, ask: FenceNode, _word: str) -> Fenced:
+    return Fenced(turn.node(ask.node_id), ())
+
+
+def _forgotten(_turn: Turn, _ask: ForgetNode, _word: str) -> None:
+    return None
+
+
+@once(_fenced_before)
+def fence(turn: Turn, ask: FenceNode) -> Fenced | Done[Fenced]:
     """An operator made sure that the machine is off: its attempts are lost now."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None or node.state is NodeState.DOWN:
+    if node.state is NodeState.DOWN:
         return Fenced(node, ())
     if node.state is NodeState.UP and turn.state.unaccounted.get(ask.node_id):
-        turn.remember(ask, ask.node_id)
         cause = f"fenced: {ask.reason}"
         keys = unaccounted.fence(turn, ask.node_id, actor=ask.caller.actor, cause=cause)
-        return Fenced(node, tuple(key.job_id for key in keys))
+        return Done(Fenced(node, tuple(key.job_id for key in keys)), ask.node_id)
     if node.state is NodeState.UP:
         raise IllegalTransition(
             f"node {ask.node_id} answers: it is not off",
             hint=f"empty it: dlq admin node drain {ask.node_id}; or stop its agent and wait",
             state=node.state.value,
         )
-    turn.remember(ask, ask.node_id)
     lost = tuple(key.job_id for key in turn.state.cluster.attempts_on(ask.node_id))
     _lose_node(turn, ask.node_id, actor=ask.caller.actor, cause=f"fenced: {ask.reason}")
-    return Fenced(turn.state.cluster.nodes[ask.node_id], lost)
+    return Done(Fenced(turn.state.cluster.nodes[ask.node_id], lost), ask.node_id)
 
 
-def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
+@once(_as_it_stands)
+def set_flags(turn: Turn, ask: SetNodeFlags) -> Done[Node]:
     """Set and clear flags; flags that are so already change nothing."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None:
-        return node
     if NodeFlag.DRAINING in ask.set_flags - node.flags and not ask.accept_loss:
         losses.refuse(turn, turn.state.cluster.attempts_on(ask.node_id), losses.DRAIN)
-    turn.remember(ask, ask.node_id)
     actor = ask.caller.actor
     for flag in sorted(ask.set_flags - node.flags):
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
@@ -220,27 +230,26 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Node:
         )
         if flag is NodeFlag.QUARANTINED:
             quarantine.released(turn, ask.node_id)
-    return node
+    return Done(node, ask.node_id)
 
 
-def accept_gpus(turn: Turn, ask: AcceptGpus) -> Node:
+@once(_as_it_stands)
+def accept_gpus(turn: Turn, ask: AcceptGpus) -> Done[Node]:
     """Take the GPUs into use that a node has shown beyond those it was accepted with."""
     node = turn.node(ask.node_id)
-    if turn.replay(ask) is not None:
-        return node
-    turn.remember(ask, ask.node_id)
     if node.unaccepted:
         accepted = gpus_in_words(node, node.unaccepted)
         event = on_node.GpusAccepted()
         node = turn.step_node(ask.node_id, event, actor=ask.caller.actor, cause=accepted)
-    return node
+    return Done(node, ask.node_id)
 
 
-def forget(turn: Turn, ask: ForgetNode) -> None:
+@once(_forgotten)
+def forget(turn: Turn, ask: ForgetNode) -> Done[None] | None:
     """Drop a node that is DOWN and holds nothing; an unknown one is gone already."""
     node = turn.state.cluster.nodes.get(ask.node_id)
-    if turn.replay(ask) is not None or node is None:
-        return
+    if node is None:
+        return None
     if node.state is not NodeState.DOWN:
         raise IllegalTransition(
             f"node {ask.node_id} is {node.state.value}",
@@ -248,8 +257,8 @@ def forget(turn: Turn, ask: ForgetNode) -> None:
         )
     if turn.state.cluster.capacity.claims.get(ask.node_id):
         raise Conflict(f"node {ask.node_id} still holds attempts")
-    turn.remember(ask, ask.node_id)
     _forget(turn, ask.node_id, ask.caller.actor)
+    return Done(None, ask.node_id)
 
 
 def lose(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:

@@ -11,6 +11,7 @@ from dlq_common.errors import (
     PermissionDenied,
     Unauthenticated,
 )
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import leaving
 from dlq_master.control.stimuli import (
@@ -32,11 +33,13 @@ ROLE_ORDER = ("user", "operator", "admin")
 ROLES = (*ROLE_ORDER, "inference")
 
 
-def create_token(turn: Turn, ask: CreateToken) -> JoinToken:
+def _token_made(turn: Turn, _ask: CreateToken, word: str) -> JoinToken:
+    return _token(turn, word)
+
+
+@once(_token_made)
+def create_token(turn: Turn, ask: CreateToken) -> Done[JoinToken]:
     """Keep the hash of a new token's secret. A repeat returns the same record."""
-    known = turn.replay(ask)
-    if known is not None:
-        return _token(turn, known)
     token = JoinToken(
         token_id=ask.token_id,
         node_id=ask.node_id,
@@ -46,17 +49,22 @@ def create_token(turn: Turn, ask: CreateToken) -> JoinToken:
         created_by=ask.caller.name,
     )
     turn.put_token(token)
-    turn.remember(ask, token.token_id)
     turn.note("token_created", actor=ask.caller.actor, token_id=token.token_id)
-    return token
+    return Done(token, token.token_id)
 
 
-def revoke_token(turn: Turn, ask: RevokeToken) -> None:
+def _revoked(_turn: Turn, _ask: RevokeToken, _word: str) -> None:
+    return None
+
+
+@once(_revoked)
+def revoke_token(turn: Turn, ask: RevokeToken) -> Done[None] | None:
     """Drop a token. An unknown one is gone already."""
-    if turn.replay(ask) is None and ask.token_id in turn.state.tokens:
-        turn.remember(ask, ask.token_id)
-        turn.drop_token(ask.token_id)
-        turn.note("token_revoked", actor=ask.caller.actor, token_id=ask.token_id)
+    if ask.token_id not in turn.state.tokens:
+        return None
+    turn.drop_token(ask.token_id)
+    turn.note("token_revoked", actor=ask.caller.actor, token_id=ask.token_id)
+    return Done(None, ask.token_id)
 
 
 def use_token(turn: Turn, ask: UseToken) -> str:
@@ -92,13 +100,20 @@ def use_token(turn: Turn, ask: UseToken) -> str:
     return ask.wished_node_id
 
 
-def set_user(turn: Turn, ask: SetUser) -> User:
+def _user_is_there(turn: Turn, ask: SetUser, _word: str) -> bool:
+    return ask.name in turn.state.users
+
+
+def _user_as_it_stands(turn: Turn, ask: SetUser, _word: str) -> User:
+    return turn.state.users[ask.name]
+
+
+@once(_user_as_it_stands, still=_user_is_there)
+def set_user(turn: Turn, ask: SetUser) -> Done[User]:
     """Add or change a user; nobody gives a role above their own, and the last admin stays one."""
     if ask.role not in ROLES:
         raise InvalidRequest(f"no role {ask.role!r}; roles are {', '.join(ROLES)}", field="role")
     before = turn.state.users.get(ask.name)
-    if turn.replay(ask) is not None and before is not None:
-        return before
     if before is not None and before.role == "admin" and ask.role != "admin":
         _keep_an_admin(turn, ask.name)
     anew = before is None or (before.uid != ask.uid and not ask.same_person)
@@ -122,11 +137,10 @@ def set_user(turn: Turn, ask: SetUser) -> User:
         raise AlreadyExists(f"user {twin.name} has uid {user.uid} already")
     if before is not None and anew:
         leaving.leave_teams(turn, ask.name)
-    turn.remember(ask, user.name)
     if user != before:
         turn.put_user(user)
         turn.note("user_set", actor=ask.caller.actor, user=user.name, role=user.role, uid=user.uid)
-    return user
+    return Done(user, user.name)
 
 
 def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
@@ -142,16 +156,19 @@ def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
     return turn.state.users[ask.name]
 
 
-def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted:
+def _deleted(_turn: Turn, _ask: DeleteUser, word: str) -> UserDeleted:
+    return UserDeleted(*map(int, word.split("+")))
+
+
+@once(_deleted)
+def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
     """Remove a user, once none of their jobs lives any more for them; an unknown one is gone
     already.
     """
-    known = turn.replay(ask)
-    if known is not None or ask.name not in turn.state.users:
-        return UserDeleted(*map(int, known.split("+"))) if known else UserDeleted()
+    if ask.name not in turn.state.users:
+        return UserDeleted()
     _keep_an_admin(turn, ask.name)
     done = leaving.settle(turn, ask)
-    turn.remember(ask, f"{done.cancelled}+{done.given}")
     turn.drop_user(ask.name)
     turn.note(
         "user_deleted",
@@ -160,7 +177,7 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted:
         cancelled=done.cancelled,
         given=done.given,
     )
-    return done
+    return Done(done, f"{done.cancelled}+{done.given}")
 
 
 def _keep_an_admin(turn: Turn, name: str) -> None:

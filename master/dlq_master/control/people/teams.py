@@ -24,6 +24,7 @@ from dlq_common.errors import (
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.jobs import crowd
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import policies
@@ -40,11 +41,19 @@ from dlq_master.store.tables.tenants import Team, TeamRules
 NAMED: Final = 5  # users in a refusal
 
 
-def set_team(turn: Turn, ask: SetTeam) -> TeamSet:
+def _team_is_there(turn: Turn, ask: SetTeam, _word: str) -> bool:
+    return ask.team.name in turn.state.teams
+
+
+def _team_as_it_stands(turn: Turn, ask: SetTeam, _word: str) -> TeamSet:
+    team = turn.state.teams[ask.team.name]
+    return TeamSet(team, tuple(_notices(turn.state, team)))
+
+
+@once(_team_as_it_stands, still=_team_is_there)
+def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
     """Add or change a team. A repeat returns what stands."""
     before = turn.state.teams.get(ask.team.name)
-    if turn.replay(ask) is not None and before is not None:
-        return TeamSet(before, tuple(_notices(turn.state, before)))
     if ask.team.version and (before is None or before.version != ask.team.version):
         version = 0 if before is None else before.version
         raise Conflict(f"team {ask.team.name} has changed", version=version)
@@ -64,20 +73,23 @@ def set_team(turn: Turn, ask: SetTeam) -> TeamSet:
     policies.retune(turn, turn.state.teams | changed)
     for one in changed.values():
         turn.put_team(one)
-    turn.remember(ask, team.name)
     turn.note("team_set", actor=ask.caller.actor, team=team.name, **_facts(team))
-    return TeamSet(team, tuple(_notices(turn.state, team)))
+    return Done(TeamSet(team, tuple(_notices(turn.state, team))), team.name)
 
 
-def delete_team(turn: Turn, ask: DeleteTeam) -> int:
+def _jobs_of(turn: Turn, ask: DeleteTeam, _word: str) -> int:
+    return turn.state.crowd[crowd.of_team(ask.name)]
+
+
+@once(_jobs_of)
+def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
     """Remove a team; an unknown one is gone already. Its jobs go on, without a quota or a limit."""
-    if turn.replay(ask) is None and ask.name in turn.state.teams:
+    if ask.name in turn.state.teams:
         left = {name: team for name, team in turn.state.teams.items() if name != ask.name}
         policies.retune(turn, left)
-        turn.remember(ask, ask.name)
         turn.drop_team(ask.name)
         turn.note("team_deleted", actor=ask.caller.actor, team=ask.name)
-    return turn.state.crowd[crowd.of_team(ask.name)]
+    return Done(_jobs_of(turn, ask, ""), ask.name)
 
 
 def team_for(state: State, user: str, asked: str) -> str:

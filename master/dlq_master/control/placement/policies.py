@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
 from dlq_master.control.config import MasterConfig
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.team_words import team_words
@@ -104,22 +105,22 @@ def choose(
         return filed, said
 
 
-def set_policy(turn: Turn, ask: SetPolicy) -> PolicySet:
+def _set_before(turn: Turn, _ask: SetPolicy, word: str) -> PolicySet:
+    return PolicySet(turn.state.chosen, tuple(JobId(int(each)) for each in word.split()))
+
+
+@once(_set_before)
+def set_policy(turn: Turn, ask: SetPolicy) -> Done[PolicySet]:
     """Let another policy decide from this turn on.
 
     Refused, unless forced, when that would drop promises; each owner is told of those that are.
     """
     state = turn.state
-    known = turn.replay(ask)
-    if known is not None:
-        ids = tuple(JobId(int(word)) for word in known.split())
-        return PolicySet(state.chosen, ids)
     wanted, policy = _asked(turn, ask)
     gone = () if wanted.same(state.chosen) else _change(turn, ask, wanted, policy)
     state.chosen = wanted
     turn.batch.meta[CHOSEN] = written(wanted)
-    turn.remember(ask, " ".join(map(str, gone)))
-    return PolicySet(wanted, gone)
+    return Done(PolicySet(wanted, gone), " ".join(map(str, gone)))
 
 
 def retune(turn: Turn, teams: Mapping[str, Team]) -> None:

@@ -21,6 +21,7 @@ from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import DAY
 from dlq_master.control.jobs import losses
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.reservations import foretold
@@ -39,11 +40,17 @@ AHEAD_S: Final = 30.0 * DAY
 MOST: Final = 1_000
 
 
-def create(turn: Turn, ask: CreateReservation) -> Reservation:
+def _made(turn: Turn, _ask: CreateReservation, word: str) -> Reservation:
+    return turn.state.reservations[word]
+
+
+def _is_there(turn: Turn, _ask: CreateReservation, word: str) -> bool:
+    return word in turn.state.reservations
+
+
+@once(_made, still=_is_there)
+def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
     """Reserve nodes. A repeat returns what stands."""
-    known = turn.replay(ask)
-    if known is not None and known in turn.state.reservations:
-        return turn.state.reservations[known]
     nodes = [turn.node(node_id).node_id for node_id in ask.node_ids]
     begin_s = turn.now_s if ask.begin_s is None else ask.begin_s
     _check(turn, begin_s, ask.end_s)
@@ -61,7 +68,6 @@ def create(turn: Turn, ask: CreateReservation) -> Reservation:
     )
     turn.put_reservation(made)
     _show(turn, made.node_ids, ask.caller.actor)
-    turn.remember(ask, made.reservation_id)
     turn.note(
         "nodes_reserved",
         actor=ask.caller.actor,
@@ -76,15 +82,21 @@ def create(turn: Turn, ask: CreateReservation) -> Reservation:
         _begin(turn, made)
     else:
         foretold.reserved(turn, made.node_ids, made.reservation_id)
-    return turn.state.reservations[made.reservation_id]
+    return Done(turn.state.reservations[made.reservation_id], made.reservation_id)
 
 
-def cancel(turn: Turn, ask: CancelReservation) -> None:
+def _gone(_turn: Turn, _ask: CancelReservation, _word: str) -> None:
+    return None
+
+
+@once(_gone)
+def cancel(turn: Turn, ask: CancelReservation) -> Done[None] | None:
     """Cancel a reservation, or end it early; an unknown one is gone already."""
     found = turn.state.reservations.get(ask.reservation_id)
-    if turn.replay(ask) is None and found is not None:
-        turn.remember(ask, ask.reservation_id)
-        _end(turn, found, ask.caller.actor, "cancelled")
+    if found is None:
+        return None
+    _end(turn, found, ask.caller.actor, "cancelled")
+    return Done(None, ask.reservation_id)
 
 
 def watch(turn: Turn) -> None:

@@ -1,0 +1,51 @@
+"""Requests take effect once: a repeat is answered from what was kept of the first one.
+
+The request id and a digest of the request are stored with the effect, in one transaction, so that a
+repeat is known after a restart of the master too (`Turn.replay`, `Turn.remember`).
+"""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from dlq_master.control.loop.turn import Request, Turn
+
+Ask = TypeVar("Ask", bound=Request)
+Answered = TypeVar("Answered")
+
+
+class Done(NamedTuple, Generic[Answered]):
+    """The answer to a request that has taken effect, and the word that is kept for repeats."""
+
+    answer: Answered
+    word: object
+
+
+def once(
+    again: Callable[[Turn, Any, str], Answered],
+    still: Callable[[Turn, Any, str], bool] = lambda _turn, _ask, _word: True,
+) -> Callable[[Callable[[Turn, Ask], Answered | Done[Answered]]], Callable[[Turn, Ask], Answered]]:
+    """Let a handler take each request once.
+
+    The handler returns `Done`, or an answer alone when a repeat may be handled like a new request.
+    `again` answers a repeat from the word that was kept, as things stand now. Where the first
+    request has left nothing behind any more (`still`), a repeat is handled anew.
+    """
+
+    def decorate(
+        handler: Callable[[Turn, Ask], Answered | Done[Answered]],
+    ) -> Callable[[Turn, Ask], Answered]:
+        @wraps(handler)
+        def handle(turn: Turn, ask: Ask) -> Answered:
+            word = turn.replay(ask)
+            if word is not None and still(turn, ask, word):
+                return again(turn, ask, word)
+            done = handler(turn, ask)
+            if isinstance(done, Done):
+                turn.remember(ask, done.word)
+                return cast(Answered, done.answer)
+            return done
+
+        return handle
+
+    return decorate
