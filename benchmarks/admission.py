@@ -48,7 +48,7 @@ class Told:
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--days", type=float, default=3.0)
     options.add_argument("--gpus", type=int, default=960)
     options.add_argument("--resume", type=float, default=0.0, help="seconds of each segment")

@@ -113,7 +113,7 @@ def _drawn(draw: random.Random, stretch: float) -> slo_jobs.Drawn:
 
 def main() -> None:
     """Tell every figure with its conditions."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--policy", default="dlq")
     parser.add_argument("--jobs", type=int, default=1000, help="with deadlines, before")
     parser.add_argument("--asks", type=int, default=300)

@@ -216,7 +216,7 @@ def end(living: Living, jobs: list[str]) -> None:
 
 def main() -> None:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument(
         "--tasks", type=lambda text: [int(part) for part in text.split(",")], default=[8, 64]
     )

@@ -120,7 +120,7 @@ ORDERS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 def main() -> None:
     """Every row, then whether the methods stand in the paper's order."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--seeds", type=int, default=len(SEEDS))
     parser.add_argument(
         "--jobs", type=int, default=JOBS, help="of each workload; fewer are quicker"

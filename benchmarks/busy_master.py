@@ -100,7 +100,7 @@ class Crowd:
 
 def main() -> None:
     """Tell every figure with its conditions."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--policy", default="dlq")
     parser.add_argument("--agents", type=int, default=1000)
     parser.add_argument("--queued", type=int, default=10_000)

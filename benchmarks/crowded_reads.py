@@ -50,7 +50,7 @@ level = "warning"
 
 def main() -> None:
     """Tell every figure with its conditions."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--jobs", type=int, default=10_000)
     parser.add_argument("--lists", type=int, default=200)
     parser.add_argument("--submits", type=int, default=100)

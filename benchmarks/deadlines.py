@@ -227,7 +227,7 @@ def _by_noise(tasks: Sequence[Task], ran: Iterable[Ran]) -> dict[str, dict[float
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--quick", action="store_true", help="one seed, three densities, few jobs")
     parser.add_argument("--only", choices=("matrix", "noise"))
     parser.add_argument("--policy", action="append", choices=POLICIES)

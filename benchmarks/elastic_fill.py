@@ -44,7 +44,7 @@ RULES: Mapping[str, Grow] = {
 
 def main() -> None:
     """All three kinds."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     report = Report.begin("elastic_fill", parser)
     packing(report)
     three_jobs(report)

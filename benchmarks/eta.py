@@ -159,7 +159,7 @@ def many(report: Report, jobs: int, policy: str) -> None:
 
 def main() -> None:
     """Replay and look, under each policy; then look at many."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--trace", metavar="FILE", help="a trace file, not the generated load")
     parser.add_argument("--skip", type=int, default=0, help="so many of its jobs")
     parser.add_argument("--jobs", type=int, default=2_000)

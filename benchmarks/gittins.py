@@ -25,7 +25,7 @@ QUANTUM_GPU_S = 3200.0
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--samples", type=int, default=100_000, help="jobs that have ended")
     report = Report.begin("gittins", parser)
     draw = Random(1)

@@ -204,7 +204,7 @@ def _cell(name: str) -> str:
 
 
 def _options() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     default = DEFAULT if DEFAULT in PRESETS else BEFORE_IT
     every = tuple(dict.fromkeys((*PRESETS, *KNOWN)))
     parser.add_argument("--policy", default=default, choices=every, help="the challenger")

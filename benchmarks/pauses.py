@@ -172,7 +172,7 @@ def tell_resumes(report: Report, runtime: str, found: list[Cycle], floor_s: floa
 
 def main() -> None:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=20, help="pauses of each runtime")
     parser.add_argument("--mib", type=int, default=8, help="size of the checkpoint")
     report = Report.begin("pauses", parser)

@@ -53,7 +53,7 @@ class Found(NamedTuple):
 
 def main() -> None:
     """Every recipe, five seeds each."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     report = Report.begin("placement", parser)
     exact(_joint(next(cases(RECIPES[0]))))  # the first program of a process takes longer
     for recipes, goal_ms in ((RECIPES, 150.0), (LARGE_RECIPES, 500.0)):

@@ -43,7 +43,7 @@ class _Recorded(Tape):
 
 def main() -> None:
     """Measure and report."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--records", type=int, default=1_000_000, help="of all ranks together")
     report = Report.begin("profiler_analysis", parser)
     with tempfile.TemporaryDirectory() as directory:

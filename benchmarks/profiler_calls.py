@@ -30,7 +30,7 @@ OVERRUN = 60_000  # calls of each of 8 threads: more than the rings hold
 
 def main() -> None:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--calls", type=int, default=100_000)
     report = Report.begin("profiler_calls", parser)

@@ -29,7 +29,7 @@ RANKS = 2
 
 def main() -> None:
     """Run the job and tell the ratios."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--pairs", type=int, default=30, help="of iterations (default 30)")
     report = Report.begin("profiler_ddp", parser)
     parts = built()

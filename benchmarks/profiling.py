@@ -39,7 +39,7 @@ CHOICES: tuple[tuple[str, ...], ...] = (
 
 def main() -> None:
     """One line for each choice: means over the seeds, and the worst of them."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--jobs", type=int, default=JOBS, help="with deadlines, of each seed")
     parser.add_argument("--policy", default="chronus-paper")
     parser.add_argument("--choice", action="append", help="settings; default: all of the page")

@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 def main() -> None:
     """Every recipe, five seeds each."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     report = Report.begin("reclaim", parser)
     measured(next(cases(RECIPES[-1])))  # the first program of a process takes longer
     for name, recipes in (

@@ -110,7 +110,7 @@ class Rounds:
 
 def main() -> None:
     """Tell every figure with its conditions."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--policy", default="dlq")
     parser.add_argument("--servers", type=int, default=520)
     parser.add_argument("--wanted", type=int, default=20)

@@ -117,7 +117,7 @@ def _tell(
 
 def main() -> None:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=20, help="resizes")
     parser.add_argument("--mib", type=int, default=8, help="size of the checkpoint")
     report = Report.begin("resizes", parser)

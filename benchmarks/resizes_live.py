@@ -111,7 +111,7 @@ def _tell(report: Report, name: str, took_s: Sequence[float]) -> None:
 
 def main() -> None:
     """Measure and tell."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--count", type=int, default=4, help="resizes of each kind of job")
     parser.add_argument("--mib", type=int, default=8, help="size of the checkpoint")
     report = Report.begin("resizes_live", parser)

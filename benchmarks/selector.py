@@ -44,7 +44,7 @@ class Run(NamedTuple):
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--seeds", type=int, default=20, help="of the 20 of 960 x 400")
     options.add_argument("--printed", type=float, default=0.0, metavar="SECONDS")
     report = Report.begin("selector", options)

@@ -108,7 +108,7 @@ def show(report: Report, cluster: str, runs: list[Run]) -> None:
 
 def main() -> None:
     """Replay under each policy."""
-    options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("trace", nargs="?", type=Path, help="a trace file, not the generated load")
     options.add_argument("--cluster", action="append", metavar="NxG")
     options.add_argument("--policy", action="append", metavar="NAME")

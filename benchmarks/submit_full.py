@@ -84,7 +84,7 @@ class Submitter:
 
 def main() -> None:
     """Tell every figure with its conditions."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--policy", default="dlq")
     parser.add_argument("--agents", type=int, default=100)
     parser.add_argument("--count", type=int, default=400, help="submits timed at each length")

@@ -61,7 +61,7 @@ AHEAD = -1  # a queue that is served before the one in which everybody waits
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--queued", default="1000,10000,100000")
     options.add_argument("--policy", default=LEVELLED, choices=PRESETS)
     report = Report.begin("tick", options)

@@ -37,7 +37,7 @@ _REPEATS = 20
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    options = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--iterations", type=int, default=PATH_RELINKING.iterations)
     options.add_argument("--nodes", type=int, nargs="+", default=list(vm_cases.SEEDS))
     options.add_argument("--no-scale", action="store_true", help="leave the 100 nodes out")

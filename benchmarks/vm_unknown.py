@@ -44,7 +44,7 @@ MEASURE_S, RESUME_S = 300.0, 60.0
 
 def main() -> None:
     report = Report.begin(
-        "vm_unknown", argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+        "vm_unknown", argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     )
     for name in NAMES:
         history = read_trace(str(SHIPPED / TEACHES[name] / "Lof_Selectjobs.csv.gz"))

@@ -427,7 +427,7 @@ def test_version_tells_both_ends(dlq: Dlq) -> None:
     said = dlq("version").out
     assert said.splitlines() == [
         f"dlq {here}",
-        "master 0.1.0, epoch 2, cluster lab",
+        "master 0.2.0, epoch 2, cluster lab",
         "you are alice (operator)",
     ]
     content = json.loads(dlq("version", "--json").out)

@@ -349,7 +349,7 @@ class FakeMaster(
     ) -> queues.GetClusterResponse:
         user = self._note("GetCluster", request, context)
         return queues.GetClusterResponse(
-            cluster_name="lab", master_version="0.1.0", epoch=2, caller=user, role=self.role,
+            cluster_name="lab", master_version="0.2.0", epoch=2, caller=user, role=self.role,
             policy="tiresias-las", gpu_count=16, free_gpu_count=4,
             master_time=to_timestamp(EPOCH_S), freeze_reason=self.freeze_reason,
         )  # fmt: skip

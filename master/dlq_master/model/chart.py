@@ -118,4 +118,4 @@ def _drawn(edge: tuple[StrEnum, StrEnum, list[str]]) -> str:
 
 
 def _summary(event: type) -> str:
-    return cleandoc(event.__doc__ or "").splitlines()[0].replace("|", "/")
+    return " ".join(cleandoc(event.__doc__ or "").split("\n\n")[0].split()).replace("|", "/")
