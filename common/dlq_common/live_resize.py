@@ -6,7 +6,7 @@ LIVE = "live"  # the word of a spec
 FEATURE = "live-resize"  # what an agent says that knows how
 
 # torchrun counts it as a restart when workers end because others leave, and when they fail by
-# themselves. Twice what the master has resized an attempt by then (model/attempts/live.py), so that
+# themselves. Twice what the master has resized an attempt by then (model/attempts/live_resize.py), so that
 # failures are left some.
 RESTARTS_PER_ATTEMPT = 16
 

@@ -10,7 +10,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_common.clock import FakeClock
-from dlq_master.model.estimates.packing import Packing, Profile
+from dlq_master.model.estimates.traffic import Packing, Profile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Found, Recording, Told

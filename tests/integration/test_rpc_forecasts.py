@@ -18,8 +18,8 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
 from dlq_common.text.wire import from_duration, from_timestamp, to_duration
+from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED
-from dlq_master.control.forecast.starts import Quality
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu

@@ -12,21 +12,21 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.validate import validate
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import HoldKind, JobState
 from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, soft, strict
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeFlag, NodeState
 from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet, Heard, Missed, step
 from dlq_master.model.plan import Lapse, Reserve, Start
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.pipeline import lineup, plan
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.transit.taking import Taking
 from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node

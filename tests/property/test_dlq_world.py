@@ -9,11 +9,11 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
 
+from dlq_master.model.cache import Memo
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.reward import BEST_EFFORT, soft, strict
-from dlq_master.model.memo import Memo
 from dlq_master.model.nodes.node import NodeFlag, NodePool
-from dlq_master.model.nodes.own import is_own
+from dlq_master.model.nodes.owned import is_own
 from dlq_master.model.plan import Resize, Start
 from dlq_master.model.resources import Allocation, Request
 from dlq_master.model.view import View

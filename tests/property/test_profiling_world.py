@@ -22,7 +22,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.partition.profiling import room
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from support.builders import World, a_job
 from support.extent import times
 

@@ -18,9 +18,9 @@ from dlq_master.model.jobs.reward import BEST_EFFORT, strict
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.view import View
 from dlq_master.planner.plans import Answer, read_answer, write_answer
-from dlq_master.policy.elsewhere import plain
 from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.legal.recheck import basis_of, recheck
+from dlq_master.policy.offload import plain
 from support.builders import World, a_job, a_node
 from support.extent import times
 

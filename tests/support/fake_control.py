@@ -30,10 +30,10 @@ from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import Use
-from dlq_master.control.placement.away import Planning
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
+from dlq_master.control.placement.offloaded import Planning
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, Job, JobState

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.forecast.forecasts import Unknown
-from dlq_master.control.forecast.starts import Quality
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast
 

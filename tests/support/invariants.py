@@ -7,7 +7,7 @@ import re
 from collections import Counter
 
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
-from dlq_master.control.jobs.crowd import of_user
+from dlq_master.control.jobs.counts import of_user
 from dlq_master.control.jobs.gates import holds_place
 from dlq_master.control.loop.ports import Readable
 from dlq_master.control.loop.state import State

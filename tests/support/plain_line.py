@@ -10,7 +10,7 @@ from math import inf
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.nodes.own import is_own
+from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.line import USUAL_S
 from dlq_master.policy.rent.own import InLine

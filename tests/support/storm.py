@@ -27,7 +27,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.pipeline import decide
 from dlq_master.policy.reasons.explain import explain, shortages
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.walk.seats import ends_now, holding
 from support.inline_planner import InlinePlanner
 from support.invariants import check_turn

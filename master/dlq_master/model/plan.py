@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Alternative, Pause
 from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Allocation
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import Reason
 
 

@@ -11,7 +11,7 @@ from math import inf, isfinite
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 
 LARGEST = 1 << 62  # of any number that is stored
 UNBOUNDED = frozenset({Packing})  # limits that may be infinite

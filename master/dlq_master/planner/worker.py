@@ -22,8 +22,8 @@ from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
 from dlq_master.planner.told import Kept
-from dlq_master.policy.elsewhere import Stage, offering
 from dlq_master.policy.legal.check import check_delta
+from dlq_master.policy.offload import Stage, offering
 from dlq_master.policy.pipeline import plan, promises
 from dlq_master.policy.policy import Policy
 

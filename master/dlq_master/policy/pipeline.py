@@ -24,13 +24,13 @@ from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.partition.seated import seating_of
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.capacity.grids import due_slot, next_decision_s
 from dlq_master.policy.promise.capacity.rules import Decided, Promises
 from dlq_master.policy.promise.verdicts.growth import tied
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import cooling, protected, resizable
 from dlq_master.policy.transit.taking import Taking, due
+from dlq_master.policy.trial.rules import Profiles
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts

@@ -12,13 +12,13 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.partition.quotas import REST, Quotas
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import NONE, Guards
 from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.trial.rules import Profiles
 
 
 class Know(StrEnum):

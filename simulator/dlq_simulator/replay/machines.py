@@ -12,10 +12,10 @@ from typing import NamedTuple
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool
+from dlq_master.model.transitions import StopCause
 from dlq_simulator.metrics import Billed
 from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.clusters import NodeGroup

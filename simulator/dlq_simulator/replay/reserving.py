@@ -12,11 +12,11 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_steps import Avoids
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as on_node
-from dlq_master.model.nodes.booked import is_reserved, kept_off
 from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.reserved import is_reserved, kept_off
 from dlq_master.model.timers import Timers
+from dlq_master.model.transitions import StopCause
 from dlq_simulator.replay.events import NOBODY, Agenda, Kind
 from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.course import Seconds

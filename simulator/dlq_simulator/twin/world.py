@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf, log2
 
-from dlq_master.model.attempts import live
+from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.attempt_steps import Running
 from dlq_master.model.cluster import drive
@@ -17,13 +17,13 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_steps import Eligible
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.node_steps import FlagSet
 from dlq_master.model.resources import Allocation
+from dlq_master.model.transitions import StopCause
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.profile.rules import PROFILE_S
 from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_simulator.replay.clockwork import Engine
 from dlq_simulator.replay.events import Kind
 from dlq_simulator.settings import ReplaySettings
@@ -202,7 +202,7 @@ class Twin(Engine):
         """It holds GPUs: foresee what becomes of it."""
         key = attempt.key
         if attempt.resize is not None and attempt.stop_cause is None:  # it is over before long
-            attempt = live.settled(attempt)._replace(resize=None)
+            attempt = live_resize.settled(attempt)._replace(resize=None)
             self.cluster.put_attempt(attempt)
         if attempt.state is AttemptState.UNKNOWN:
             known = attempt.known_before_silence or AttemptState.RUNNING

@@ -9,7 +9,7 @@ from math import log2
 from random import Random
 
 from dlq_master.policy.policy import Know
-from dlq_master.policy.profile.rules import PROFILE_S
+from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_simulator.workload import TraceJob
 
 # Time to communicate over time to compute, where a row does not say.

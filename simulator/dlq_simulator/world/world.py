@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, Lateness
 from dlq_master.model.jobs.reward import BEST_EFFORT, Step, Steps, strict

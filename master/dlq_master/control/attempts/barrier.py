@@ -23,8 +23,8 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeState
+from dlq_master.model.transitions import StopCause
 
 _SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
 

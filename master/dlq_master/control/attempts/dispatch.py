@@ -7,16 +7,16 @@ from typing import Protocol
 from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.loop.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
-from dlq_master.model.attempts import live
+from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import belongs
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Slot
+from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
 
 RESIZE = "resize"  # why a rank is stopped that leaves while the others go on
@@ -49,7 +49,7 @@ def launch_command(
         gpu_indexes=() if own is None else own.gpu_indices,
         node_ids=tuple(status.node_id for status in attempt.ranks),
         node_addresses=tuple("" if it is None else it.address or it.hostname for it in nodes),
-        master_port=(joining and live.port(attempt)) or attempt.master_port or 0,
+        master_port=(joining and live_resize.port(attempt)) or attempt.master_port or 0,
         spec=specs.spec(job.spec_id) or b"",
         array=job.array,
         array_index=job.array_index,

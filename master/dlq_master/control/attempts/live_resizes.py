@@ -1,4 +1,4 @@
-"""Jobs that are resized while they run (model/attempts/live.py): ranks are launched and stopped
+"""Jobs that are resized while they run (model/attempts/live_resize.py): ranks are launched and stopped
 while the others go on.
 
 A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any
@@ -10,14 +10,14 @@ them; the master restarts - who joins and who leaves is on disk with the attempt
 in the outbox, and a welcome tells both again; a node is silent - the job is UNKNOWN as a whole and
 trains on, and a rank that is then lost has left, or never joined; a rank that does not start - the
 others go on without it; one that fails soon after it joined - the job starts again without that
-node (`live.spoiled_by`); one that does not leave - its shim kills it after its grace.
+node (`live_resize.spoiled_by`); one that does not leave - its shim kills it after its grace.
 """
 
 from dlq_common.live_resize import LIVE
 from dlq_common.text.units import format_duration
 from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.turn import Turn
-from dlq_master.model.attempts import live
+from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt, RankPhase, RankStatus
 from dlq_master.model.attempts.attempt_steps import LeaveAsked, ResizeSettled
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -46,16 +46,16 @@ def settle(turn: Turn, key: AttemptKey) -> bool:
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or attempt.stop_cause is not None:
         return False
-    if live.members_gone(attempt):
+    if live_resize.members_gone(attempt):
         _end_others(turn, attempt)
         return False
-    if attempt.resize is None and not live.lost_some(attempt):
+    if attempt.resize is None and not live_resize.lost_some(attempt):
         return False
     sizes = turn.job(key.job_id).request.sizes
-    if live.lost_some(attempt) and (more := live.too_many(attempt, sizes)):
+    if live_resize.lost_some(attempt) and (more := live_resize.too_many(attempt, sizes)):
         _leave(turn, key, more, _failed(attempt))
         attempt = turn.state.cluster.attempts[key]
-    if not live.is_settled(attempt):
+    if not live_resize.is_settled(attempt):
         return False
     return _settled(turn, attempt)
 

@@ -8,22 +8,22 @@ shows something running that nobody wants, that is told to stop.
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control.attempts import late_words, live_resizes
+from dlq_master.control.attempts import late_reports, live_resizes
+from dlq_master.control.attempts.desired import standing
 from dlq_master.control.attempts.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
 from dlq_master.control.attempts.standing import Standing, standing_of
-from dlq_master.control.attempts.wanted import standing
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine, unclean
 from dlq_master.control.nodes.instances import is_unaccounted
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.model.attempts import attempt_steps as on_attempt
-from dlq_master.model.attempts import gang, live, own_ends
+from dlq_master.model.attempts import gang, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Checkpoint
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeState
+from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Intention
 
 
@@ -143,7 +143,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standin
     strays = turn.state.strays.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
-        late_words.take(turn, node_id, report)
+        late_reports.take(turn, node_id, report)
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
     seen = (report.key, report.node_rank) in strays
@@ -197,12 +197,12 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     before = turn.state.cluster.attempts[key]
     known = before.ranks[rank]
     if known.joining or known.leaving or known.joined:
-        status = live.heard(known, status, turn.now_s)
+        status = live_resize.heard(known, status, turn.now_s)
     attempt = gang.heard(before, rank, status)
     if attempt is before:
         return
     turn.put_attempt(attempt)
-    late_words.note_first(turn, before, attempt)
+    late_reports.note_first(turn, before, attempt)
     if status.gone:
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
@@ -214,7 +214,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     attempt = turn.state.cluster.attempts[key]
     if gang.over(attempt):
         end = gang.verdict(attempt, turn.job(key.job_id).rules)
-        turn.step_attempt(key, end, actor="master", cause=own_ends.words(attempt))
+        turn.step_attempt(key, end, actor="master", cause=unnoticed_ends.words(attempt))
         quarantine.take(turn, attempt, end, turn.job(key.job_id))
 
 

@@ -2,15 +2,15 @@
 
 from typing import TypeGuard
 
-from dlq_master.control.attempts import lapses
+from dlq_master.control.attempts import save_notices
 from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.attempt_steps import LeaveAsked, ResizeBegun, StopRequested
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Change, Lapse, Resize
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import ReasonCode
 
 
@@ -72,7 +72,7 @@ def _delay_s(turn: Turn, one: Happened) -> float:
     wave = turn.saving // max(1, turn.state.config.jobs.concurrent_saves)
     turn.saving += 1
     saves = turn.state.cluster.jobs[one.job_id].saves
-    return lapses.delay_s(one.change.at_s - turn.now_s, saves, wave=wave, waves=turn.waves)
+    return save_notices.delay_s(one.change.at_s - turn.now_s, saves, wave=wave, waves=turn.waves)
 
 
 def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
@@ -85,7 +85,7 @@ def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
     living = turn.state.cluster.attempts.values()
     turn.saving = sum(attempt.state is AttemptState.PAUSING for attempt in living) - lapsing
     concurrent = turn.state.config.jobs.concurrent_saves
-    turn.waves = lapses.waves_of(lapsing, turn.saving, concurrent)
+    turn.waves = save_notices.waves_of(lapsing, turn.saving, concurrent)
 
 
 def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:

@@ -6,7 +6,7 @@ A handler lets the stimulus take effect on the draft. It raises a DlqError when 
 from collections.abc import Callable
 from typing import Any, Final
 
-from dlq_master.control.jobs import jobs, submitting, telling, updating
+from dlq_master.control.jobs import actions, jobs, submitting, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pools
@@ -71,9 +71,9 @@ _LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
     ResumeJob: jobs.resume,
     ExplainJob: jobs.explain,
     UpdateJob: updating.update,
-    RequeueJob: telling.requeue,
-    SignalJob: telling.signal,
-    CheckpointJob: telling.checkpoint,
+    RequeueJob: actions.requeue,
+    SignalJob: actions.signal,
+    CheckpointJob: actions.checkpoint,
 }
 
 # These answer with what they return.

@@ -4,15 +4,15 @@ from typing import Final
 
 from dlq_master.control.attempts import barrier, dispatch, live_resizes, stops
 from dlq_master.control.composition.handlers import HANDLERS
-from dlq_master.control.deadlines import misses, risks
+from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
 from dlq_master.control.loans import loans
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Steps, Turn, Wiring
-from dlq_master.control.machines import moves, pools, renting
+from dlq_master.control.machines import migrations, pools, renting
 from dlq_master.control.nodes import nodes
 from dlq_master.control.people import people
-from dlq_master.control.placement import avoiding, scheduling, usage
+from dlq_master.control.placement import avoided_nodes, scheduling, usage
 from dlq_master.control.read_model import journal
 from dlq_master.control.reservations import reservations
 from dlq_master.control.trials import traffic, trials
@@ -80,7 +80,7 @@ def _forget_requests(turn: Turn) -> None:
 
 
 def _ask_planner(state: State, now_s: float) -> None:
-    """Ask the planning process for what may take long (control/placement/away.py)."""
+    """Ask the planning process for what may take long (control/placement/offloaded.py)."""
     state.away.ask(state.cluster, state.policy, now_s, state.pause)
 
 
@@ -101,7 +101,7 @@ WIRING: Final = Wiring(
             renting.watch,
             pools.watch,
             risks.watch,
-            misses.watch,
+            missed.watch,
             traffic.close_overdue,
             reservations.watch,
             scheduling.notice_pause,
@@ -110,7 +110,7 @@ WIRING: Final = Wiring(
         "compact": (people.drop_expired, _forget_requests),
     },
     stepped=(_gates, _retries, _risks, _bookings, _waits, journal.note_steps, stops.tell),
-    before_plan=(eligible.settle, avoiding.steer, moves.arrive),
+    before_plan=(eligible.settle, avoided_nodes.steer, migrations.arrive),
     plan=scheduling.plan,
     before_commit=(_write_waits, _write_forecasts, _write_usage, _write_costs),
     commands=dispatch.commands_for,

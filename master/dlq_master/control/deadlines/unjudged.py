@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.away import Away
+from dlq_master.control.placement.offloaded import Away
 
 
 def delay_of(away: Away) -> str:

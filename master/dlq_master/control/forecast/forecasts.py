@@ -1,7 +1,7 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
 Nobody waits for it but who asks about one job. What it says is stored nowhere, but for what first
-ranges are compared with (control/forecast/starts.py); without an answer there is no estimate yet,
+ranges are compared with (control/forecast/accuracy.py); without an answer there is no estimate yet,
 and that is no error. The agents have no part in it, and a silent node is taken to come back.
 """
 
@@ -17,8 +17,8 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_common.text.instants import format_instant
 from dlq_master.control.config import TwinConfig
+from dlq_master.control.forecast.accuracy import Quality, compared_of
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.forecast.starts import Quality, compared_of
 from dlq_master.control.forecast.twin_process import Twin, TwinGone, TwinHangs, TwinRests
 from dlq_master.control.loop.state import State
 from dlq_master.model.ids import JobId

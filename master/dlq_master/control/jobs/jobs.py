@@ -4,7 +4,7 @@ from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionD
 from dlq_master.control.jobs import losses
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
-from dlq_master.control.machines.rented_words import rented_reasons
+from dlq_master.control.machines.rent_reasons import rented_reasons
 from dlq_master.control.placement import scheduling
 from dlq_master.control.stimuli import (
     Caller,
@@ -21,7 +21,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 
 
 def standing(turn: Turn, ask: JobEdit) -> Answer:

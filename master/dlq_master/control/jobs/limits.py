@@ -12,7 +12,7 @@ from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 
 # A signal in a launcher's first seconds would kill it raw.
 STARTUP_S = 20.0

@@ -14,7 +14,7 @@ from dlq_common.errors import (
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
-from dlq_master.control.jobs import crowd, depending, elastic, eligible
+from dlq_master.control.jobs import counts, dependencies, elastic, eligible
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.loop.turn import Answer, Turn
@@ -78,7 +78,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     accepted = [job] if job.array is None or ask.array is None else _tasks(job, ask.array)
     for one in accepted:
         _enter(turn, ask, one)
-    turn.entered.update(dict.fromkeys(crowd.places(job), len(accepted)))
+    turn.entered.update(dict.fromkeys(counts.places(job), len(accepted)))
     turn.state.next_job = accepted[-1].job_id + 1
     turn.batch.specs.append((job.job_id, ask.spec))
     turn.plan_due = True
@@ -97,7 +97,7 @@ def _submitted(turn: Turn, job_id: JobId) -> Answer:
 def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
     user, asked = ask.caller.name, _count(ask)
     config = turn.state.config
-    teams.check_count(turn, user, crowd.of_user(user), config.jobs.queued_per_user, asked)
+    teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
     teams.check_limits(turn, team, user, ask.request.base, asked)
     check_queue(turn, queue_of(turn, ask.queue), user, asked)
     if turn.state.disk_full:
@@ -134,7 +134,7 @@ def check_queue(turn: Turn, queue: str, user: str, asked: int) -> None:
     user.
     """
     limits = next(one for one in turn.state.config.queues if one.name == queue)
-    place, own = crowd.of_queue(queue), crowd.of_queue(queue, user)
+    place, own = counts.of_queue(queue), counts.of_queue(queue, user)
     teams.check_count(turn, f"queue {queue}", place, limits.jobs, asked)
     teams.check_count(turn, f"{user} in queue {queue}", own, limits.jobs_per_user, asked)
 
@@ -162,7 +162,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
-        depends=depending.dependency(turn, ask.caller, ask.depends),
+        depends=dependencies.dependency(turn, ask.caller, ask.depends),
         array=array,
         array_index=0 if array is None else array.first,
         family=f"{ask.caller.key}/{ask.family}" if ask.family else "",

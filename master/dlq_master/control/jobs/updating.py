@@ -9,7 +9,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest, PermissionDenie
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_duration
 from dlq_master.control.deadlines import deadline_updates
-from dlq_master.control.jobs import arrays, depending, elastic, submitting
+from dlq_master.control.jobs import arrays, dependencies, elastic, submitting
 from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
@@ -78,7 +78,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     if ask.begin_time_s is not SAME:
         after = after._replace(begin_time_s=ask.begin_time_s)
     if ask.depends is not SAME:
-        wanted = depending.dependency(turn, ask.caller, ask.depends, before=job.job_id)
+        wanted = dependencies.dependency(turn, ask.caller, ask.depends, before=job.job_id)
         after = after._replace(depends=wanted)
     if ask.concurrent is not SAME:
         after = after._replace(array=_limited(job, ask.concurrent))

@@ -18,10 +18,10 @@ from dlq_master.control.placement.scheduling import look
 from dlq_master.control.stimuli.loans import LendServers, TakeLook
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.plan import Loan, Plan, Return
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.tenants import gives_up

@@ -22,9 +22,9 @@ from dlq_master.control.stimuli.loans import Found, Hit, Reclaimed, ReclaimServe
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.attempt_steps import sooner
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.transitions import StopCause
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice, Demand
 from dlq_master.policy.reclaim.tenants import gives_up

@@ -45,7 +45,7 @@ from dlq_master.control.loop.ports import Transport
 from dlq_master.control.loop.state import State, forget
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.loop.turn import Answer, Archive, Turn, Wiring
-from dlq_master.control.placement.away import Planner
+from dlq_master.control.placement.offloaded import Planner
 from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
 from dlq_master.control.read_model.recent import AT_ONCE
 from dlq_master.control.read_model.watch import Subscription, Watchers

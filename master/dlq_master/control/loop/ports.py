@@ -4,8 +4,8 @@ from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.forecast.starts import Quality
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.state import Beat
@@ -13,8 +13,8 @@ from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.people.team_use import Use
-from dlq_master.control.placement.away import Planning
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
+from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.stimuli import (
     Command,
     JoinToken,
@@ -24,7 +24,7 @@ from dlq_master.control.stimuli import (
     User,
 )
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job

@@ -9,7 +9,7 @@ from dlq_common.errors import ConfigError
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.startup_losses import NO_LOSSES, Losses
 from dlq_master.control.loop.state import State, first_meta, restore
-from dlq_master.control.placement.chosen import CHOSEN, Chosen, read_chosen, written
+from dlq_master.control.placement.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.placement.policies import choose, live_policy, take_over
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.event import Fact, JournalEvent

@@ -8,27 +8,27 @@ from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.attempts.outbox import Outbox
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines.risk_watch import Risks
+from dlq_master.control.forecast.accuracy import Starts
 from dlq_master.control.forecast.helper_health import HelperHealth
-from dlq_master.control.forecast.starts import Starts
-from dlq_master.control.jobs.crowd import Crowd
+from dlq_master.control.jobs.counts import Crowd
 from dlq_master.control.jobs.gates import Gates, build
-from dlq_master.control.jobs.rates import Rates
 from dlq_master.control.jobs.retries import Retries
 from dlq_master.control.jobs.retries import build as retries_of
+from dlq_master.control.jobs.submit_rates import Rates
 from dlq_master.control.loans.loan_state import SWITCH, Loans, read_switch
+from dlq_master.control.machines.occupancy import Stays
 from dlq_master.control.machines.pool_state import Pools
-from dlq_master.control.machines.stays import Stays
+from dlq_master.control.nodes.failures import Suspicion
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
-from dlq_master.control.nodes.suspicion import Suspicion
 from dlq_master.control.people.queues import in_order, rank_base
 from dlq_master.control.placement import usage
-from dlq_master.control.placement.away import Away
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
+from dlq_master.control.placement.offloaded import Away
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
-from dlq_master.control.reservations.bookings import Bookings
+from dlq_master.control.reservations.conflict_watch import Bookings
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.eligible import Array
@@ -39,10 +39,10 @@ from dlq_master.model.nodes.gpu_health import Action, actions_of
 from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.profile.steps import Track
 from dlq_master.policy.reasons.decisions import Decisions
-from dlq_master.policy.reasons.glance import Glance
-from dlq_master.policy.sensitivity.beliefs import Beliefs
+from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.sensitivity.traffic_estimates import Beliefs
+from dlq_master.policy.trial.steps import Track
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window

@@ -25,9 +25,9 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Evidence, Recording
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as node_machine
 from dlq_master.model.nodes.node import Node
+from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
 from dlq_master.store.tables.tenants import Reservation, Team, Waited
 
@@ -98,7 +98,7 @@ class Turn:
         self.waves = 1
         self.entered: Counter[str] = (
             Counter()
-        )  # jobs that came in this turn (control/jobs/crowd.py)
+        )  # jobs that came in this turn (control/jobs/counts.py)
         self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}

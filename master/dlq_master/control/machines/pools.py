@@ -22,9 +22,9 @@ from dlq_master.control.machines.pool_state import pool_of
 from dlq_master.control.nodes import emptiness, nodes
 from dlq_master.control.stimuli.machines import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool, NodeState
+from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import JoinToken
 
 if TYPE_CHECKING:  # numpy comes with it, and a master starts without

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines import foretelling, moves, pools
+from dlq_master.control.machines import cost_forecasts, migrations, pools
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.run_times import node_type, run_times
 from dlq_master.control.placement import scheduling
@@ -49,7 +49,7 @@ def watch(turn: Turn) -> None:
     }
     if wanting or here or moving:
         _decide(turn, line, wanting, here, moving)
-    foretelling.of_those_that_run(turn)
+    cost_forecasts.of_those_that_run(turn)
 
 
 def could_hold(turn: Turn, job: Job) -> bool:
@@ -96,11 +96,11 @@ def _decide(
         lambda outranked: _market(turn, line, wanting, here, moving, outranked),
         lambda: np.random.default_rng([state.epoch, state.next_event]),
     )
-    foretelling.foretell(turn, market, changes)
+    cost_forecasts.foretell(turn, market, changes)
     for change in changes:
         match change:
             case Put():
-                moves.put(turn, change)
+                migrations.put(turn, change)
             case Release():
                 pools.give_back(turn, state.pools.machines[change.request_id], "nobody needs it")
             case Provision():

@@ -7,8 +7,8 @@ and only after the hold and a margin DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control.attempts import reports, wanted
-from dlq_master.control.deadlines import paces
+from dlq_master.control.attempts import desired, reports
+from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.jobs import losses
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import Beat
@@ -38,7 +38,7 @@ from dlq_master.control.stimuli import (
     ReportedProgress,
     SetNodeFlags,
 )
-from dlq_master.control.trials import resumes, speeds
+from dlq_master.control.trials import resume_times, speeds
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import NodeId
@@ -80,8 +80,8 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
         heartbeat_s=state.terms.heartbeat_s,
         ttl_s=state.terms.ttl_s,
         reconnect_jitter_s=state.config.nodes.reconnect_jitter,
-        launches=wanted.launches_for(turn, ask.node_id),
-        stops=wanted.stops_for(turn, ask.node_id),
+        launches=desired.launches_for(turn, ask.node_id),
+        stops=desired.stops_for(turn, ask.node_id),
         acknowledged=acknowledged,
         hold_extension_s=state.cluster.nodes[ask.node_id].maintenance_s,
         hold_revision=state.cluster.nodes[ask.node_id].hold_revision,
@@ -334,7 +334,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
     """What a rank that runs says of itself. One that should not, and of which nobody has heard, is
     a reason to compare all that runs there with all that should: its agent is to say hello again.
     """
-    found = wanted.standing(turn, node_id, word.key, word.epoch, word.node_rank)
+    found = desired.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
         if (word.key, word.node_rank) not in turn.state.strays.get(node_id, {}):
             cause = f"{word.key} runs for nobody"
@@ -342,7 +342,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
             turn.hang_up(node_id)
     elif word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
-        resumes.hear(turn, word.key, beat)
+        resume_times.hear(turn, word.key, beat)
         turn.state.beats[word.key.job_id] = beat
         paces.hear(turn, word.key, beat)
         speeds.hear(turn, word.key, beat)

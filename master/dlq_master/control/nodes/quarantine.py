@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import blame
-from dlq_master.control.nodes.suspicion import Failure, Family, Suspicion, charges
+from dlq_master.control.nodes.failures import Failure, Family, Suspicion, charges
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt

@@ -23,7 +23,7 @@ from dlq_common.errors import (
 )
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
-from dlq_master.control.jobs import crowd
+from dlq_master.control.jobs import counts as crowd
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn

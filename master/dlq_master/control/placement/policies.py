@@ -17,13 +17,13 @@ from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.team_words import team_words
 from dlq_master.control.placement import usage
-from dlq_master.control.placement.chosen import CHOSEN, Chosen, read_chosen, written
+from dlq_master.control.placement.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.stimuli import PolicySet, SetPolicy
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.order import Ordering
 from dlq_master.policy.adopt import adopt, dropped, endangered, on_trial
-from dlq_master.policy.elsewhere import offering
+from dlq_master.policy.offload import offering
 from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.registry.presets import PRESETS

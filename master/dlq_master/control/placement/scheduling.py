@@ -9,8 +9,8 @@ from dlq_master.control.deadlines import unjudged
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import queues
-from dlq_master.control.placement import away, plan_faults
-from dlq_master.control.reservations import foretold
+from dlq_master.control.placement import offloaded, plan_faults
+from dlq_master.control.reservations import warnings
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.control.trials import traffic
 from dlq_master.model.cluster import drive
@@ -28,7 +28,7 @@ from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 
 _log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
@@ -46,7 +46,7 @@ def plan(turn: Turn) -> float | None:
     pause = pause_of(state, turn.now_s)
     state.pause = pause
     now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
-    applied = away.apply(state.away, *now)
+    applied = offloaded.apply(state.away, *now)
     _carry_out(turn, applied.happened)
     if applied.stage is not None:
         _say_made(applied)
@@ -54,7 +54,7 @@ def plan(turn: Turn) -> float | None:
         turn.plan_due = False
         plan_faults.recovered(turn)
         return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
-    decided = away.decided(state.away, *now)
+    decided = offloaded.decided(state.away, *now)
     state.last = decided.outcome or state.last
     _carry_out(turn, decided.happened)
     unjudged.tell(turn)
@@ -217,10 +217,10 @@ def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:
     for one in happened:
         if isinstance(one.change, Start):
             _launch(turn, one.change.job_id)
-            foretold.started(turn, one.change.job_id)
+            warnings.started(turn, one.change.job_id)
 
 
-def _say_made(applied: away.Applied) -> None:
+def _say_made(applied: offloaded.Applied) -> None:
     """How long it took, and why not all of it was done."""
     _log.info(
         "plan_made",

@@ -15,11 +15,11 @@ from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import Use
 from dlq_master.control.placement import scheduling
-from dlq_master.control.placement.away import Planning
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
+from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.reservations import reservations
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -34,7 +34,7 @@ from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
-from dlq_master.policy.sensitivity.beliefs import Beliefs
+from dlq_master.policy.sensitivity.traffic_estimates import Beliefs
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.tables.accounts import Books

@@ -15,7 +15,7 @@ from typing import Final
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.store.tables.tenants import Spent, Waited
 
 AT_ONCE: Final = 500  # jobs that are looked at in one turn

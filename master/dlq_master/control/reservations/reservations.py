@@ -24,14 +24,14 @@ from dlq_master.control.jobs import losses
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.reservations import foretold
+from dlq_master.control.reservations import warnings
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes import booked as booked_nodes
 from dlq_master.model.nodes import node_steps as on_node
-from dlq_master.model.nodes.booked import Kept
+from dlq_master.model.nodes import reserved as booked_nodes
 from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.reserved import Kept
 from dlq_master.model.nodes.windows import Window, expected_left_s
 from dlq_master.store.tables.tenants import Reservation
 
@@ -81,7 +81,7 @@ def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
     if begin_s <= turn.now_s:
         _begin(turn, made)
     else:
-        foretold.reserved(turn, made.node_ids, made.reservation_id)
+        warnings.reserved(turn, made.node_ids, made.reservation_id)
     return Done(turn.state.reservations[made.reservation_id], made.reservation_id)
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag

@@ -16,8 +16,8 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.scaling import SizePace, speeds, with_pace
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.profile.judge import steady
-from dlq_master.policy.profile.steps import followed, pace
+from dlq_master.policy.trial.judge import steady
+from dlq_master.policy.trial.steps import followed, pace
 
 _NEWS = 0.05  # a pace that differs by less is no news: every piece of it is a write
 

@@ -19,7 +19,7 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Cause, Evidence, Found, Recording, Told, family_of
 from dlq_master.model.resources import Allocation
-from dlq_master.policy.sensitivity.beliefs import Start
+from dlq_master.policy.sensitivity.traffic_estimates import Start
 from dlq_profiler.results import Reason
 
 ASKED, OFF = "asked", "off"

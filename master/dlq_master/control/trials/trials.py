@@ -20,10 +20,10 @@ from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machine import StopCause
-from dlq_master.policy.profile.judge import STEADY_S, Told, Watched, judged
-from dlq_master.policy.profile.rules import PROFILE_S
-from dlq_master.policy.profile.steps import Track, followed
+from dlq_master.model.transitions import StopCause
+from dlq_master.policy.trial.judge import STEADY_S, Told, Watched, judged
+from dlq_master.policy.trial.rules import PROFILE_S
+from dlq_master.policy.trial.steps import Track, followed
 
 
 def watch(turn: Turn) -> None:

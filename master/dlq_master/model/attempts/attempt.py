@@ -10,8 +10,8 @@ from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import AttemptKey, Fence, NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import Lease, LeaseKind
-from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.values import maker
 
 PROFILING = "profiling"  # shown in the place of RUNNING; no state of the machine
@@ -123,7 +123,7 @@ class RankStatus(NamedTuple):
 
 
 class LiveResize(NamedTuple):
-    """Ranks come or go while the others run on (model/attempts/live.py): from so many GPUs, since
+    """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs, since
     an instant, and why. Those who leave are given notice at `due_s`."""
 
     from_gpus: int

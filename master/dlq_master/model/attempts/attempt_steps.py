@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from dlq_master.model.attempts import live
+from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, LiveResize
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
-from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
+from dlq_master.model.transitions import IllegalTransition, StopCause
 from dlq_master.model.values import Draft, maker
 
 
@@ -384,14 +384,14 @@ def _resized(
     match event:
         case ResizeBegun():
             known = LiveResize(width, at_s, at_s, event.grace_s, event.detail)
-            after = live.begun(attempt, event.allocation)._replace(resize=known)
+            after = live_resize.begun(attempt, event.allocation)._replace(resize=known)
         case LeaveAsked():
             known = known or LiveResize(width, at_s, at_s, 0.0, event.detail)
             known = known._replace(fault=known.fault or event.detail)
-            after = live.told_to_leave(attempt, event.node_ids)._replace(resize=known)
+            after = live_resize.told_to_leave(attempt, event.node_ids)._replace(resize=known)
         case ResizeSettled():
             other = known is None or attempt.leaves.width + known.from_gpus != width
-            after = live.settled(attempt)
+            after = live_resize.settled(attempt)
             after = after._replace(resize=None, resizes=attempt.resizes + other)
     if after.lease.allocation is not attempt.lease.allocation and after.started_time_s is not None:
         return after._replace(started_time_s=at_s, resized_time_s=at_s)

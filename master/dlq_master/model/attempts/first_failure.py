@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from signal import SIGHUP, SIGINT, SIGPIPE, SIGTERM
 
-from dlq_master.model.attempts import own_ends
+from dlq_master.model.attempts import unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, RankStatus
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 
 CLOCKS_DIFFER_S = 1.0
 
@@ -55,7 +55,7 @@ def _own(attempt: Attempt, status: RankStatus) -> bool:
     if attempt.stop_cause is StopCause.GANG_FAILURE:
         # What kills the others comes after the failure; what failed by itself may be heard later.
         return status.lost or _ended_s(status) < asked_s or not _signal(status)
-    return own_ends.is_own(attempt, status)
+    return unnoticed_ends.is_own(attempt, status)
 
 
 def _order(attempt: Attempt, rank: int) -> tuple[bool, float, bool, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlq_master.model.attempts import attempt_steps as on_attempt
-from dlq_master.model.attempts import live, own_ends
+from dlq_master.model.attempts import live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.attempts.first_failure import first_failed
 from dlq_master.model.attempts.grace import work_at_risk_s
@@ -25,7 +25,7 @@ from dlq_master.model.jobs.job import (
     Taken,
 )
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.values import maker
 
 _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
@@ -154,7 +154,9 @@ def must_stop(attempt: Attempt) -> bool:
     return (
         attempt.stop_cause is None
         and attempt.live
-        and (any(status.failed for status in attempt.ranks) or bool(live.spoiled_by(attempt)))
+        and (
+            any(status.failed for status in attempt.ranks) or bool(live_resize.spoiled_by(attempt))
+        )
         and not over(attempt)
     )
 
@@ -197,9 +199,9 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
     is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
     done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was
-    told to stop is judged on its own (own_ends.py).
+    told to stop is judged on its own (unnoticed_ends.py).
     """
-    if own_ends.before_stop(attempt):
+    if unnoticed_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
     cause = attempt.stop_cause
     ranks = attempt.ranks
@@ -220,7 +222,7 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     broken = _start_error(attempt)
     if broken and attempt.started_time_s is None:
         return on_attempt.StartFailed(detail=broken)
-    if live.spoiled_by(attempt):
+    if live_resize.spoiled_by(attempt):
         return on_attempt.Failed(reason=EndReason.JOIN_FAILED)
     return _own_failure(attempt, rules)
 
@@ -445,7 +447,7 @@ def _after_failure(
     end: on_attempt.Failed, attempt: Attempt, job: Job, usage: on_job.Usage
 ) -> on_job.JobEvent:
     if end.reason is EndReason.JOIN_FAILED:
-        return _infra(end.reason, attempt, job, usage, live.spoiled_by(attempt))
+        return _infra(end.reason, attempt, job, usage, live_resize.spoiled_by(attempt))
     again = {
         EndReason.PREEMPTED: True,
         EndReason.PREEMPTED_LOST: True,

@@ -12,25 +12,25 @@ from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.costs import Costs
 from dlq_master.model.attempts.slow_saves import SlowSaves
+from dlq_master.model.cache import Memo
+from dlq_master.model.estimates.demand import Offers
 from dlq_master.model.estimates.history import History
-from dlq_master.model.estimates.offers import Offers
-from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.estimates.slowdowns import Slowdowns
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_draft import at_position
 from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
-from dlq_master.model.jobs.profiling import Profiling
+from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.lease import Terms
-from dlq_master.model.memo import Memo
 from dlq_master.model.nodes.capacity import Capacity, others
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.nodes.own import OwnGpus, could_hold, is_own
+from dlq_master.model.nodes.owned import OwnGpus, could_hold, is_own
 from dlq_master.model.order.keys import Learned, had, position
 from dlq_master.model.order.levels import LevelTimers, held_gpus
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.model.order.moves import Moves
 from dlq_master.model.order.order import Discipline, Ordering
+from dlq_master.model.order.positions import Moves
 from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.resources import Shape

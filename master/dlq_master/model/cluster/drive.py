@@ -10,18 +10,17 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple, assert_never
 
-from dlq_master.model.attempts import attempt_steps, gang, live
+from dlq_master.model.attempts import attempt_steps, gang, live_resize
 from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.offers import Offer
+from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import SEVERAL, Job
 from dlq_master.model.jobs.job_steps import JobEvent
 from dlq_master.model.lease import Lease, LeaseKind, decision_time_s, renewed_term_end_s
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes import node_steps as node_machine
 from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet, NodeEvent
@@ -50,6 +49,7 @@ from dlq_master.model.plan import (
     Weigh,
 )
 from dlq_master.model.resources import Allocation
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.values import maker
 from dlq_master.model.why import ReasonCode
 
@@ -283,7 +283,9 @@ def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened
     placed = job_steps.Placed(attempt=number)
     after = job_steps.step(job, placed, at_s=now_s, placing=cluster.moves.after)
     attempt = assigned(_key((start.job_id, number)), lease, now_s, job.checkpoint)
-    if job.request.live and not live.known_on(map(cluster.nodes.__getitem__, allocation.node_ids)):
+    if job.request.live and not live_resize.known_on(
+        map(cluster.nodes.__getitem__, allocation.node_ids)
+    ):
         attempt = attempt._replace(fixed=True)
     cluster.put(after, attempt)
     return _happened((placed, start.job_id, number, None, start))
@@ -358,7 +360,7 @@ def _not_live(cluster: Cluster, key: AttemptKey, then: Allocation) -> str | None
     if not (job.request.live and cluster.resizes_live):
         return ""
     nodes = [cluster.nodes[name] for name in then.node_ids]
-    return live.obstacle(attempt, job, then, nodes) or None
+    return live_resize.obstacle(attempt, job, then, nodes) or None
 
 
 def _resize_live(cluster: Cluster, resize: Resize, now_s: float) -> list[Happened]:

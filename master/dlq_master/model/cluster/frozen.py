@@ -8,13 +8,13 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.costs import Costs
 from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.estimates.demand import Offers
 from dlq_master.model.estimates.history import History
-from dlq_master.model.estimates.offers import Offers
-from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.estimates.slowdowns import Slowdowns
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.profiling import Remembered
+from dlq_master.model.jobs.trials import Remembered
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.order.order import Ordering, Positions

@@ -11,7 +11,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.model.nodes.own import OwnGpus
+from dlq_master.model.nodes.owned import OwnGpus
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END, had, position
 from dlq_master.model.order.levels import held_gpus
 from dlq_master.model.order.running import Place

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 
 # Older ones are forgotten: a fabric changes, and a limit needs no more.
 KEPT = 2_000

@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
-from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.estimates.scaling import SizePace
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.model.jobs.eligible import Array, Block, Dependency

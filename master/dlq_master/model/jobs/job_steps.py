@@ -22,8 +22,8 @@ from dlq_master.model.jobs.job import (
     Taken,
 )
 from dlq_master.model.jobs.lane import Lane, Segments
-from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.resources import Allocation
+from dlq_master.model.transitions import IllegalTransition, StopCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import IllegalTransition
+from dlq_master.model.transitions import IllegalTransition
 
 _HOUR_S = 3600.0
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, make_part
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.nodes.pool import Part, Parts, Pool, make_part
 from dlq_master.model.resources import Allocation
 from dlq_master.model.traits import Traits
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from dlq_master.model.lease import Terms
-from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.nodes.gpu_health import Cleared, GpuCondition, after_boot
 from dlq_master.model.nodes.node import OF_LOANS, FlagNote, Gpu, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.resources import mask_of
+from dlq_master.model.transitions import IllegalTransition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

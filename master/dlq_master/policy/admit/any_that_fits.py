@@ -10,7 +10,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.place.all_types import all_types
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.trial.rules import Profiles
 from dlq_master.policy.unmet import unmet
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.profiling import likeness
+from dlq_master.model.jobs.trials import likeness
 from dlq_master.model.plan import Estimate, Profile
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.profile.history import trusted
-from dlq_master.policy.profile.trials import nodes_of, trials_of
-from dlq_master.policy.profile.two_nodes import on_nodes
+from dlq_master.policy.trial.history import trusted
+from dlq_master.policy.trial.trials import nodes_of, trials_of
+from dlq_master.policy.trial.two_nodes import on_nodes
 
 _TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for
 

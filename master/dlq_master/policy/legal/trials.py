@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.profiling import Profiling
+from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.plan import Estimate, Profile, Scale
 
 

@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
-from dlq_master.model.jobs.profiling import WINDOW_S
+from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.plan import Scale
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.quotas import pausing
-from dlq_master.policy.profile.rules import Profiles, floor_of
-from dlq_master.policy.profile.trials import charged, node_gpus
 from dlq_master.policy.promise.capacity.grids import home_type
+from dlq_master.policy.trial.rules import Profiles, floor_of
+from dlq_master.policy.trial.trials import charged, node_gpus
 
 _SLACK = 1e-9  # of a sum of rates
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.nodes.free_gpus import Pool
 
 
 def all_types(pools: Sequence[Pool]) -> Pool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.placement import Placement

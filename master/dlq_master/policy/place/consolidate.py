@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest, make_part
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.placement import Placement

@@ -7,7 +7,7 @@ from __future__ import annotations
 from functools import wraps
 from itertools import islice
 
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Find
 

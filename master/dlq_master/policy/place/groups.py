@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Request, indices
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.placement import Placement

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest, make_part
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.exact import unless_exact

@@ -4,7 +4,7 @@ or wait.
 
 from __future__ import annotations
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.placement import Placement

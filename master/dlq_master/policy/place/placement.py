@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.class_packing import Packed, pack
 from dlq_master.policy.place.packing.joint import Arrangement, Joint

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, spread
 from dlq_master.policy.place.exact import unless_exact

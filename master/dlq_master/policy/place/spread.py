@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.exact import unless_exact
 from dlq_master.policy.place.placement import Placement

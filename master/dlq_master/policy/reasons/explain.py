@@ -14,8 +14,8 @@ from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.nodes.capacity import Capacity, Pools
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import CLOSED, Node, NodePool
-from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo, count_before
 from dlq_master.model.resources import Request, Shape

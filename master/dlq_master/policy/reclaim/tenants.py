@@ -13,7 +13,7 @@ from dlq_master.model.attempts.grace import work_at_risk_s
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.view import View
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Tenant

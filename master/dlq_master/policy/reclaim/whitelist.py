@@ -17,10 +17,10 @@ from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, Revoke
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.policy import Policy

@@ -18,13 +18,13 @@ from dlq_master.policy.order.share import ShareRules, shared
 from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
-from dlq_master.policy.profile.rules import Profiles
 from dlq_master.policy.promise.capacity.rules import Promises, Selects, Spot, Trials
+from dlq_master.policy.registry.best_effort import BY_WORK, SPOT_RULES, spot_ordering
 from dlq_master.policy.registry.presets import PRESETS, SKEW, Preset
 from dlq_master.policy.registry.settings import PolicyError, Settings, parse, suggestion
-from dlq_master.policy.registry.spots import BY_WORK, SPOT_RULES, spot_ordering
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.trial.rules import Profiles
 
 
 def build(

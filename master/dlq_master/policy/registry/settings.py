@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from dlq_master.model.jobs.profiling import WINDOW_S
+from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.order.order import Discipline, PromoteTo
 from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
@@ -24,7 +24,6 @@ from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN, local_search_within
 from dlq_master.policy.policy import Know
-from dlq_master.policy.profile.rules import FLOOR, PROFILE_S, Profiles
 from dlq_master.policy.promise.capacity.rules import (
     Guarantees,
     Selector,
@@ -38,6 +37,7 @@ from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards
+from dlq_master.policy.trial.rules import FLOOR, PROFILE_S, Profiles
 
 
 class PolicyError(ValueError):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.packing import Packing
 from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.policy.sensitivity import packlimit, slowdown
 
 

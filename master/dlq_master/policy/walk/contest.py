@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head

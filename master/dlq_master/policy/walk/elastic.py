@@ -13,7 +13,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement

@@ -12,8 +12,8 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.model.nodes.own import is_own
-from dlq_master.model.nodes.pool import Part
+from dlq_master.model.nodes.free_gpus import Part
+from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.pool import Part, Parts, lowest, make_part, up_to
+from dlq_master.model.nodes.free_gpus import Part, Parts, lowest, make_part, up_to
 from dlq_master.policy.walk.reach import Reach
 from dlq_master.policy.walk.stock import Stock
 

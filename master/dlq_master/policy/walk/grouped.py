@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.groups import Groups, decreasing
 from dlq_master.policy.place.placement import Placement

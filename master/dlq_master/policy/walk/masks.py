@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.pool import Part, Parts, Pool, lowest, up_to
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, up_to
 
 Masks = dict[int, int]
 

@@ -21,7 +21,7 @@ from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.model.nodes.own import is_own
+from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.place.packing.roundup import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool
 from dlq_master.policy.promise.verdicts.reading import has_grown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.policy.partition.profiling import Room
 
 # Among the heads: the first of those that wait for their trial.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.policy.walk.stock import Stock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from dlq_master.model.nodes.pool import Part, Parts, Pool, up_to
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, up_to
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.placement import Placement
 

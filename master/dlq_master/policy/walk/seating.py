@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.profile.rules import Profiles
+from dlq_master.policy.trial.rules import Profiles
 from dlq_master.policy.walk.seats import (
     Seat,
     SlotContest,

@@ -16,7 +16,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.roundup import block_of, round_up

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from dlq_master.model.attempts import live
+from dlq_master.model.attempts import live_resize
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.pool import Part, Parts, lowest
+from dlq_master.model.nodes.free_gpus import Part, Parts, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
 from dlq_master.policy.place.groups import Groups
@@ -194,7 +194,7 @@ class Shares:
         """
         avoid = self.cluster.shape_on(job, gpus).avoid
         if (attempt := self.cluster.live_attempt(job)) is not None:
-            avoid = (*avoid, *live.shunned(attempt, self.asked.now_s))
+            avoid = (*avoid, *live_resize.shunned(attempt, self.asked.now_s))
         return job.request.shape_on(gpus)._replace(gpu_types=None, avoid=avoid)
 
     def _near(self, job: Job, masks: Masks, more: Masks) -> Masks | None:

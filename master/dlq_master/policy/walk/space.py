@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.pool import Parts
+from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement

@@ -9,13 +9,13 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
-from dlq_master.model.nodes.pool import Part, Pool, lowest
+from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import Room, floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing
-from dlq_master.policy.profile.rules import Profiles
-from dlq_master.policy.profile.trials import node_gpus
 from dlq_master.policy.promise.capacity.grids import home_type
+from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.trials import node_gpus
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.floor import serve_beside
 from dlq_master.policy.walk.line import heads, line

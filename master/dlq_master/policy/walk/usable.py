@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dlq_master.model.nodes.capacity import Capacity
-from dlq_master.model.nodes.pool import Parts, make_part
+from dlq_master.model.nodes.free_gpus import Parts, make_part
 
 
 def usable(capacity: Capacity, split: Mapping[str, Parts]) -> list[tuple[str, Parts]]:

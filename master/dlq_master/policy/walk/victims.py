@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.nodes.pool import Part, Parts, Pool, make_part, up_to
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, make_part, up_to
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 from dlq_master.policy.place.placement import Placement

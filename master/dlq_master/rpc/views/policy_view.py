@@ -9,8 +9,8 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.placement.away import Planning
-from dlq_master.control.placement.chosen import Chosen
+from dlq_master.control.placement.chosen_policy import Chosen
+from dlq_master.control.placement.offloaded import Planning
 from dlq_master.policy.registry.presets import PRESETS
 
 MOST_SETTINGS = 64

@@ -13,12 +13,12 @@ from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
 from dlq_master.model.jobs.lane import Lane, Segment
-from dlq_master.model.machine import IllegalTransition, StopCause
 from dlq_master.model.nodes import node_steps
 from dlq_master.model.nodes.gpu_health import Action, GpuCondition
 from dlq_master.model.nodes.node import Gpu, NodeFlag, NodeState
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.resources import Allocation, Slot
+from dlq_master.model.transitions import IllegalTransition, StopCause
 from support.builders import a_node, a_waiting_job, an_attempt
 
 CHECKPOINT = Checkpoint("/ckpt/1/1/step-5", 5, 10.0, 1)

@@ -8,9 +8,9 @@ from dlq_master.model.attempts.grace import grace_s, percentile_95, work_at_risk
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Checkpoint, RunRules
 from dlq_master.model.lease import Terms
+from dlq_master.model.nodes.free_gpus import lowest
 from dlq_master.model.nodes.node import NodeState, frozen
 from dlq_master.model.nodes.node_steps import due_event
-from dlq_master.model.nodes.pool import lowest
 from dlq_master.model.resources import Request, Shape, indices, mask_of
 from support.builders import a_node, an_allocation, an_attempt
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.lease import LeaseKind

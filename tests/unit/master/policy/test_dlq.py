@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.cluster.validate import validate
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.lease import LeaseKind
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.plan import Plan, Reject, Start
 from dlq_master.model.resources import PODMAN, Request, Shape
 from dlq_master.model.traits import Traits
@@ -21,7 +21,7 @@ from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.registry.presets import PRESETS
 from support.builders import World, a_job, a_node, an_allocation
 

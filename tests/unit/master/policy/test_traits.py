@@ -5,8 +5,8 @@ import random
 import pytest
 
 from dlq_master.model.ids import NodeId
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import Gpu, Node
-from dlq_master.model.nodes.pool import Pool
 from dlq_master.model.resources import PODMAN, Request, Shape
 from dlq_master.model.traits import Traits, chosen, has_all, runtime_of, too_small, wanted
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import pairwise
 
-from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.nodes.free_gpus import Pool
 
 
 def round_up(gpus: int, node_gpus: int = 8) -> int:

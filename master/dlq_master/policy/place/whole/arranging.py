@@ -12,7 +12,7 @@ there is room is decided exactly, by packing those that start anew.
 
 from __future__ import annotations
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving, skew
 from dlq_master.policy.place.packing.joint import SPACE, Arrangement, Joint

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.pool import Parts, Pool, lowest, make_part
+from dlq_master.model.nodes.free_gpus import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, Spots, total_reward
 from dlq_master.policy.place.packing.roundup import halves

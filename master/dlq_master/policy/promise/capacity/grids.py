@@ -9,13 +9,13 @@ from math import ceil
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.windows import Window
 from dlq_master.policy.place.packing.roundup import block_of, halves
-from dlq_master.policy.profile.rules import floor_of
 from dlq_master.policy.promise.capacity.grounds import Ground
 from dlq_master.policy.promise.capacity.leases import Grid
 from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.trial.rules import floor_of
 
 
 def slot_s(cluster: Cluster) -> float:

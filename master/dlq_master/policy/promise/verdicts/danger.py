@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Alternative
 from dlq_master.model.nodes.node import Node, NodeState
-from dlq_master.model.nodes.own import is_own
+from dlq_master.model.nodes.owned import is_own
 from dlq_master.model.words.promise_words import few, span
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.solver.selector import Selection

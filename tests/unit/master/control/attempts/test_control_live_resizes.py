@@ -13,7 +13,7 @@ from dlq_common.live_resize import JOIN_FAILED, JOINING_S, RESTARTS_PER_ATTEMPT
 from dlq_master.control.config import JobsConfig, LeaseConfig
 from dlq_master.control.stimuli import Stop, UpdateJob
 from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.attempts.live import PROBATION_S, RESIZES_PER_ATTEMPT, SHUNNED_S
+from dlq_master.model.attempts.live_resize import PROBATION_S, RESIZES_PER_ATTEMPT, SHUNNED_S
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import EndReason, JobState
 from dlq_master.model.resources import Request

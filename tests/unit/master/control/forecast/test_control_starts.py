@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dlq_master.control.forecast.starts import WRITTEN_AT_ONCE, Starts
+from dlq_master.control.forecast.accuracy import WRITTEN_AT_ONCE, Starts
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, JobState
 from dlq_master.planner.forecasts import Range

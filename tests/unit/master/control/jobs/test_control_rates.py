@@ -7,7 +7,7 @@ import pytest
 
 from dlq_common.errors import DlqError, QuotaExceeded, TryAgain
 from dlq_master.control.config import JobsConfig, MasterConfig
-from dlq_master.control.jobs.rates import MOST_BUCKETS, Rates
+from dlq_master.control.jobs.submit_rates import MOST_BUCKETS, Rates
 from dlq_master.control.stimuli import AskedArray, Caller
 from support.master_harness import Master, config_of
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dlq_master.control.stimuli import ReleaseJob
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.policy import Policy
 from support.master_harness import Master

@@ -12,7 +12,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.store.tables.tenants import Member, Spent, Team, TeamRules, Waited
 from support.builders import World, a_job, a_waiting_job
 from support.master_harness import ALICE, ROOT, Master, config_of

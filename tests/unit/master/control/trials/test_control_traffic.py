@@ -10,11 +10,11 @@ import pytest
 from dlq_master.control.config import MasterConfig, ProfilerConfig
 from dlq_master.control.stimuli import Launch, TakeEvidence
 from dlq_master.control.trials.traffic import SETTLED_S
-from dlq_master.model.estimates.packing import Packing
+from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import RunRules
 from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
-from dlq_master.policy.sensitivity.beliefs import LATE_S
+from dlq_master.policy.sensitivity.traffic_estimates import LATE_S
 from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
 from dlq_master.store.batch import Batch
 from dlq_profiler.results import Reason

@@ -20,8 +20,8 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import EndReason, Job, JobState
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import StopCause
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
 from unit.master.control.deadlines.test_control_deadlines import Site

@@ -5,7 +5,7 @@ import pytest
 from dlq_master.model.attempts import attempt_steps as on
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.jobs.job import EndReason
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 from support.builders import an_attempt
 
 

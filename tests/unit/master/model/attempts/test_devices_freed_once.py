@@ -9,7 +9,7 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import EndReason
-from dlq_master.model.machine import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalTransition, StopCause
 from support.builders import World, a_waiting_job, an_attempt
 
 PLAIN = (

@@ -10,7 +10,7 @@ from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, 
 from dlq_master.model.attempts.first_failure import CLOCKS_DIFFER_S
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import EndReason, RunRules
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 from support.builders import an_attempt
 
 END_S = 50.0

@@ -19,7 +19,7 @@ from dlq_master.model.jobs.job import (
     JobState,
     RunRules,
 )
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 from support.builders import a_waiting_job, an_attempt
 
 GONE = RankPhase.EXITED

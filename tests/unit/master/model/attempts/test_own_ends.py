@@ -5,11 +5,11 @@ that left.
 import pytest
 
 from dlq_master.model.attempts import attempt_steps as on
-from dlq_master.model.attempts import gang, own_ends
+from dlq_master.model.attempts import gang, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import EndReason, JobState, RunRules
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 from support.builders import a_waiting_job, an_attempt
 
 ASKED_S = 50.0
@@ -49,7 +49,9 @@ def test_exit_0_before_any_notice_has_completed(cause: StopCause) -> None:
     for ranks in ([rank(0, 0, False)], [rank(0, 0, False), rank(1, 0, False)]):
         attempt = stopped(cause, *ranks)
         assert gang.verdict(attempt, RULES) == on.Succeeded()
-        assert own_ends.words(attempt) == f"it ended before it was told to stop ({cause.value})"
+        assert (
+            unnoticed_ends.words(attempt) == f"it ended before it was told to stop ({cause.value})"
+        )
 
 
 @pytest.mark.parametrize("cause", [*TAKEN, StopCause.TIME_LIMIT])
@@ -70,7 +72,7 @@ def test_who_was_told_has_left_whatever_the_clocks_say(cause: StopCause, code: i
     """The master's clock was set in between: the end seems to lie before the decision."""
     attempt = stopped(cause, rank(0, code, True, at_s=ASKED_S - 20.0))
     assert gang.verdict(attempt, RULES) == on.PreemptedLost(exit_code=code)
-    assert own_ends.words(attempt) == ""
+    assert unnoticed_ends.words(attempt) == ""
 
 
 @pytest.mark.parametrize("cause", TAKEN)

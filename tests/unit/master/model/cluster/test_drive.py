@@ -11,8 +11,8 @@ from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, Fence, JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Checkpoint, EndReason, JobState, RunRules
-from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Start
+from dlq_master.model.transitions import StopCause
 from support.builders import World, a_job
 
 

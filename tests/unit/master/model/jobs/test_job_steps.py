@@ -5,7 +5,7 @@ import pytest
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Checkpoint, EndReason, HoldKind, Job, JobState, shown_state
 from dlq_master.model.jobs.job_steps import Usage
-from dlq_master.model.machine import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalTransition, StopCause
 from support.builders import a_job, a_waiting_job
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.machines.rented import EDGES, OPEN, MachineState, moved
+from dlq_master.model.transitions import IllegalTransition
 from support.stored_values import a_machine
 
 PAIRS = [(state, target) for state in MachineState for target in MachineState]

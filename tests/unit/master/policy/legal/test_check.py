@@ -4,7 +4,6 @@ import pytest
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import (
     Admit,
     Change,
@@ -17,6 +16,7 @@ from dlq_master.model.plan import (
     Revoke,
     Start,
 )
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full

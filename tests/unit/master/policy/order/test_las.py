@@ -5,9 +5,9 @@ import pytest
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import NodeId
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.plan import Lapse, Start
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.walk.front import must_leave
 from support.builders import World, a_job, a_node

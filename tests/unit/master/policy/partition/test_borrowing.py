@@ -18,7 +18,7 @@ from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.promise.capacity.rules import Promises, Slots
 from dlq_master.policy.promise.verdicts.reading import lane_of
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Start

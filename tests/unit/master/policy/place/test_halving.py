@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.nodes.pool import Part, Pool
+from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving
 from dlq_master.policy.place.packing.class_packing import pack

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT

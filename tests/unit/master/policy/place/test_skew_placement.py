@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimates.packing import Packing, Profile
 from dlq_master.model.estimates.slowdowns import Run
-from dlq_master.model.nodes.pool import Pool
+from dlq_master.model.estimates.traffic import Packing, Profile
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.place.skew import SKEW, Pack, packing
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.sensitivity.packlimit import DEFAULT

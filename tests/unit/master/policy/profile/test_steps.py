@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.estimates.estimate import Confidence, Source, Unmeasured
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.profile.judge import Told, Watched, judged
-from dlq_master.policy.profile.steps import Track, followed, pace
+from dlq_master.policy.trial.judge import Told, Watched, judged
+from dlq_master.policy.trial.steps import Track, followed, pace
 from support.builders import a_job, an_attempt
 
 HIGH, MEDIUM, LOW = Confidence.HIGH, Confidence.MEDIUM, Confidence.LOW

@@ -12,8 +12,8 @@ from dlq_master.model.jobs.job import EndReason
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import IllegalTransition
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import IllegalTransition
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.sentence import sentence

@@ -8,14 +8,14 @@ from dlq_master.model.jobs.eligible import Block, Dependency, Relation, Term
 from dlq_master.model.jobs.job import HoldKind
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
-from dlq_master.model.machine import StopCause
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead, never_fits
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
 

@@ -17,7 +17,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.glance import Glance
+from dlq_master.policy.reasons.summary import Glance
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 

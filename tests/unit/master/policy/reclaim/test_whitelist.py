@@ -11,10 +11,10 @@ from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodeFlag, NodePool
 from dlq_master.model.plan import Change, Loan, Plan, Reclaim, Resize, Return, Revoke
 from dlq_master.model.resources import Request
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.packing import Profile
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
-from dlq_master.policy.sensitivity import beliefs
-from dlq_master.policy.sensitivity.beliefs import (
+from dlq_master.policy.sensitivity import traffic_estimates
+from dlq_master.policy.sensitivity.slowdown import OVERLAP, rho_of, rho_of_spread, slowdown
+from dlq_master.policy.sensitivity.traffic_estimates import (
     FRESH_S,
     LATE_S,
     MOST_CUT_SHORT,
@@ -19,7 +20,6 @@ from dlq_master.policy.sensitivity.beliefs import (
     Beliefs,
     Start,
 )
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, rho_of, rho_of_spread, slowdown
 from support.builders import a_job, a_request
 
 LINK = 1e9  # bytes per second
@@ -192,8 +192,8 @@ def test_what_not_all_nodes_have_told_of_is_overdue_until_it_is_closed() -> None
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beliefs, "KEPT", 3)
-    monkeypatch.setattr(beliefs, "FAMILIES_KEPT", 2)
+    monkeypatch.setattr(traffic_estimates, "KEPT", 3)
+    monkeypatch.setattr(traffic_estimates, "FAMILIES_KEPT", 2)
     made = knowing(*(a_recording(job, float(job), found() if job else None) for job in range(6)))
     assert sorted(one.key.job_id for one in made) == [3, 4, 5]
     assert made.overdue(1e9) == ()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.estimates.slowdowns import KEPT, Run, Slowdowns
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, LEAST_RUNS, Cut, classify, learn
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20).map(lambda n: n / 20), st.booleans()), max_size=30)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.sensitivity.slowdown import (
     LEAST_RUNS,

@@ -20,8 +20,8 @@ from dlq_master.model.jobs.job import Job, Taken
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import Terms
-from dlq_master.model.machine import StopCause
 from dlq_master.model.plan import Lapse, Plan
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import preempted, sentence

@@ -13,10 +13,10 @@ from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.lease import LeaseKind
-from dlq_master.model.machine import StopCause
 from dlq_master.model.nodes.node import NodePool
 from dlq_master.model.plan import Plan, Resize
 from dlq_master.model.resources import Allocation, Request
+from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.nodes.pool import Part, Pool
+from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape, Slot
 from dlq_master.policy.place.spread import SPREAD

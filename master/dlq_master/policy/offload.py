@@ -17,7 +17,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NoReturn
 
-from dlq_master.model.nodes.pool import Parts, Pool
+from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.packing.class_packing import Packed, widest_first
 from dlq_master.policy.place.packing.joint import Joint

@@ -10,7 +10,7 @@ that lies before the decision is its own.
 from __future__ import annotations
 
 from dlq_master.model.attempts.attempt import Attempt, RankStatus
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 
 # Stops that are no answer to an exit: who had ended before has not heard of them.
 _FROM_OUTSIDE = frozenset(

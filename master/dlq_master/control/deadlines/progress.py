@@ -10,8 +10,8 @@ from __future__ import annotations
 from dlq_master.control.loop.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import AttemptKey
-from dlq_master.policy.profile.judge import told_s
-from dlq_master.policy.profile.steps import followed
+from dlq_master.policy.trial.judge import told_s
+from dlq_master.policy.trial.steps import followed
 
 
 def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:

@@ -31,7 +31,8 @@ from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import Facts, Write
 from dlq_master.planner.snapshot import slices, take_promises
 from dlq_master.planner.told import Told
-from dlq_master.policy.elsewhere import (
+from dlq_master.policy.legal.recheck import Basis, Dropped, basis_of, recheck
+from dlq_master.policy.offload import (
     Elsewhere,
     Stage,
     may_take_long,
@@ -39,7 +40,6 @@ from dlq_master.policy.elsewhere import (
     trapped,
     waiting,
 )
-from dlq_master.policy.legal.recheck import Basis, Dropped, basis_of, recheck
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 

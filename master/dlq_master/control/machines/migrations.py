@@ -14,9 +14,9 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import scheduling
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machine import StopCause
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import CLOSED, NodeState
+from dlq_master.model.transitions import StopCause
 from dlq_master.policy.rent.starting import opened, start_there
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.profile.steps import MANY, Pace, Sample, Track, pace
+from dlq_master.policy.trial.steps import MANY, Pace, Sample, Track, pace
 
 STEADY_S = 60.0  # a job in place that has kept its pace for so long need not go on being watched
 PATIENCE = 2.0  # times T_profile: for the first word, and from there for enough steps

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.estimates.packing import Profile
 from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.traffic import Profile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Recording, family_of

@@ -16,7 +16,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.model.machine import StopCause
+from dlq_master.model.transitions import StopCause
 
 
 @once(as_it_stands)

@@ -1,1 +1,0 @@
-"""Profiling: run a job for a while to learn how long it runs (Chronus, section 3.2)."""
