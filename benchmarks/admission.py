@@ -24,10 +24,10 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.jobs.reward import Step
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.slots.plan import after, completion_s, faults
-from dlq_master.policy.promise.verdicts.admission import Book, admit, renewed
+from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed
 from dlq_master.policy.promise.verdicts.offer import earliest_deadline
 
 LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
@@ -38,7 +38,7 @@ OFFERS = 20  # refusals that are also asked for the earliest deadline
 class Told:
     """What one replay showed."""
 
-    by: Counter[Ground] = field(default_factory=Counter)
+    by: Counter[VerdictGround] = field(default_factory=Counter)
     check_ms: list[float] = field(default_factory=list)
     offer_ms: list[float] = field(default_factory=list)
     missed: int = 0
@@ -67,7 +67,7 @@ def replay(gpus: int, slots: int, seed: int, resume_s: float) -> Told:
     every = sum(slo_jobs.WIDTHS[w] * w for w in slo_jobs.WIDTHS)
     sample = [slo_jobs.draw_one(random.Random(n)).runtime_s for n in range(2000)]
     rate = LOAD * gpus * slo_jobs.TERM_S / (every * sum(sample) / len(sample))  # jobs per slot
-    book, number, due = Book(grid=Grid(term_s=slo_jobs.TERM_S, capacity=(gpus,))), 0, 0.0
+    book, number, due = PromiseBook(grid=Grid(term_s=slo_jobs.TERM_S, capacity=(gpus,))), 0, 0.0
     slot = 0
     while slot < slots or book.jobs:
         due += draw.expovariate(rate) if not slot else 0.0
@@ -96,20 +96,20 @@ def _arrival(draw: random.Random, number: int, waited: float, resume_s: float) -
     )
 
 
-def _ask(book: Book, told: Told, job: SloJob) -> Book:
+def _ask(book: PromiseBook, told: Told, job: SloJob) -> PromiseBook:
     last = [len(job.steps) - 1]
     begun_s = time.thread_time()
     verdict = admit(book, job, last)
     told.check_ms.append(1e3 * (time.thread_time() - begun_s))
     told.by[verdict.by] += 1
-    if verdict.by in (Ground.FLUID, Ground.PLAN) and len(told.offer_ms) < OFFERS:
+    if verdict.by in (VerdictGround.FLUID, VerdictGround.PLAN) and len(told.offer_ms) < OFFERS:
         begun_s = time.thread_time()
         earliest_deadline(book, job)
         told.offer_ms.append(1e3 * (time.thread_time() - begun_s))
     return verdict.book
 
 
-def _run_slot(book: Book, told: Told) -> Book:
+def _run_slot(book: PromiseBook, told: Told) -> PromiseBook:
     """One slot by the plan, with exact run times."""
     if wrong := faults(book.plan, book.jobs, book.grid):
         raise SystemExit(f"the kept plan is wrong: {wrong[0]}")
@@ -127,23 +127,25 @@ def _run_slot(book: Book, told: Told) -> Book:
 
 def tell(report: Report, name: str, told: Told) -> None:
     """The figures of one replay."""
-    refused = sum(told.by[why] for why in (Ground.FLUID, Ground.PLAN))
-    admitted = sum(told.by[why] for why in (Ground.HOLES, Ground.MOVED, Ground.REPLAN))
+    refused = sum(told.by[why] for why in (VerdictGround.FLUID, VerdictGround.PLAN))
+    admitted = sum(
+        told.by[why] for why in (VerdictGround.HOLES, VerdictGround.MOVED, VerdictGround.REPLAN)
+    )
     report.say(
-        f"{name}: {admitted} admitted ({told.by[Ground.HOLES]} into holes, "
-        f"{told.by[Ground.MOVED]} as others "
-        f"made room, {told.by[Ground.REPLAN]} by a new plan), {refused} refused for "
-        f"capacity, {told.by[Ground.REACH]} out of reach alone; {told.completed} completed; "
+        f"{name}: {admitted} admitted ({told.by[VerdictGround.HOLES]} into holes, "
+        f"{told.by[VerdictGround.MOVED]} as others "
+        f"made room, {told.by[VerdictGround.REPLAN]} by a new plan), {refused} refused for "
+        f"capacity, {told.by[VerdictGround.REACH]} out of reach alone; {told.completed} completed; "
         f"{100 * told.busy / told.offered:.1f} % of the GPUs held in the second half"
     )
     report.figure(f"{name}: guaranteed jobs missed", told.missed, "jobs", at_most=0)
     report.figure(f"{name}: admission, median", median(told.check_ms), "ms", at_most=5)
     report.figure(f"{name}: admission, p99", percentile(told.check_ms, 0.99), "ms", at_most=30)
     report.figure(f"{name}: admission, longest", max(told.check_ms), "ms")
-    share = 100 * told.by[Ground.PLAN] / max(1, refused)
+    share = 100 * told.by[VerdictGround.PLAN] / max(1, refused)
     report.figure(
         f"{name}: refused by the plan only", share, "% of refusals", at_most=2,
-        note=f"{told.by[Ground.PLAN]} of {refused}",
+        note=f"{told.by[VerdictGround.PLAN]} of {refused}",
     )  # fmt: skip
     if told.offer_ms:
         report.figure(f"{name}: earliest deadline, median", median(told.offer_ms), "ms")

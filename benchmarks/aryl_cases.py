@@ -17,7 +17,7 @@ from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 from dlq_simulator.generate.aryl import Aryl, Diurnal
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.loans import LoanStep
 
 SEEDS = (4, 9, 16)
 DAY_S = 86_400
@@ -82,14 +82,14 @@ def cluster(
     return ClusterSpec(name="training and lent", groups=(own, lent))
 
 
-def steps(seed: int, inference: int = INFERENCE) -> tuple[Step, ...]:
+def steps(seed: int, inference: int = INFERENCE) -> tuple[LoanStep, ...]:
     """What is lent over time."""
     lender, state = Lender(inference, settle_s=SETTLE_S), Lending()
-    found: list[Step] = []
+    found: list[LoanStep] = []
     for load in Diurnal(days=DAYS).loads(Random(f"load/{seed}")):
         state = follow(state, lender, load.at_s, load.busy)
         if not found or found[-1].servers != state.lent:
-            found.append(Step(load.at_s, state.lent))
+            found.append(LoanStep(load.at_s, state.lent))
     return tuple(found)
 
 

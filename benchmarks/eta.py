@@ -26,7 +26,7 @@ from dlq_master.control.forecast.forecasts import PAST_KEPT, RECENT_KEPT
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.answers import read_answer, read_forecast
-from dlq_master.planner.forecasts import Past, Range
+from dlq_master.planner.forecasts import PastRuns, Range
 from dlq_master.planner.questions import look, read_question, state_of
 from dlq_simulator.metrics import percentile
 from dlq_simulator.replay.engine import Replay
@@ -53,7 +53,7 @@ class Foreseen(Replay):
     """A replay whose twin looks ahead every so often."""
 
     every_s: float
-    past: list[Past]
+    past: list[PastRuns]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -73,7 +73,7 @@ class Foreseen(Replay):
 
     def _finish(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         row = self.courses[job_id].row
-        self.past.append(Past(row.user or "", row.job_id, float(row.duration_s)))
+        self.past.append(PastRuns(row.user or "", row.job_id, float(row.duration_s)))
         super()._finish(job_id, number, now_s)
 
     def _turn(self, now_s: Seconds) -> None:
@@ -134,7 +134,7 @@ def many(report: Report, jobs: int, policy: str) -> None:
     began_s = time.process_time()
     state = state_of(run.cluster, run.policy, 0.0)
     froze_s = time.process_time()
-    past = [Past("", row.job_id, float(row.duration_s)) for row in trace.jobs[:PAST_KEPT]]
+    past = [PastRuns("", row.job_id, float(row.duration_s)) for row in trace.jobs[:PAST_KEPT]]
     span_s = trace.jobs[-1].submit_time_s
     recent = [
         job._replace(submit_time_s=float(trace.jobs[job.job_id - 1].submit_time_s - span_s))
@@ -170,14 +170,14 @@ def main() -> None:
     report = Report.begin("eta", parser)
     chosen = report.options
     spec = read_cluster(chosen.cluster)
-    before: list[Past] = []
+    before: list[PastRuns] = []
     trace = philly_like(chosen.jobs, spec.gpus, 1)
     if chosen.trace:
         every = read_trace(chosen.trace).jobs
         rows = every[chosen.skip : chosen.skip + chosen.jobs]
         began_s = rows[0].submit_time_s
         before = [
-            Past(row.vc or "", row.job_id, float(row.duration_s))
+            PastRuns(row.vc or "", row.job_id, float(row.duration_s))
             for row in every[max(0, chosen.skip - PAST_KEPT) : chosen.skip]
             if row.submit_time_s + row.duration_s < began_s
         ]

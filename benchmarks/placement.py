@@ -23,7 +23,7 @@ from benchmarks.placement_cases import GPUS_PER_NODE, LARGE_RECIPES, RECIPES, Ca
 from benchmarks.report import Report
 
 from dlq_master.policy.place.packing import named, pattern
-from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, total_reward
+from dlq_master.policy.place.packing.joint import Arrangement, BatchMember, Joint, total_reward
 from dlq_master.policy.place.packing.spare import quasi_consolidate
 from dlq_master.policy.place.whole.local_search import local_search
 
@@ -110,7 +110,7 @@ def exact(joint: Joint) -> Arrangement:
 
 
 def _joint(case: Case) -> Joint:
-    members = [Member(gpus, -(-gpus // GPUS_PER_NODE), stretch) for gpus, stretch in case.jobs]
+    members = [BatchMember(gpus, -(-gpus // GPUS_PER_NODE), stretch) for gpus, stretch in case.jobs]
     return Joint(tuple(members), case.free)
 
 

@@ -18,7 +18,7 @@ from statistics import mean
 
 from benchmarks.deadline_cases import JOBS, SEEDS, case, cluster
 
-from dlq_simulator.metrics import Metrics, Outcome
+from dlq_simulator.metrics import Metrics, ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -77,7 +77,7 @@ def workload(seed: int, count: int) -> Trace:
 
 def replayed(
     policy: str, seed: int, count: int, words: Sequence[str]
-) -> tuple[Metrics, list[Outcome]]:
+) -> tuple[Metrics, list[ReplayOutcome]]:
     """One seed under one choice."""
     (chosen,) = read_settings([policy], ["know=profiled", *words], seed)
     result = replay(workload(seed, count), cluster(), chosen)
@@ -88,7 +88,7 @@ def _user(draw: random.Random) -> str:
     return f"u{draw.randrange(USERS)}"
 
 
-def _line(words: str, runs: Sequence[tuple[Metrics, list[Outcome]]]) -> str:
+def _line(words: str, runs: Sequence[tuple[Metrics, list[ReplayOutcome]]]) -> str:
     metrics = [found for found, _ in runs]
     let_in_s = [
         outcome.trial_start_s - outcome.trial_sent_s

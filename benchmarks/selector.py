@@ -26,7 +26,7 @@ from benchmarks.report import Report
 
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, width
-from dlq_master.policy.promise.slots.layout import Task, lay_out
+from dlq_master.policy.promise.slots.layout import SlotTask, lay_out
 from dlq_master.policy.promise.slots.plan import faults
 from dlq_master.policy.promise.solver.printed import time_indexed
 from dlq_master.policy.promise.solver.selector import Selection, select
@@ -129,7 +129,7 @@ def stability(report: Report, seeds: Sequence[int]) -> None:
             jobs, grid = drawn(960, 400, load, seed), grid_of(960)
             steps = select(jobs, grid).steps
             tasks = [
-                Task(width(job, grid), job.work_s, 0.0, due_s(job, steps[job.key], grid), False)
+                SlotTask(width(job, grid), job.work_s, 0.0, due_s(job, steps[job.key], grid), False)
                 for job in jobs
                 if job.key in steps
             ]

@@ -27,7 +27,7 @@ from dlq_master.policy.priced.compared.first_principle import edf
 from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_relinking
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import PricedJob, Schedule, Situation, Solver
-from dlq_simulator.priced.instance import Instance, RentingJob
+from dlq_simulator.priced.instance import RentingInstance, RentingJob
 from dlq_simulator.priced.world import replay
 
 TABLE_2 = catalogue(vm_cases.TABLE_2)
@@ -119,9 +119,9 @@ def scale(report: Report) -> None:
         report.figure(f"1,000 jobs on 100 nodes, load 2.0: default over {name}", ratio, "x")
 
 
-def instance(nodes: int, load: float, seed: int) -> Instance:
+def instance(nodes: int, load: float, seed: int) -> RentingInstance:
     """A case as the simulator takes it."""
-    return Instance.of(
+    return RentingInstance.of(
         [
             RentingJob(f"j{n:04d}", job.submit_s, job.due_s, job.weight, table(job))
             for n, job in enumerate(vm_cases.case(nodes, load, seed))

@@ -22,10 +22,10 @@ from benchmarks.report import Report
 from benchmarks.vm_allocation import TABLE_2, table
 
 from dlq_master.policy.priced.greedy.greedy import greedy
-from dlq_master.policy.priced.learning import Kin, Learned
+from dlq_master.policy.priced.learning import Kin, LearnedTimes
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import Solver
-from dlq_simulator.priced.instance import Instance, RentingJob, instance_of
+from dlq_simulator.priced.instance import RentingInstance, RentingJob, instance_of
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.world import replay
 from dlq_simulator.traces import read_trace
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def compare(
-    report: Report, name: str, instances: list[Instance], history: Trace | None = None
+    report: Report, name: str, instances: list[RentingInstance], history: Trace | None = None
 ) -> None:
     """Both solvers, with and without refinement."""
     for which, solver in SOLVERS.items():
@@ -82,23 +82,23 @@ def compare(
             )  # fmt: skip
 
 
-def fitted(one: Instance, refine: bool, history: Trace | None) -> Fitted:
+def fitted(one: RentingInstance, refine: bool, history: Trace | None) -> Fitted:
     """Models that know the history, if there is one."""
     speeds = {kind: one.speeds.get(kind, 1.0) for kind in one.catalogue.kinds}
     most = int(one.catalogue.most.max())
-    learned = Learned(tuple(speeds.values()), most, np.random.default_rng(0))
+    learned = LearnedTimes(tuple(speeds.values()), most, np.random.default_rng(0))
     if history is not None:
         learn(learned, history, speeds)
     return Fitted(one, learned, MEASURE_S, refine=refine)
 
 
-def shipped(name: str) -> Instance:
+def shipped(name: str) -> RentingInstance:
     """One of the five."""
     trace = read_trace(str(SHIPPED / name / "Lof_Selectjobs.csv.gz"))
     return instance_of(trace, read_cluster(str(SHIPPED / "table_2.toml")), Speed())
 
 
-def drawn(nodes: int, load: float, seed: int) -> Instance:
+def drawn(nodes: int, load: float, seed: int) -> RentingInstance:
     """A case whose jobs say how many iterations they make."""
     jobs = [
         RentingJob(
@@ -106,7 +106,7 @@ def drawn(nodes: int, load: float, seed: int) -> Instance:
         )
         for n, job in enumerate(vm_cases.case(nodes, load, seed))
     ]
-    return Instance.of(jobs, TABLE_2, nodes, SPEEDS)
+    return RentingInstance.of(jobs, TABLE_2, nodes, SPEEDS)
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from dlq_common.errors import DlqError, InvalidRequest, Unauthenticated
 from dlq_common.text.instants import format_instant
 
 if TYPE_CHECKING:
-    from dlq_cli.output.render import Look
-    from dlq_cli.settings import Settings
+    from dlq_cli.output.render import OutputLook
+    from dlq_cli.settings import ClientSettings
     from dlq_client.line.connection import Connection
     from dlq_client.line.identity import Identity
     from dlq_common.clock import Clock
@@ -54,11 +54,11 @@ class App:
         return next((f"${name}" for name in _HOME_VARIABLES if os.environ.get(name)), "default")
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> ClientSettings:
         """The client's settings."""
-        from dlq_cli.settings import Settings
+        from dlq_cli.settings import ClientSettings
 
-        return Settings(self.home, self._flags, os.environ)
+        return ClientSettings(self.home, self._flags, os.environ)
 
     def connection(self) -> Connection:
         """The line to the master, with an identity that is logged in and renewed as needed."""
@@ -80,9 +80,9 @@ class App:
             self._connection.close()
             self._connection = None
 
-    def look(self) -> Look:
+    def look(self) -> OutputLook:
         """How stdout wants to be written to."""
-        from dlq_cli.output.render import Look
+        from dlq_cli.output.render import OutputLook
 
         tty = sys.stdout.isatty()
         color = {
@@ -90,7 +90,7 @@ class App:
             "always": True,
             "never": False,
         }[self.settings.get("color").value]
-        return Look(tty=tty, color=color, now_s=self.clock.now_s())
+        return OutputLook(tty=tty, color=color, now_s=self.clock.now_s())
 
     def say(self, text: str) -> None:
         """A message to people, on stderr; hostile characters in it are made harmless."""

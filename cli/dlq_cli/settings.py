@@ -85,7 +85,7 @@ def plain(name: str, value: str | None) -> str | float | None:
     return float(value or 0) if numeric else value
 
 
-class Settings:
+class ClientSettings:
     """What holds for one run. ConfigError names the place of a value that cannot be one."""
 
     def __init__(self, home: Path, flags: Mapping[str, str], environ: Mapping[str, str]) -> None:

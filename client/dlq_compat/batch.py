@@ -32,10 +32,10 @@ def main(arguments: List[str]) -> int:
     if not arguments:
         print("dlq: batch: there is nothing to run", file=sys.stderr)
         return 2
-    return end_as(Batch(_fifo_path()).run(arguments))
+    return end_as(BatchStep(_fifo_path()).run(arguments))
 
 
-class Batch:
+class BatchStep:
     """One program, its steps, and what was said about them."""
 
     def __init__(self, fifo: str) -> None:

@@ -20,7 +20,7 @@ from typing import IO, Dict, List, Mapping, NamedTuple, Optional, Union
 from dlq_compat import control, hostlist
 from dlq_compat.patterns import filled
 from dlq_compat.signals import FORWARDED, catch
-from dlq_compat.srun_options import Options, Wrong, read
+from dlq_compat.srun_options import SrunOptions, Wrong, read
 
 KILL_WAIT_S = 5.0
 _INTERRUPTED = 128
@@ -44,7 +44,7 @@ def main(arguments: List[str]) -> int:
         return 0
     control.tell(os.environ, control.STEP, str(os.getpid()))
     try:
-        return Running(options, step).wait()
+        return RunningStep(options, step).wait()
     except OSError as error:
         where = "%s: " % error.filename if error.filename else ""
         print("srun: error: %s%s" % (where, error.strerror), file=sys.stderr)
@@ -53,14 +53,14 @@ def main(arguments: List[str]) -> int:
         control.tell(os.environ, control.LEFT, str(os.getpid()))
 
 
-class Step(NamedTuple):
+class SrunStep(NamedTuple):
     """This node's part of a step: the environments of its tasks."""
 
     nodes: int
     tasks: List[Dict[str, str]]
 
 
-def plan(options: Options, environ: Mapping[str, str]) -> Step:
+def plan(options: SrunOptions, environ: Mapping[str, str]) -> SrunStep:
     """Which tasks run here. Wrong when this is no job, or the step is larger than the job."""
     if "SLURM_JOB_ID" not in environ or "SLURM_NTASKS" not in environ:
         raise Wrong("this is no job with compat = slurm: use sbatch, or dlq submit --compat slurm")
@@ -73,7 +73,7 @@ def plan(options: Options, environ: Mapping[str, str]) -> Step:
             "one is $MASTER_ADDR" % options.nodelist
         )
     if here >= nodes:
-        return Step(nodes, [])
+        return SrunStep(nodes, [])
     step = {
         "SLURM_STEP_ID": "0",
         "SLURM_STEPID": "0",
@@ -87,7 +87,9 @@ def plan(options: Options, environ: Mapping[str, str]) -> Step:
         "SLURM_SRUN_COMM_HOST": environ.get("MASTER_ADDR", ""),
     }
     exported = _exported(options.export, environ)
-    return Step(nodes, [_task({**exported, **step}, options, here, each, i) for i in range(each)])
+    return SrunStep(
+        nodes, [_task({**exported, **step}, options, here, each, i) for i in range(each)]
+    )
 
 
 def tasks_per_node(nodes: int, each: int) -> str:
@@ -95,7 +97,7 @@ def tasks_per_node(nodes: int, each: int) -> str:
     return "%d(x%d)" % (each, nodes) if nodes > 1 else str(each)
 
 
-def _shape(options: Options, job_nodes: int, job_each: int) -> "tuple[int, int]":
+def _shape(options: SrunOptions, job_nodes: int, job_each: int) -> "tuple[int, int]":
     """Nodes of the step, and tasks of each of them."""
     nodes = options.nodes or job_nodes
     if nodes > job_nodes:
@@ -133,7 +135,7 @@ def _exported(what: str, environ: Mapping[str, str]) -> Dict[str, str]:
 
 
 def _task(
-    environ: Mapping[str, str], options: Options, node: int, each: int, local: int
+    environ: Mapping[str, str], options: SrunOptions, node: int, each: int, local: int
 ) -> Dict[str, str]:
     task = {
         **environ,
@@ -148,12 +150,12 @@ def _task(
     return task
 
 
-class Running:
+class RunningStep:
     """The tasks of a step on this node. One that fails takes the others along, unless told not
     to.
     """
 
-    def __init__(self, options: Options, step: Step) -> None:
+    def __init__(self, options: SrunOptions, step: SrunStep) -> None:
         """Start them all. OSError when the command or a file for its output cannot be opened."""
         self._options = options
         self._awake = catch((*FORWARDED, signal.SIGCHLD))

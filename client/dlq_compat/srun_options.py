@@ -9,7 +9,7 @@ class Wrong(Exception):
     """An option that cannot be done here; the text says why."""
 
 
-class Options(NamedTuple):
+class SrunOptions(NamedTuple):
     """What `srun` was asked."""
 
     command: List[str]
@@ -70,7 +70,7 @@ _REASONS = {
 }
 
 
-def read(arguments: List[str]) -> Options:
+def read(arguments: List[str]) -> SrunOptions:
     """The options and the command behind them. Wrong names what this `srun` cannot do."""
     given, command = _split(arguments)
     for name in given:
@@ -81,7 +81,7 @@ def read(arguments: List[str]) -> Options:
     if given.get("--mpi", "none") != "none":
         raise Wrong("--mpi=%s: dlq's srun speaks no PMI; use torchrun" % given["--mpi"])
     kill = given.get("--kill-on-bad-exit", "1") != "0"
-    return Options(
+    return SrunOptions(
         command=command,
         tasks=_count(given, "--ntasks"),
         nodes=_count(given, "--nodes"),

@@ -6,8 +6,8 @@ LIVE = "live"  # the word of a spec
 FEATURE = "live-resize"  # what an agent says that knows how
 
 # torchrun counts it as a restart when workers end because others leave, and when they fail by
-# themselves. Twice what the master has resized an attempt by then (model/attempts/live_resize.py), so that
-# failures are left some.
+# themselves. Twice what the master has resized an attempt by then (model/attempts/live_resize.py),
+# so that failures are left some.
 RESTARTS_PER_ATTEMPT = 16
 
 # For so long after it joined, in seconds, a rank whose workers keep failing goes again.

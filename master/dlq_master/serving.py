@@ -17,14 +17,14 @@ from dlq_common.clock import Clock, SteadyClock
 from dlq_common.daemon.logs import configure_logging, get_logger
 from dlq_common.daemon.systemd import Service, passed_sockets
 from dlq_common.errors import ConfigError, DlqError
-from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
 from dlq_common.text.units import MINUTE
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.forecast.forecasts import PAST_KEPT, Forecasts
+from dlq_master.control.forecast.forecasts import PAST_KEPT, ForecastKeeper
 from dlq_master.control.forecast.twin_process import TwinProcess
 from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.loop.failpoints import Failpoints
@@ -44,7 +44,7 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
-from dlq_master.rpc.audit.writer import Known
+from dlq_master.rpc.audit.writer import KnownHead
 from dlq_master.rpc.metrics.health import health_lines
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.rpc.metrics.metrics import MetricsServer
@@ -116,7 +116,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     clock = start_clock(loaded.meta, loaded.last_time_s, state_dir, boot_id)
     service = Service.of(os.environ, clock)
     configure_logging(clock, level=config.log.level)
-    known = Known(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
+    known = KnownHead(Head.read(loaded.meta.get(AUDIT_HEAD)), loaded.audit_owed)
     audit = Audit(state_dir / "audit.jsonl", clock, known=known)
     leaving.push_async_callback(asyncio.to_thread, audit.close)
     writer.tell_of(audit.writer)
@@ -140,7 +140,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
     meter = Meter()
     twin = TwinProcess(TWIN, clock)
     leaving.push_async_callback(twin.stop)
-    forecasts = Forecasts(state, config.twin, twin, clock)
+    forecasts = ForecastKeeper(state, config.twin, twin, clock)
     loop = Loop(
         state=state,
         wiring=WIRING,
@@ -231,7 +231,7 @@ async def _tidy() -> None:
         gc.collect()
 
 
-async def _foresee(forecasts: Forecasts, reader: Reader, state: State) -> None:
+async def _foresee(forecasts: ForecastKeeper, reader: Reader, state: State) -> None:
     """Look ahead until the master stops; run times are told from the jobs that ended last."""
     if not state.config.twin.enabled:
         return
@@ -313,7 +313,7 @@ def _desk(
         config.pools,
         loop.tell,
         join_address=server.advertised_join,
-        token_of=lambda token_id, secret: JoinToken(token_id, secret, seal).text(),
+        token_of=lambda token_id, secret: JoinTokenText(token_id, secret, seal).text(),
         audited=lambda verb, machine, outcome: audit.record(None, verb, machine, outcome),
     )
     state.pools.desk = desk

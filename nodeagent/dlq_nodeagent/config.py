@@ -41,7 +41,7 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class MasterConfig:
+class MasterAddressConfig:
     """Where the master is, as HOST:PORT."""
 
     address: str = ""  # its API; "" = what it said at the join
@@ -49,7 +49,7 @@ class MasterConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class JobsConfig:
+class AgentJobsConfig:
     """What jobs may do here, and how they are stopped."""
 
     runtime: Literal["process", "podman", "fake"] = (
@@ -146,8 +146,8 @@ class AgentConfig:
     """All of it."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
-    master: MasterConfig = field(default_factory=MasterConfig)
-    jobs: JobsConfig = field(default_factory=JobsConfig)
+    master: MasterAddressConfig = field(default_factory=MasterAddressConfig)
+    jobs: AgentJobsConfig = field(default_factory=AgentJobsConfig)
     podman: PodmanConfig = field(default_factory=PodmanConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
     disk: DiskConfig = field(default_factory=DiskConfig)

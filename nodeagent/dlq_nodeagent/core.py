@@ -11,7 +11,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.line.contact import Contact
-from dlq_nodeagent.line.uplink import LinkState, Transport, Uplink, UplinkSettings
+from dlq_nodeagent.line.uplink import LinkState, Uplink, UplinkSettings, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
 from dlq_nodeagent.model.messages import (
     Command,
@@ -37,7 +37,7 @@ from dlq_nodeagent.model.messages import (
     Stop,
     Welcome,
 )
-from dlq_nodeagent.model.port import AttemptKey, Runtime
+from dlq_nodeagent.model.port import RankKey, Runtime
 from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers
@@ -68,7 +68,7 @@ class AgentCore:
         *,
         clock: Clock,
         runtime: Runtime,
-        transport: Transport,
+        transport: UplinkTransport,
         journal: Journal,
         contact: Contact,
         errands: Errands,
@@ -86,7 +86,7 @@ class AgentCore:
         node, self._records = journal.load()
         self._sequences = Sequences(journal, node)
         self._pending = PendingReports(self._sequences.next)
-        self._absent: dict[AttemptKey, Fence] = {}
+        self._absent: dict[RankKey, Fence] = {}
         self._refused: dict[RefusedLaunch, str] = {}
         self._errands = errands
         self.uplink = Uplink(
@@ -163,17 +163,17 @@ class AgentCore:
                 self._command(message)
         self._send_reports()
 
-    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+    def prepared(self, key: RankKey, preparation: Preparation) -> None:
         """The answer to a prepare errand."""
         self.supervisor.prepared(key, preparation)
         self._send_reports()
 
-    def preparing(self, key: AttemptKey, detail: str) -> None:
+    def preparing(self, key: RankKey, detail: str) -> None:
         """What a prepare errand is about just now."""
         self.supervisor.preparing(key, detail)
         self._send_reports()
 
-    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         """The answer to a look errand."""
         self.supervisor.looked(key, purpose, look)
         self._send_reports()
@@ -182,7 +182,7 @@ class AgentCore:
         """The answer to a look at all GPUs."""
         self.uplink.send(look)
 
-    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+    def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         """The answer to a read errand."""
         self.supervisor.profiles.read(key, found)
         self._send_reports()
@@ -291,7 +291,7 @@ class AgentCore:
             ),
         )
 
-    def _tell(self, key: AttemptKey) -> None:
+    def _tell(self, key: RankKey) -> None:
         self._pending.add(key)
 
     def _send_reports(self) -> None:

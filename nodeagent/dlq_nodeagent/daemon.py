@@ -28,7 +28,7 @@ from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
-from dlq_nodeagent.execs.serving import Execs
+from dlq_nodeagent.execs.serving import ExecServer
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.launch.slurm_launch import install_stand_ins
 from dlq_nodeagent.launch.tasks import install_tasks
@@ -72,7 +72,7 @@ class _Parts:
     transport: GrpcTransport
     workshop: Workshop
     relay: LogRelay
-    execs: Execs
+    execs: ExecServer
     channels: Channels
     cgroups: CgroupTree
     podman: PodmanParts | None
@@ -144,7 +144,7 @@ def _build(
         runtimes=() if podman is None else (runtime.name,),
     )
     transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
-    relay, execs = LogRelay(channels, runtime), Execs(channels, runtime)
+    relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime)
     places = Places.of(state_dir)
     launching = Launching(
         rules=config.rules(),

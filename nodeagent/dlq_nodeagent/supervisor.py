@@ -22,10 +22,10 @@ from dlq_nodeagent.model.messages import (
 from dlq_nodeagent.model.mistakes import cause_of_own, lacks_room
 from dlq_nodeagent.model.port import (
     AttemptExists,
-    AttemptKey,
     ExitRecord,
     Handle,
     LaunchRefused,
+    RankKey,
     Runtime,
     RuntimeFault,
 )
@@ -43,8 +43,8 @@ from dlq_nodeagent.model.rank import (
     Rank,
     RankEvent,
     RankState,
+    RankStep,
     Released,
-    Step,
     StopAsked,
     accept,
     answered_notice,
@@ -98,7 +98,7 @@ class Supervisor:
     journal: Journal
     errands: Errands
     settings: SupervisorSettings
-    tell: Callable[[AttemptKey], None]
+    tell: Callable[[RankKey], None]
     may_start: Callable[[Launch], bool]
     epoch: Callable[[], int]
     boot_id: str
@@ -106,7 +106,7 @@ class Supervisor:
     """What a rank was given and its output must not tell others; None: that is not known any more.
     """
     profiles: Profiles = field(init=False)
-    _watched: dict[AttemptKey, Watched] = field(default_factory=dict)
+    _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
     _releasing: Releasing = field(init=False)
@@ -222,7 +222,7 @@ class Supervisor:
         self._holding.take(revision, extension_s)
         self._holding.apply(self._watched.values())
 
-    def drop_unwanted_unstarted(self, wanted: frozenset[AttemptKey]) -> None:
+    def drop_unwanted_unstarted(self, wanted: frozenset[RankKey]) -> None:
         """After a Welcome: what has not started and is not wanted any more shall not start.
 
         The job may have been given to another node while we were away. What runs is left alone.
@@ -237,13 +237,13 @@ class Supervisor:
                     watched, LaunchFailed("not wanted any more", cause=StartCause.WITHDRAWN)
                 )
 
-    def acknowledged(self, key: AttemptKey) -> None:
+    def acknowledged(self, key: RankKey) -> None:
         """The master has the latest report of this rank on disk."""
         watched = self._watched.get(key)
         if watched is not None and watched.rank.state is RankState.ENDED:
             self._apply(watched, Acknowledged())
 
-    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+    def prepared(self, key: RankKey, preparation: Preparation) -> None:
         """The answer to a prepare errand; too late when the rank was stopped meanwhile."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.state is not RankState.PREPARING:
@@ -266,7 +266,7 @@ class Supervisor:
         self._apply(watched, Prepared(preparation.floor_mtime_ns, preparation.ports, digest))
         self._start_if_due(watched)
 
-    def preparing(self, key: AttemptKey, detail: str) -> None:
+    def preparing(self, key: RankKey, detail: str) -> None:
         """What a prepare errand is about just now; too late when it has been answered."""
         watched = self._watched.get(key)
         if watched is not None and watched.preparing and watched.rank.detail != detail:
@@ -274,7 +274,7 @@ class Supervisor:
             watched.rank = replace(watched.rank, detail=detail)
             self.tell(key)
 
-    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         """The answer to a look errand."""
         watched = self._watched.get(key)
         if watched is None:
@@ -292,25 +292,25 @@ class Supervisor:
 
     # ---- what others may know
 
-    def unconfirmed(self) -> list[AttemptKey]:
+    def unconfirmed(self) -> list[RankKey]:
         """Every rank that a Hello must name: all but those whose end is confirmed."""
         return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
 
-    def keys(self) -> frozenset[AttemptKey]:
+    def keys(self) -> frozenset[RankKey]:
         """Every rank of which there is a record."""
         return frozenset(self._watched)
 
-    def rank(self, key: AttemptKey) -> Rank | None:
+    def rank(self, key: RankKey) -> Rank | None:
         """The rank as the master is told of it; None when it is unknown."""
         watched = self._watched.get(key)
         return None if watched is None else watched.reported()
 
-    def handle(self, key: AttemptKey) -> Handle | None:
+    def handle(self, key: RankKey) -> Handle | None:
         """The runtime's handle of a rank; None when the runtime never had it."""
         watched = self._watched.get(key)
         return None if watched is None else watched.handle
 
-    def running(self, key: AttemptKey, fence: Fence) -> Handle | None:
+    def running(self, key: RankKey, fence: Fence) -> Handle | None:
         """The handle of a rank with this fence that runs; None when there is none."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.launch.fence != fence:
@@ -587,7 +587,7 @@ class Supervisor:
     def _apply(self, watched: Watched, event: RankEvent) -> None:
         self._take(watched, step(watched.rank, event, now_s=self.clock.boottime_s()))
 
-    def _take(self, watched: Watched, taken: Step) -> None:
+    def _take(self, watched: Watched, taken: RankStep) -> None:
         if taken.rank.state is not watched.rank.state:
             key = str(taken.rank.launch.key)
             log.info(

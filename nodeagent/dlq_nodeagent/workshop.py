@@ -33,9 +33,9 @@ from dlq_nodeagent.model.messages import (
     OpenLog,
     ProfileFound,
 )
-from dlq_nodeagent.model.port import AttemptKey, Handle, LaunchRefused
+from dlq_nodeagent.model.port import Handle, LaunchRefused, RankKey
 from dlq_nodeagent.profiling.station import Station
-from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, Wish
+from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32
@@ -52,15 +52,15 @@ log = structlog.get_logger("nodeagent.workshop")
 class Answers(Protocol):
     """Who asked: the core."""
 
-    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+    def prepared(self, key: RankKey, preparation: Preparation) -> None:
         """See AgentCore."""
         ...
 
-    def preparing(self, key: AttemptKey, detail: str) -> None:
+    def preparing(self, key: RankKey, detail: str) -> None:
         """See AgentCore."""
         ...
 
-    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         """See AgentCore."""
         ...
 
@@ -68,7 +68,7 @@ class Answers(Protocol):
         """See AgentCore."""
         ...
 
-    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+    def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         """See AgentCore."""
         ...
 
@@ -99,7 +99,7 @@ class Workshop:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
         self._asking = ThreadPoolExecutor(_ASKING, thread_name_prefix="podman")
         self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
-        self._preparing: set[AttemptKey] = set()
+        self._preparing: set[RankKey] = set()
         self._at_gpus = False
         self.answers: Answers | None = None
 
@@ -108,7 +108,7 @@ class Workshop:
         launch = order.launch
         self._preparing.add(launch.key)
 
-        def prepare() -> Preparation | Wish:
+        def prepare() -> Preparation | PullWish:
             # The watch tells the master what is held, but no faster than it looks.
             if held_by := self._held_by(launch, answers=False):
                 return Preparation(
@@ -127,7 +127,7 @@ class Workshop:
             self._threads if launch.container is None else self._asking,
         )
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """See the port."""
         self._preparing.discard(key)
         self._launching.abandon(key)
@@ -171,7 +171,7 @@ class Workshop:
         """See the port."""
         self._run_inside(order, handle)
 
-    def tidy(self, key: AttemptKey) -> None:
+    def tidy(self, key: RankKey) -> None:
         """See the port."""
         self._launching.forget(key)
         self.drop_profile(key)
@@ -185,11 +185,11 @@ class Workshop:
             self._reading,
         )
 
-    def drop_profile(self, key: AttemptKey) -> None:
+    def drop_profile(self, key: RankKey) -> None:
         """See the port."""
         self._reading.submit(self._station.remove, key)
 
-    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+    def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
         """See the port."""
         self._reading.submit(self._station.keep_only, tuple(keys))
 
@@ -198,7 +198,7 @@ class Workshop:
         for threads in (self._threads, self._asking, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _take(self, key: AttemptKey, answer: Preparation | Wish) -> None:
+    def _take(self, key: RankKey, answer: Preparation | PullWish) -> None:
         if isinstance(answer, Preparation):
             self._answer(key, answer)
         elif key in self._preparing:
@@ -206,7 +206,7 @@ class Workshop:
         else:
             self._answer(key, Preparation(error=f"nobody waits for {answer.image} any more"))
 
-    def _fetch(self, key: AttemptKey, wish: Wish) -> None:
+    def _fetch(self, key: RankKey, wish: PullWish) -> None:
         """Have a pull done, which no thread here waits for; then the rank is prepared again."""
         loop = asyncio.get_running_loop()
 
@@ -223,12 +223,12 @@ class Workshop:
 
         self._launching.fetch(key, wish, say, done)
 
-    def _answer(self, key: AttemptKey, answer: Preparation) -> None:
+    def _answer(self, key: RankKey, answer: Preparation) -> None:
         self._preparing.discard(key)
         self._asker().prepared(key, answer)
         self._wake()
 
-    def _tell(self, key: AttemptKey, detail: str) -> None:
+    def _tell(self, key: RankKey, detail: str) -> None:
         self._asker().preparing(key, detail)
         self._wake()
 

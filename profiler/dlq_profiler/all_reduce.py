@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlq_profiler.results import Interval, Method, ProcessProfile, Reason
+from dlq_profiler.results import Interval, Method, ProcessProfile, TrafficReason
 
 # PyTorch's DistributedDataParallel; it has no variable of the environment that changes them.
 BUCKET_CAP = 26_214_400  # bytes
@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
     """What is known of the model; `reason`: why nothing is."""
 
     method: Method
-    reason: Reason | None = None
+    reason: TrafficReason | None = None
     model_bytes: float | None = None
     largest: Interval | None = None
     skew: Interval | None = None
@@ -39,13 +39,13 @@ def sizes_of(talkers: Sequence[ProcessProfile], ranks: int) -> Sizes:
     """The model of processes that send to each other in a ring of so many."""
     method = max(talkers, key=lambda process: process.sent_bytes).method
     if ranks < 2:
-        return Sizes(method, Reason.RANKS_UNKNOWN)
+        return Sizes(method, TrafficReason.RANKS_UNKNOWN)
     if not all(process.buckets or process.buffers for process in talkers):
-        return Sizes(method, Reason.NOT_TENSORS)
+        return Sizes(method, TrafficReason.NOT_TENSORS)
     error = _self_check_error(talkers, ranks)
     if error > MOST_SELF_CHECK_ERROR:
         told = method in (Method.ADDRESSES, Method.SLOTS, Method.NCCL)
-        why = Reason.SELF_CHECK if told else Reason.NOT_TENSORS
+        why = TrafficReason.SELF_CHECK if told else TrafficReason.NOT_TENSORS
         return Sizes(method, why, self_check_error=error)
     best = max(talkers, key=lambda process: (bool(process.buckets), process.coverage))
     buckets = best.buckets or best.buffers

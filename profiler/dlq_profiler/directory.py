@@ -13,7 +13,7 @@ from typing import Any
 from dlq_profiler.job import job_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.records.layout import SUFFIX
-from dlq_profiler.records.recording import Recording, RecordingError, read_recording
+from dlq_profiler.records.recording import RecordFile, RecordingError, read_recording
 from dlq_profiler.results import JobProfile, ProcessProfile, Tensors
 
 TENSORS_SUFFIX = ".tensors.json"
@@ -25,7 +25,7 @@ _LARGEST_TENSORS_FILE = 16 << 20  # bytes
 class Contents:
     """What lies in a directory. `tensors`: what the framework's hook told, by pid."""
 
-    recordings: tuple[Recording, ...]
+    recordings: tuple[RecordFile, ...]
     tensors: dict[int, tuple[Tensors, ...]]
     refused: tuple[RecordingError, ...]  # files that could not be used, and why
 

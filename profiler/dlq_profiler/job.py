@@ -9,13 +9,13 @@ from typing import NamedTuple
 from dlq_profiler import all_reduce, parameter_server
 from dlq_profiler.all_reduce import Sizes
 from dlq_profiler.results import (
-    Confidence,
     JobProfile,
     Method,
     Pattern,
     ProcessProfile,
-    Reason,
-    Verdict,
+    TrafficConfidence,
+    TrafficReason,
+    TrafficVerdict,
 )
 
 # Who sends less than this of what the busiest sends does not take part: launchers, loaders.
@@ -29,12 +29,12 @@ LEAST_COVERAGE = ((6, 0.9), (4, 0.98), (0, 0.995))
 FULL_COVERAGE = 0.98
 # Of several reasons the one that says most.
 _SAYS_MOST = (
-    Reason.BYPASS,
-    Reason.GRAPH,
-    Reason.RECORDS_LOST,
-    Reason.TOO_FEW_ITERATIONS,
-    Reason.NOT_PERIODIC,
-    Reason.NO_TRAFFIC,
+    TrafficReason.BYPASS,
+    TrafficReason.GRAPH,
+    TrafficReason.RECORDS_LOST,
+    TrafficReason.TOO_FEW_ITERATIONS,
+    TrafficReason.NOT_PERIODIC,
+    TrafficReason.NO_TRAFFIC,
 )
 
 
@@ -87,11 +87,11 @@ def _ranks(processes: Sequence[ProcessProfile], told: int | None) -> _Ranks:
     return _Ranks(sizes.pop(), told=True) if len(sizes) == 1 else _Ranks(None, told=False)
 
 
-def _reason(processes: Sequence[ProcessProfile]) -> Reason:
+def _reason(processes: Sequence[ProcessProfile]) -> TrafficReason:
     if not processes:
-        return Reason.NOTHING_RECORDED
+        return TrafficReason.NOTHING_RECORDED
     reasons = {process.reason for process in processes}
-    return next((reason for reason in _SAYS_MOST if reason in reasons), Reason.NO_TRAFFIC)
+    return next((reason for reason in _SAYS_MOST if reason in reasons), TrafficReason.NO_TRAFFIC)
 
 
 def _with_traffic(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
@@ -100,12 +100,14 @@ def _with_traffic(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobPr
     found = replace(found, processes=len(talkers))
     seen = min(process.iterations for process in talkers)
     if coverage < next(least for often, least in LEAST_COVERAGE if seen >= often):
-        why = Reason.RECORDS_LOST if found.lost else Reason.NOT_PERIODIC
+        why = TrafficReason.RECORDS_LOST if found.lost else TrafficReason.NOT_PERIODIC
         return replace(found, traffic=_unknown(why, busiest.method))
     full = coverage >= FULL_COVERAGE and not found.unseen
     return replace(
         found,
-        traffic=Verdict(busiest.method, Confidence.CHECKED if full else Confidence.ASSUMED),
+        traffic=TrafficVerdict(
+            busiest.method, TrafficConfidence.CHECKED if full else TrafficConfidence.ASSUMED
+        ),
         iterations=seen,
         period_s=sum(process.period_s for process in talkers) / len(talkers),
         jitter=max(process.jitter for process in talkers),
@@ -116,17 +118,17 @@ def _with_traffic(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobPr
 
 
 def _with_sizes(found: JobProfile, talkers: Sequence[ProcessProfile], sizes: Sizes) -> JobProfile:
-    if sizes.reason is Reason.SELF_CHECK:
+    if sizes.reason is TrafficReason.SELF_CHECK:
         # The count of iterations may be wrong, and then so is all that was divided by it.
-        found = _without_traffic(found, Reason.SELF_CHECK)
+        found = _without_traffic(found, TrafficReason.SELF_CHECK)
     method = sizes.method
     if sizes.reason is not None or not found.traffic.known:
-        why = sizes.reason or found.traffic.reason or Reason.NOT_PERIODIC
+        why = sizes.reason or found.traffic.reason or TrafficReason.NOT_PERIODIC
         return replace(found, sizes=_unknown(why, method), self_check_error=sizes.self_check_error)
     return replace(
         found,
         pattern=Pattern.ALL_REDUCE,
-        sizes=Verdict(method, Confidence.ASSUMED),
+        sizes=TrafficVerdict(method, TrafficConfidence.ASSUMED),
         model_bytes=sizes.model_bytes,
         largest_tensor_bytes=sizes.largest,
         skew=sizes.skew,
@@ -135,7 +137,7 @@ def _with_sizes(found: JobProfile, talkers: Sequence[ProcessProfile], sizes: Siz
     )
 
 
-def _without_traffic(found: JobProfile, reason: Reason) -> JobProfile:
+def _without_traffic(found: JobProfile, reason: TrafficReason) -> JobProfile:
     return replace(
         found,
         traffic=_unknown(reason, found.traffic.method),
@@ -158,7 +160,7 @@ def _with_exact(found: JobProfile, processes: Sequence[ProcessProfile]) -> JobPr
     exact = all_reduce.exactly(sizes[0], total)
     return replace(
         found,
-        sizes=Verdict(Method.EXACT, Confidence.EXACT),
+        sizes=TrafficVerdict(Method.EXACT, TrafficConfidence.EXACT),
         model_bytes=float(total),
         largest_tensor_bytes=exact.largest,
         skew=exact.skew,
@@ -175,5 +177,5 @@ def active_fraction(phases: Sequence[float]) -> float | None:
     return sum(phase >= least for phase in phases) / len(phases)
 
 
-def _unknown(reason: Reason, method: Method = Method.NONE) -> Verdict:
-    return Verdict(method, Confidence.UNKNOWN, reason)
+def _unknown(reason: TrafficReason, method: Method = Method.NONE) -> TrafficVerdict:
+    return TrafficVerdict(method, TrafficConfidence.UNKNOWN, reason)

@@ -8,30 +8,30 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dlq_profiler.capabilities import BLIND, Unwatched
-from dlq_profiler.results import JobProfile, Reason, Verdict
+from dlq_profiler.results import JobProfile, TrafficReason, TrafficVerdict
 
 # Unknown for one of these, a job may be unknown because nobody could see what it did.
 _UNSEEN = frozenset(
     {
-        Reason.NOTHING_RECORDED,
-        Reason.NO_TRAFFIC,
-        Reason.NOT_PERIODIC,
-        Reason.TOO_FEW_ITERATIONS,
-        Reason.BYPASS,
+        TrafficReason.NOTHING_RECORDED,
+        TrafficReason.NO_TRAFFIC,
+        TrafficReason.NOT_PERIODIC,
+        TrafficReason.TOO_FEW_ITERATIONS,
+        TrafficReason.BYPASS,
     }
 )
 
 
-def reason_of(why: Unwatched) -> Reason:
+def reason_of(why: Unwatched) -> TrafficReason:
     """The same, as the reason of a result."""
-    return Reason(why.value.replace("_", "-"))
+    return TrafficReason(why.value.replace("_", "-"))
 
 
 # Of such programs nothing at all is seen.
 _BLIND = frozenset(reason_of(why) for why in BLIND)
 
 
-def limited(profile: JobProfile, limits: Sequence[Reason]) -> JobProfile:
+def limited(profile: JobProfile, limits: Sequence[TrafficReason]) -> JobProfile:
     """The profile with the limit as the reason of what is unknown, if it may well be that."""
     if not limits:
         return profile
@@ -41,5 +41,5 @@ def limited(profile: JobProfile, limits: Sequence[Reason]) -> JobProfile:
     )
 
 
-def _verdict(verdict: Verdict, limit: Reason) -> Verdict:
+def _verdict(verdict: TrafficVerdict, limit: TrafficReason) -> TrafficVerdict:
     return verdict._replace(reason=limit) if verdict.reason in _UNSEEN else verdict

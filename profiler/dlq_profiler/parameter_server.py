@@ -9,14 +9,14 @@ from itertools import chain
 
 from dlq_profiler.all_reduce import exactly
 from dlq_profiler.results import (
-    Confidence,
     JobProfile,
     Method,
     Pattern,
     PeerTraffic,
     ProcessProfile,
-    Reason,
-    Verdict,
+    TrafficConfidence,
+    TrafficReason,
+    TrafficVerdict,
 )
 
 _CONNECTED, _ACCEPTED = 1, 2
@@ -72,14 +72,20 @@ def merged(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
         bytes_per_iteration=_busiest(found, busiest_server),
     )
     if len(set(lists)) > 1:
-        unknown = Verdict(Method.MESSAGES, Confidence.UNKNOWN, Reason.SELF_CHECK)
+        unknown = TrafficVerdict(
+            Method.MESSAGES, TrafficConfidence.UNKNOWN, TrafficReason.SELF_CHECK
+        )
         return replace(found, sizes=unknown)
     tensors = lists[0]
     exact = exactly(tensors[0], sum(tensors))
-    sure = Confidence.CHECKED if len(lists) > 1 or _echoed(talkers, tensors) else Confidence.ASSUMED
+    sure = (
+        TrafficConfidence.CHECKED
+        if len(lists) > 1 or _echoed(talkers, tensors)
+        else TrafficConfidence.ASSUMED
+    )
     return replace(
         found,
-        sizes=Verdict(Method.MESSAGES, sure),
+        sizes=TrafficVerdict(Method.MESSAGES, sure),
         model_bytes=exact.model_bytes,
         largest_tensor_bytes=exact.largest,
         skew=exact.skew,

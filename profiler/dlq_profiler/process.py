@@ -15,13 +15,13 @@ from dlq_profiler.records.layout import (
     SOCKET_SENDS,
     VERBS_SENDS,
     ConnKind,
+    RecordSource,
     Side,
-    Source,
     Unseen,
 )
-from dlq_profiler.records.recording import Recording, peer_of
+from dlq_profiler.records.recording import RecordFile, peer_of
 from dlq_profiler.records.requests import Records, Requests, requests_of
-from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Reason, Tensors
+from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Tensors, TrafficReason
 from dlq_profiler.transports import collectives, gloo, messages, recurrence
 from dlq_profiler.transports.iterations import Iterations
 
@@ -36,11 +36,11 @@ class _Joined(NamedTuple):
 
 
 def profiles_of(
-    recordings: Iterable[Recording], tensors: Mapping[int, Sequence[Tensors]] | None = None
+    recordings: Iterable[RecordFile], tensors: Mapping[int, Sequence[Tensors]] | None = None
 ) -> tuple[ProcessProfile, ...]:
     """A profile of every process, by pid. `tensors`: what the hook of each pid told."""
     # Two containers have pids of their own, and may start in the same tick.
-    groups: dict[tuple[int, int, str], list[Recording]] = {}
+    groups: dict[tuple[int, int, str], list[RecordFile]] = {}
     for recording in recordings:
         key = (recording.pid, recording.start_ticks, str(rank_of(recording.identity)))
         groups.setdefault(key, []).append(recording)
@@ -49,7 +49,7 @@ def profiles_of(
 
 
 def profile_of(
-    recordings: Sequence[Recording], tensors: tuple[Tensors, ...] = ()
+    recordings: Sequence[RecordFile], tensors: tuple[Tensors, ...] = ()
 ) -> ProcessProfile:
     """The profile of one process from its recordings: one for each program that it was, and
     library.
@@ -67,30 +67,34 @@ def profile_of(
         world_size=world_size,
         role=role_of(newest.identity),
         method=Method.NONE,
-        reason=Reason.NO_TRAFFIC,
+        reason=TrafficReason.NO_TRAFFIC,
         tensors=tensors,
         records=sum(len(recording.records) for recording in recordings),
         lost=sum(recording.lost for recording in recordings),
         unseen=tuple(str(flag.name).lower() for flag in unseen),
     )
     found = _profile(_joined(recordings), empty)
-    if found.reason in (Reason.NO_TRAFFIC, Reason.NOT_PERIODIC, Reason.TOO_FEW_ITERATIONS):
+    if found.reason in (
+        TrafficReason.NO_TRAFFIC,
+        TrafficReason.NOT_PERIODIC,
+        TrafficReason.TOO_FEW_ITERATIONS,
+    ):
         if any(way in unseen for way in _BYPASS):
-            return replace(found, reason=Reason.BYPASS)
+            return replace(found, reason=TrafficReason.BYPASS)
         if unseen & Unseen.GRAPH:
-            return replace(found, reason=Reason.GRAPH)
+            return replace(found, reason=TrafficReason.GRAPH)
         if found.lost > found.records:
-            return replace(found, reason=Reason.RECORDS_LOST)
+            return replace(found, reason=TrafficReason.RECORDS_LOST)
     return found
 
 
-def _joined(recordings: Sequence[Recording]) -> _Joined:
+def _joined(recordings: Sequence[RecordFile]) -> _Joined:
     # What the plugin saw of NCCL, the wrappers saw as well.
-    by_plugin = any(recording.source == Source.NCCL_PLUGIN for recording in recordings)
+    by_plugin = any(recording.source == RecordSource.NCCL_PLUGIN for recording in recordings)
     parts, conns, base, since = [], [], 0, 0
     for recording in recordings:
         records = recording.records
-        if by_plugin and recording.source != Source.NCCL_PLUGIN:
+        if by_plugin and recording.source != RecordSource.NCCL_PLUGIN:
             records = records[records["op"] < min(COLLECTIVES)]
         records = records.copy()
         records["conn"][records["conn"] > 0] += base
@@ -124,7 +128,7 @@ def _of_collectives(
     ranks[(ranks == 0) & (conns["kind"] == ConnKind.COMMUNICATOR)] = empty.world_size or 0
     found = collectives.decode(calls, ranks)
     if found is None:
-        return replace(empty, method=Method.NCCL, reason=Reason.NOT_PERIODIC)
+        return replace(empty, method=Method.NCCL, reason=TrafficReason.NOT_PERIODIC)
     sends = found.sends
     profile = _with_iterations(empty, found.iterations, sends, conns)
     # FSDP and the like: what is sent are shards, of which no tensor can be told.
@@ -148,7 +152,7 @@ def _of_gloo(sent: Requests, conns: NDArray[np.void], empty: ProcessProfile) -> 
     elif decoded is not None:
         iterations = decoded.iterations
     if iterations is None:
-        return replace(empty, method=Method.ADDRESSES, reason=Reason.TOO_FEW_ITERATIONS)
+        return replace(empty, method=Method.ADDRESSES, reason=TrafficReason.TOO_FEW_ITERATIONS)
     profile = _with_iterations(empty, iterations, sent, conns)
     buckets = () if decoded is None else tuple(decoded.buckets.tolist())
     if recurring is None:
@@ -187,7 +191,7 @@ def _of_messages(sent: Requests, conns: NDArray[np.void], empty: ProcessProfile)
         )
     recurring = recurrence.recurring(sent)
     if recurring is None:
-        return replace(empty, reason=Reason.NOT_PERIODIC)
+        return replace(empty, reason=TrafficReason.NOT_PERIODIC)
     return replace(
         _with_iterations(empty, recurring.iterations, sent, conns),
         method=Method.ADDRESSES,

@@ -28,7 +28,7 @@ class Method(StrEnum):
     NONE = "none"
 
 
-class Confidence(StrEnum):
+class TrafficConfidence(StrEnum):
     """How far a figure may be trusted."""
 
     EXACT = "exact"  # told by the framework
@@ -37,7 +37,7 @@ class Confidence(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Reason(StrEnum):
+class TrafficReason(StrEnum):
     """Why something is unknown."""
 
     NOTHING_RECORDED = "nothing-recorded"
@@ -104,12 +104,12 @@ class Tensors(NamedTuple):
     first_bucket_bytes: int
 
 
-class Verdict(NamedTuple):
+class TrafficVerdict(NamedTuple):
     """How something was found, how sure it is, and why it is not known, if it is not."""
 
     method: Method
-    confidence: Confidence
-    reason: Reason | None = None
+    confidence: TrafficConfidence
+    reason: TrafficReason | None = None
 
     @property
     def known(self) -> bool:
@@ -133,7 +133,7 @@ class ProcessProfile:
     world_size: int | None
     role: str  # of a parameter-server job, as its environment tells; empty: not told
     method: Method
-    reason: Reason | None = None
+    reason: TrafficReason | None = None
     iterations: int = 0  # that were seen
     period_s: float = 0.0  # mean; pauses of several iterations are left out
     jitter: float = 0.0  # interquartile range of the iterations' times over their median
@@ -169,8 +169,8 @@ class JobProfile:
     """
 
     pattern: Pattern
-    traffic: Verdict
-    sizes: Verdict
+    traffic: TrafficVerdict
+    sizes: TrafficVerdict
     processes: int  # that took part
     world_size: int | None
     iterations: int = 0  # that every one of them was seen in
@@ -228,9 +228,9 @@ def _interval(value: Any) -> Interval:
     return Interval(number(value["lower"]), number(value["upper"]))
 
 
-def _verdict(value: Any) -> Verdict:
-    reason = None if value["reason"] is None else Reason(value["reason"])
-    return Verdict(Method(value["method"]), Confidence(value["confidence"]), reason)
+def _verdict(value: Any) -> TrafficVerdict:
+    reason = None if value["reason"] is None else TrafficReason(value["reason"])
+    return TrafficVerdict(Method(value["method"]), TrafficConfidence(value["confidence"]), reason)
 
 
 # By how a field is declared above.
@@ -242,8 +242,8 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "str": text,
     "Method": Method,
     "Pattern": Pattern,
-    "Reason | None": or_none(Reason),
-    "Verdict": _verdict,
+    "TrafficReason | None": or_none(TrafficReason),
+    "TrafficVerdict": _verdict,
     "Interval | None": or_none(_interval),
     "tuple[int, ...]": all_of(whole),
     "tuple[float, ...]": all_of(number),

@@ -25,7 +25,7 @@ class Span(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ReplayOutcome:
     """One finished job's history, in seconds of the trace's clock.
 
     `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress
@@ -126,7 +126,7 @@ class Billed(NamedTuple):
 
 
 def measure(
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ReplayOutcome],
     *,
     gpus: int,
     refused: int = 0,
@@ -207,14 +207,14 @@ def _settled(value: Number) -> float:
     return round(float(value), 6)
 
 
-def _makespan(outcomes: Sequence[Outcome]) -> float | None:
+def _makespan(outcomes: Sequence[ReplayOutcome]) -> float | None:
     if not outcomes:
         return None
     first = min(outcome.job.submit_time_s for outcome in outcomes)
     return _settled(max(outcome.finish_s for outcome in outcomes) - first)
 
 
-def _tardiness_cost(outcomes: Sequence[Outcome]) -> float | None:
+def _tardiness_cost(outcomes: Sequence[ReplayOutcome]) -> float | None:
     """Weight x seconds after the due date, over all jobs that have one; a weight not given is 1."""
     due = [outcome for outcome in outcomes if outcome.job.due_s is not None]
     if not due:
@@ -222,7 +222,7 @@ def _tardiness_cost(outcomes: Sequence[Outcome]) -> float | None:
     return _settled(math.fsum(lateness_cost(outcome) for outcome in due))
 
 
-def lateness_cost(outcome: Outcome) -> Number:
+def lateness_cost(outcome: ReplayOutcome) -> Number:
     """Weight x seconds after the due date; 0 without one."""
     job = outcome.job
     if job.due_s is None:
@@ -230,19 +230,19 @@ def lateness_cost(outcome: Outcome) -> Number:
     return max(0, outcome.jct_s - job.due_s) * (1 if job.weight is None else job.weight)
 
 
-def _broke_promise(outcome: Outcome) -> bool:
+def _broke_promise(outcome: ReplayOutcome) -> bool:
     promised_s = outcome.promised_s
     return promised_s is not None and outcome.jct_s > promised_s + NOISE_S
 
 
-def _first_deadline(outcome: Outcome) -> Number:
+def _first_deadline(outcome: ReplayOutcome) -> Number:
     job = outcome.job
     if job.soft_steps:
         return job.soft_steps[0][0]
     return math.inf if job.deadline_s is None else job.deadline_s
 
 
-def _missed_share(outcome: Outcome) -> float:
+def _missed_share(outcome: ReplayOutcome) -> float:
     """0 when the job earned its largest reward, 1 when it earned the least."""
     steps = outcome.job.soft_steps or ((_first_deadline(outcome), FULL),)
     return missed_share(steps, outcome.jct_s)

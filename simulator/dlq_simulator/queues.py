@@ -22,7 +22,7 @@ QUEUES: Mapping[str, Callable[[TraceJob], str]] = MappingProxyType(
 )
 
 
-class Queues:
+class TraceQueues:
     """The queues of a trace under one policy. A policy without quotas has one queue for all."""
 
     def __init__(self, trace: Trace, policy: Policy, by: str) -> None:

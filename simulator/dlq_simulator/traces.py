@@ -10,7 +10,7 @@ from pathlib import Path
 from dlq_simulator.columns import BadValue
 from dlq_simulator.errors import LINE_AND_COLUMN, DataError
 from dlq_simulator.readers import dialect_of
-from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
+from dlq_simulator.readers.dialect import Dialect, DialectColumn, SkipRow, Values
 from dlq_simulator.readers.philly import RAW, is_raw_log, raw_entries, raw_job
 from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 from dlq_simulator.workload import Trace, TraceJob
@@ -165,7 +165,7 @@ class _Reading:
             raise error
         self._bad.append(error)
 
-    def _columns(self, dialect: Dialect, names: Sequence[str]) -> list[Column | None]:
+    def _columns(self, dialect: Dialect, names: Sequence[str]) -> list[DialectColumn | None]:
         """The header, complete and without doubles; None for what is ignored."""
         for name in dialect.required:
             if name not in names:
@@ -186,7 +186,7 @@ class _Reading:
     def _values(
         self,
         dialect: Dialect,
-        columns: Sequence[Column | None],
+        columns: Sequence[DialectColumn | None],
         names: Sequence[str],
         cells: Sequence[str],
         line: int,
@@ -216,7 +216,7 @@ class _Reading:
         self._check_together(line, dialect, values)
         return values
 
-    def _parsed(self, line: int, name: str, column: Column, text: str) -> object:
+    def _parsed(self, line: int, name: str, column: DialectColumn, text: str) -> object:
         try:
             return column.parse(text)
         except BadValue as error:

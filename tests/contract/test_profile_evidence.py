@@ -14,12 +14,12 @@ from dlq_master.rpc.agents.profile_intake import evidence_of
 from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.messages import ProfileEvidence
 from dlq_nodeagent.profiling.finding import found_of
-from dlq_nodeagent.profiling.reading import Reading
+from dlq_nodeagent.profiling.reading import RingReading
 from dlq_profiler.capabilities import Unwatched
 from dlq_profiler.job import job_of
 from dlq_profiler.limits import reason_of
 from dlq_profiler.process import profiles_of
-from dlq_profiler.results import JobProfile, ProcessProfile, Reason
+from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
 from support.agent_bench import a_launch
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_job
@@ -28,7 +28,7 @@ NODE = NodeId("node-a")
 LAUNCH = a_launch(rank=1)
 
 
-def taken(reading: Reading, *limits: Reason) -> tuple[JobProfile, list[ProcessProfile]]:
+def taken(reading: RingReading, *limits: TrafficReason) -> tuple[JobProfile, list[ProcessProfile]]:
     """The profile that a master has stored of this, and the processes."""
     found = found_of(LAUNCH, reading, limits, gpu_type="h100", window_s=60.0, ended_s=0.0)
     evidence = ProfileEvidence(key=LAUNCH.key, fence=LAUNCH.fence, age_s=1.5, found=found)
@@ -46,7 +46,7 @@ def test_what_was_found_arrives_as_it_was() -> None:
     processes = profiles_of(ring_job([list(buckets(tensors("googlenet")))] * 7, ranks=2))
     job = job_of(processes)
     assert job.sizes.known
-    profile, merged = taken(Reading(job, processes), Reason.PLUGIN_TAKEN)
+    profile, merged = taken(RingReading(job, processes), TrafficReason.PLUGIN_TAKEN)
     assert job_of(merged) == job
     for name in (
         "pattern", "traffic", "sizes", "processes", "world_size", "iterations", "jitter",
@@ -57,9 +57,9 @@ def test_what_was_found_arrives_as_it_was() -> None:
     assert profile.period_s == pytest.approx(job.period_s, abs=1e-6)
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_every_reason_is_taken_and_has_words(reason: Reason) -> None:
-    for reading, limits in ((Reading(failure=reason), ()), (Reading(), (reason,))):
+@pytest.mark.parametrize("reason", TrafficReason)
+def test_every_reason_is_taken_and_has_words(reason: TrafficReason) -> None:
+    for reading, limits in ((RingReading(failure=reason), ()), (RingReading(), (reason,))):
         profile, processes = taken(reading, *limits)
         assert (profile.traffic.reason, profile.sizes.reason) == (reason, reason)
         assert processes == []

@@ -20,7 +20,7 @@ import pytest
 from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
-from dlq_master.providers.port import Provider, ProviderFailed, Wish
+from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
 from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
 from support.fake_slurm import FakeSlurm
@@ -37,7 +37,7 @@ def living(word: str) -> list[str]:
     return found
 
 
-WISH = Wish(
+WISH = MachineWish(
     request_id="spot-3-1",
     pool="spot",
     node_id="spot-3-1",

@@ -12,15 +12,15 @@ import pytest
 from dlq_common.clock import FakeClock
 from dlq_nodeagent.model.port import (
     AttemptExists,
-    AttemptKey,
     ExitRecord,
     ExitWhy,
     Handle,
     LaunchPlan,
-    Notice,
+    RankKey,
     Runtime,
     RuntimeFault,
     StaleEpoch,
+    StopNotice,
     UnknownAttempt,
 )
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
@@ -29,7 +29,7 @@ from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until
 
 LONG_S = 1000.0
-NOTICE = Notice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
+NOTICE = StopNotice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
 
 
 class Box(Protocol):
@@ -120,7 +120,7 @@ class RealBox:
 
     def _job_dir(self) -> str:
         """Of the job that is started next."""
-        return self.runtime.job_files(AttemptKey(str(self._box.plans + 1), 1, 0)).job_dir
+        return self.runtime.job_files(RankKey(str(self._box.plans + 1), 1, 0)).job_dir
 
     def let_pass(self, seconds: float) -> None:
         pass
@@ -506,7 +506,7 @@ def test_an_attempt_is_forgotten_only_after_its_end_and_only_once_matters(box: B
 )
 def test_an_unknown_attempt_is_an_error(box: Box, ask: Callable[[Runtime, Handle], object]) -> None:
     with pytest.raises(UnknownAttempt):
-        ask(box.runtime, Handle(AttemptKey("404", 1, 0), 1))
+        ask(box.runtime, Handle(RankKey("404", 1, 0), 1))
 
 
 def test_nothing_is_run_inside_what_has_ended(box: Box) -> None:
@@ -517,9 +517,9 @@ def test_nothing_is_run_inside_what_has_ended(box: Box) -> None:
 
 
 def test_job_files_are_known_before_the_start_and_differ_by_attempt(box: Box) -> None:
-    one = box.runtime.job_files(AttemptKey("17", 1, 0))
-    assert one == box.runtime.job_files(AttemptKey("17", 1, 0))
-    assert one != box.runtime.job_files(AttemptKey("17", 2, 0))
+    one = box.runtime.job_files(RankKey("17", 1, 0))
+    assert one == box.runtime.job_files(RankKey("17", 1, 0))
+    assert one != box.runtime.job_files(RankKey("17", 2, 0))
     assert all(path.startswith("/") for path in one)
 
 

@@ -5,7 +5,7 @@ from statistics import median
 
 import pytest
 
-from dlq_profiler.results import Confidence, Method, Pattern, Reason
+from dlq_profiler.results import Method, Pattern, TrafficConfidence, TrafficReason
 from support.model_shapes import buckets, tensors
 from support.profiled_jobs import MOST_PERIOD_ERROR, timely, torch_job
 
@@ -31,7 +31,7 @@ def test_traffic_tells_iterations_buckets_model_and_the_bounds_of_its_largest_te
     found = timely(tmp_path, lambda where: torch_job(where, model, ranks, *options))
     profile = found.profile
     assert (profile.pattern, profile.processes) == (Pattern.ALL_REDUCE, ranks)
-    assert profile.traffic == (Method.ADDRESSES, Confidence.CHECKED, None)
+    assert profile.traffic == (Method.ADDRESSES, TrafficConfidence.CHECKED, None)
     assert profile.iterations == ITERATIONS - 1  # the first has a layout of its own
     assert profile.buckets == tuple(found.truth["buckets"])
     assert profile.model_bytes == pytest.approx(sum(sizes), rel=1e-3)
@@ -47,7 +47,7 @@ def test_traffic_tells_iterations_buckets_model_and_the_bounds_of_its_largest_te
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_three_iterations_are_too_few_and_four_are_enough(ranks: int, tmp_path: Path) -> None:
     few = torch_job(tmp_path / "3", "googlenet", ranks, "--iterations", "3").profile
-    assert few.traffic.reason in (Reason.TOO_FEW_ITERATIONS, Reason.SELF_CHECK)
+    assert few.traffic.reason in (TrafficReason.TOO_FEW_ITERATIONS, TrafficReason.SELF_CHECK)
     assert few.skew is None
     enough = torch_job(tmp_path / "4", "googlenet", ranks, "--iterations", "4").profile
     assert enough.iterations == 3
@@ -68,7 +68,7 @@ def test_a_job_that_runs_is_recorded_from_when_it_is_switched_on(
 def test_with_the_hook_the_tensors_are_exact(tmp_path: Path) -> None:
     sizes = tensors("googlenet")
     found = torch_job(tmp_path / "rec", "googlenet", 2, "--iterations", "5", hook=True).profile
-    assert found.sizes == (Method.EXACT, Confidence.EXACT, None)
+    assert found.sizes == (Method.EXACT, TrafficConfidence.EXACT, None)
     assert found.tensors == tuple(sorted(sizes, reverse=True))
     assert found.skew is not None
     assert found.skew.lower == found.skew.upper == max(sizes) / sum(sizes)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_profiler.results import Confidence, Method, Pattern
+from dlq_profiler.results import Method, Pattern, TrafficConfidence
 from support.model_shapes import tensors
 from support.profiled_jobs import MOST_PERIOD_ERROR, server_job, timely
 
@@ -23,7 +23,7 @@ def test_messages_are_tensors_and_servers_are_as_uneven_as_their_tensors(
     profile = found.profile
     assert profile.pattern is Pattern.PARAMETER_SERVER
     assert profile.processes >= 3  # a server of nothing but biases sends hardly anything
-    assert profile.sizes == (Method.MESSAGES, Confidence.CHECKED, None)
+    assert profile.sizes == (Method.MESSAGES, TrafficConfidence.CHECKED, None)
     assert profile.iterations == 6
     assert profile.tensors == tuple(sorted(sizes, reverse=True))
     assert profile.skew is not None

@@ -9,7 +9,7 @@ import pytest
 from dlq_common.clock import FakeClock
 from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_common.identity.files import load_identity
-from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Role, fingerprint, parse_identity
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import Joined, join, renew_if_due, stored_address
@@ -58,7 +58,7 @@ def test_a_node_that_joined_holds_a_certificate_of_its_own(
 def test_a_join_that_was_not_answered_is_repeated_with_the_same_key(
     master: StubMaster, tmp_path: Path
 ) -> None:
-    wrong = JoinToken("t2", "x" * 43, fingerprint(master.authority.certificate_pem())).text()
+    wrong = JoinTokenText("t2", "x" * 43, fingerprint(master.authority.certificate_pem())).text()
     with pytest.raises(Unauthenticated):
         join_now(master, tmp_path, wrong)
     kept = (tmp_path / "join-request.json").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_common.clock import FakeClock
-from dlq_master.model.estimates.traffic import Packing, Profile
+from dlq_master.model.estimates.traffic import Packing, TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Found, Recording, Told
@@ -66,7 +66,7 @@ def read_of(*recordings: Recording, belief: Belief | None = None) -> Read:
 def believed(**profile: float) -> tuple[Job, Read]:
     together = a_recording()
     spread = a_recording(2, spread=True, node_ids=(NodeId("gpu01"), NodeId("gpu02")), told=(0, 1))
-    known = Profile(skew=0.743, rho=0.2, model_bytes=1e8)._replace(**profile)
+    known = TrafficProfile(skew=0.743, rho=0.2, model_bytes=1e8)._replace(**profile)
     belief = Belief(known, together, True, together, spread)
     return JOB._replace(profile=known), read_of(together, spread, belief=belief)
 
@@ -138,7 +138,7 @@ def test_a_policy_may_take_the_unknown_as_they_come(master: FakeMaster, dlq: Dlq
     assert traffic_message(JOB, read).placement == "fewest"
     master.traffic["17"] = traffic_message(JOB, read)
     assert "placement: on as few nodes as can be had now" in dlq("why", "17").out
-    known = JOB._replace(profile=Profile(skew=0.9))
+    known = JOB._replace(profile=TrafficProfile(skew=0.9))
     assert traffic_message(known, read).placement == "together"
 
 

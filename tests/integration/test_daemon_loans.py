@@ -13,7 +13,7 @@ from dlq_master.policy.reclaim.controller import Lender, Lending, follow
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import NodeGroup
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.loans import LoanStep
 from dlq_simulator.world.world import sizes_of
 from support.lending_daemon import LendingDaemon
 from support.replays import a_config, compare, simulated
@@ -55,13 +55,13 @@ def looks() -> list[tuple[float, float]]:
     return [(number * LOOK_S + 0.71, busy) for number, busy in enumerate(LOADS)]
 
 
-def lent() -> list[Step]:
+def lent() -> list[LoanStep]:
     """What the controller of simulations makes of the load."""
-    lender, lending, found = Lender(SERVERS, HEADROOM, SETTLE_S), Lending(), [Step(0.0, 0)]
+    lender, lending, found = Lender(SERVERS, HEADROOM, SETTLE_S), Lending(), [LoanStep(0.0, 0)]
     for at_s, busy in looks():
         lending = follow(lending, lender, at_s, busy)
         if lending.lent != found[-1].servers:
-            found.append(Step(at_s, lending.lent))
+            found.append(LoanStep(at_s, lending.lent))
     return found
 
 

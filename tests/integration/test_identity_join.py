@@ -18,7 +18,7 @@ from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub, JoinServiceStub
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
 from dlq_common.errors import Unauthenticated, Unavailable
-from dlq_common.identity.join_token import JoinToken, fetch_pinned_ca, parse_join_token
+from dlq_common.identity.join_token import JoinTokenText, fetch_pinned_ca, parse_join_token
 from dlq_common.identity.pki import Authority, Role, fingerprint, new_key_and_csr, parse_identity
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
@@ -96,7 +96,7 @@ async def test_what_is_no_token_lets_nobody_in(house: RpcHouse, token: str) -> N
 
 async def test_a_guessed_secret_lets_nobody_in(house: RpcHouse) -> None:
     real = parse_join_token(await make_token(house))
-    guess = JoinToken(real.token_id, "A" * len(real.secret), real.ca_fingerprint)
+    guess = JoinTokenText(real.token_id, "A" * len(real.secret), real.ca_fingerprint)
     assert await refused(house, guess.text()) is grpc.StatusCode.UNAUTHENTICATED
 
 

@@ -23,7 +23,7 @@ from dlq_common.clock import SteadyClock
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.clearing import Clearing
 from dlq_nodeagent.runtimes.podman.images import Images
-from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, PullRules
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, PullRules
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
 from support.podman_images import RULES, agents_images, ensure, pulls_of, trusted_registry
 from support.small_registry import SmallRegistry, layer_of
@@ -125,7 +125,7 @@ def test_a_pull_that_nobody_waits_for_is_ended_at_once_and_leaves_nothing(
 ) -> None:
     registry.put("team/stop", "1", layer + b"stop")
     registry.hold_blobs.clear()
-    name, ending = f"{registry.name}/team/stop:1", Ending()
+    name, ending = f"{registry.name}/team/stop:1", PullEnding()
     with ThreadPoolExecutor() as pool:
         pull = pool.submit(ensure, images(), name, ending=ending)
         wait_until(lambda: pulls_of(name), what="the pull")

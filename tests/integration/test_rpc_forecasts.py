@@ -23,7 +23,7 @@ from dlq_master.control.forecast.forecasts import NOT_SUBMITTED
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu
-from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
+from dlq_master.planner.forecasts import Changes, Compared, Forecast, Range, StartEstimate
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration
@@ -59,7 +59,7 @@ async def estimate(house: RpcHouse, name: str = "alice", **asked: Any) -> Any:
 
 
 async def test_a_range_is_told_as_far_as_it_is_known(house: RpcHouse) -> None:
-    house.foresight.told = Estimate(1_000.0, SOON, None, "family")
+    house.foresight.told = StartEstimate(1_000.0, SOON, None, "family")
     answer = await estimate(house, job_id=await submitted(house))
     assert from_timestamp(answer.start.earliest_time) == 2_000.0
     assert from_timestamp(answer.start.likely_time) == 2_500.0
@@ -77,7 +77,7 @@ async def test_not_to_know_is_no_error(house: RpcHouse) -> None:
 
 
 async def test_a_spec_is_looked_at_and_not_accepted(house: RpcHouse) -> None:
-    house.foresight.told = Estimate(1_000.0, SOON, SOON, "guess")
+    house.foresight.told = StartEstimate(1_000.0, SOON, SOON, "guess")
     answer = await estimate(house, spec=a_spec())
     (job,) = house.foresight.asked
     assert isinstance(job, Job)

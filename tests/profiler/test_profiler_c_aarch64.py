@@ -11,7 +11,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from dlq_profiler.records.layout import Op, Source
+from dlq_profiler.records.layout import Op, RecordSource
 from support.watched_programs import (
     Profiling,
     Ran,
@@ -84,5 +84,5 @@ def test_the_plugin(profiling: Profiling, tmp_path: Path, version: str) -> None:
     plugin = profiling.library.with_name(hatch_build.PLUGIN_NAME)
     emulated(loader, plugin, version, environment=profiling.variables())
     recording = profiling.recording()
-    assert recording.source == Source.NCCL_PLUGIN
+    assert recording.source == RecordSource.NCCL_PLUGIN
     assert calls(recording) == [(Op.ALL_REDUCE, 2000, 0), (Op.P2P_SEND, 70, 0)]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hatch_build
 import pytest
 
-from dlq_profiler.records.layout import Op, Source
+from dlq_profiler.records.layout import Op, RecordSource
 from support.watched_programs import ROOT, Profiling, run
 
 PYTHON = ROOT / ".venv-torch" / "bin" / "python"
@@ -34,7 +34,7 @@ def test_nccl_reports_its_collectives(profiling: Profiling) -> None:
     profiling.environment.update(LD_PRELOAD="", NCCL_PROFILER_PLUGIN=str(plugin))
     ran = profiling.run(PYTHON, "-m", "torch.distributed.run", "--nproc-per-node", "2", job)
     assert ran.returncode == 0, ran.stderr
-    recordings = [r for r in profiling.recordings() if r.source == Source.NCCL_PLUGIN]
+    recordings = [r for r in profiling.recordings() if r.source == RecordSource.NCCL_PLUGIN]
     assert len(recordings) == 2
     for recording in recordings:
         reduced = recording.records[recording.records["op"] == Op.ALL_REDUCE]

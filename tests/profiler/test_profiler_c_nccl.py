@@ -8,7 +8,7 @@ from pathlib import Path
 import hatch_build
 import pytest
 
-from dlq_profiler.records.layout import ConnKind, Op, RecordFlag, Source
+from dlq_profiler.records.layout import ConnKind, Op, RecordFlag, RecordSource
 from support.watched_programs import ROOT, Profiling, calls, compile_program, run
 
 Program = Callable[[str], Path]
@@ -39,7 +39,7 @@ def test_collectives_have_their_bytes_in_every_version(
         "finalize 0",
     ]
     recording = profiling.recording()
-    assert recording.source == Source.NCCL_PLUGIN
+    assert recording.source == RecordSource.NCCL_PLUGIN
     assert calls(recording) == [ALL_REDUCE, SEND]
     collective, send = recording.records
     assert collective["aux2"] & 0xFF == FLOAT16

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_profiler.records.layout import ConnKind, Op, RecordFlag
-from dlq_profiler.records.recording import Recording
+from dlq_profiler.records.recording import RecordFile
 from support.watched_programs import PROGRAMS, Profiling, Ran, calls, compile_program, run
 
 LEGACY = [
@@ -43,7 +43,7 @@ def client(request: pytest.FixtureRequest, stub: Path) -> Path:
     return compile_program(stub, "verbs_client.c", flags=flags, name=request.param)
 
 
-def _profiled(profiling: Profiling, stub: Path, client: Path, times: int = 1) -> Recording:
+def _profiled(profiling: Profiling, stub: Path, client: Path, times: int = 1) -> RecordFile:
     profiling.environment["LD_LIBRARY_PATH"] = str(stub)
     alone = run(client, str(times), environment={"LD_LIBRARY_PATH": str(stub)})
     assert alone.returncode == 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_nodeagent.model.messages import Hello, Launch, Phase, RankReport
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 from support.agent_bench import AgentBench, a_launch, a_stop
 from support.extent import times
 
@@ -38,9 +38,9 @@ class Walk:
 
     rng: random.Random
     bench: AgentBench = field(default_factory=AgentBench)
-    placed: dict[AttemptKey, Launch] = field(default_factory=dict)
-    stopped: set[AttemptKey] = field(default_factory=set)
-    phases: dict[AttemptKey, Phase] = field(default_factory=dict)
+    placed: dict[RankKey, Launch] = field(default_factory=dict)
+    stopped: set[RankKey] = field(default_factory=set)
+    phases: dict[RankKey, Phase] = field(default_factory=dict)
     epoch: int = 7
     connected: bool = False
 
@@ -133,7 +133,7 @@ class Walk:
         bench.run(90, step_s=0.5)
         self.check()
 
-    def phase(self, key: AttemptKey) -> Phase:
+    def phase(self, key: RankKey) -> Phase:
         return self.phases.get(key, Phase.PREPARING)
 
     def check(self) -> None:

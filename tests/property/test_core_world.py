@@ -12,7 +12,7 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.validate import validate
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import HoldKind, JobState
@@ -26,7 +26,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.pipeline import lineup, plan
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.transit.taking import Taking
 from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node
@@ -34,7 +34,13 @@ from support.extent import times
 
 EXPLAINED = 6  # of the latest jobs, after every decision
 PROFILES = st.sampled_from(
-    [None, Profile(0.05), Profile(0.7), Profile(0.7, 0.04), Profile(None, 2.0)]
+    [
+        None,
+        TrafficProfile(0.05),
+        TrafficProfile(0.7),
+        TrafficProfile(0.7, 0.04),
+        TrafficProfile(None, 2.0),
+    ]
 )
 STEPS = st.sampled_from(
     [BEST_EFFORT, BEST_EFFORT, strict(300.0), strict(40.0), soft([(100.0, 100.0), (900.0, 50.0)])]
@@ -74,7 +80,7 @@ class Story(RuleBasedStateMachine):
         queue: int,
         estimate_s: float | None,
         steps: Steps,
-        profile: Profile | None,
+        profile: TrafficProfile | None,
         grows: int,
         shrinks: bool,
     ) -> None:
@@ -216,7 +222,7 @@ class Story(RuleBasedStateMachine):
         world = self.world
         view = View(world.cluster, world.now_s)
         starts = {c.job_id for c in changes if isinstance(c, Start)}
-        glance = Glance(view, world.policy)
+        glance = ReasonSummary(view, world.policy)
         for job_id, job in list(world.cluster.jobs.items())[-EXPLAINED:]:
             reasons = explain(view, world.policy, job_id)
             assert bool(reasons) == (job.live_attempt is None or job.ended), job

@@ -21,7 +21,7 @@ from dlq_master.policy.admit.deadlines import book_of
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.grids import kept_grid, type_of
 from dlq_master.policy.promise.slots.plan import faults
-from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.reading import (
     kept_plan,
     margin,
@@ -172,7 +172,7 @@ class DlqStory(Story):
         ]
 
 
-def ledger_of(book: Book, name: str) -> Slots:
+def ledger_of(book: PromiseBook, name: str) -> Slots:
     ledger = book.ledger()
     return ledger.free if name == "free" else ledger.demand.left
 

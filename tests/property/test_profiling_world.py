@@ -22,7 +22,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.partition.profiling import room
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job
 from support.extent import times
 
@@ -141,7 +141,7 @@ class Trials(RuleBasedStateMachine):
         world = self.world
         view = View(world.cluster, world.now_s)
         starts = {getattr(change, "job_id", None) for change in world.plan().changes}
-        glance = Glance(view, world.policy)
+        glance = ReasonSummary(view, world.policy)
         for job_id, job in list(world.cluster.jobs.items())[-6:]:
             reasons = explain(view, world.policy, job_id)
             assert bool(reasons) == (job.live_attempt is None or job.ended), job

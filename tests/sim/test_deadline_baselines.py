@@ -13,7 +13,7 @@ from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Lapse
 from dlq_master.policy.turn import Decided
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -42,7 +42,9 @@ class Watched:
                 self.left.append((bool(loser.steps), bool(winner.steps), due_s[0] - due_s[1]))
 
 
-def replayed(jobs: list[TraceJob], policy: str, *words: str) -> tuple[list[Outcome], list[Left]]:
+def replayed(
+    jobs: list[TraceJob], policy: str, *words: str
+) -> tuple[list[ReplayOutcome], list[Left]]:
     (chosen,) = read_settings([policy], words)
     watched = Watched()
     result = replay(Trace.of("random", jobs), read_cluster("2x4"), chosen, watch=watched)

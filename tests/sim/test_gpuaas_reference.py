@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dlq_master.policy.priced.presets import build
-from dlq_simulator.priced.instance import Instance, instance_of
+from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.priced.world import replay
 from dlq_simulator.traces import read_trace
 from dlq_simulator.world.clusters import read_cluster
@@ -32,7 +32,7 @@ CHEAP = INSTANCES if LONG else INSTANCES[:-1]
 
 
 @cache
-def instance(name: str) -> Instance:
+def instance(name: str) -> RentingInstance:
     trace = read_trace(str(ROOT / name / "Lof_Selectjobs.csv.gz"))
     return instance_of(trace, read_cluster(str(ROOT / "table_2.toml")), Speed())
 

@@ -22,14 +22,14 @@ from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.loans import LoanStep
 
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")
 
 
 def lent(count: int, *steps: tuple[int, int], gpus: int = 2) -> NodeGroup:
-    given_ = tuple(Step(*step) for step in steps)
+    given_ = tuple(LoanStep(*step) for step in steps)
     return NodeGroup(name="lent", count=count, gpus=gpus, gpu_type="T", lent=given_)
 
 

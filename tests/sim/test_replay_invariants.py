@@ -17,7 +17,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.loans import LoanStep
 from support.extent import LONG, times
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
@@ -214,7 +214,7 @@ def a_harder_trace() -> st.SearchStrategy[Trace]:
 
 
 STEPS = st.lists(st.integers(0, 2), min_size=1, max_size=8).map(
-    lambda lent: tuple(Step(90 * number, servers) for number, servers in enumerate(lent))
+    lambda lent: tuple(LoanStep(90 * number, servers) for number, servers in enumerate(lent))
 )
 HARDER = (
     ("fifo",),
@@ -234,7 +234,7 @@ HARDER = (
 )
 @settings(max_examples=times(50, 150), deadline=None)
 def test_every_job_ends_where_servers_come_and_go_and_speeds_differ(
-    trace: Trace, steps: tuple[Step, ...], speed: float, choice: tuple[str, ...]
+    trace: Trace, steps: tuple[LoanStep, ...], speed: float, choice: tuple[str, ...]
 ) -> None:
     own = NodeGroup(name="a", count=2, gpus=3, gpu_type="a")
     lent = NodeGroup(name="t", count=2, gpus=3, gpu_type="t", speed=speed, lent=steps)

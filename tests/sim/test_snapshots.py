@@ -21,7 +21,7 @@ from dlq_master.planner.snapshot import (
     slices,
     take_promises,
 )
-from dlq_master.planner.told import Kept, Told
+from dlq_master.planner.told import KeptState, StateTold
 from dlq_master.policy.pipeline import plan, promises
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
@@ -54,7 +54,7 @@ class Compared(Replay):
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
-        self.told, self.kept = Told(), Kept()
+        self.told, self.kept = StateTold(), KeptState()
 
     def _decide(self, now_s: float) -> bool:
         self.compared += 1

@@ -13,7 +13,7 @@ from dlq_master.planner.snapshot import read, take
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
-from dlq_simulator.twin.world import Twin
+from dlq_simulator.twin.world import TwinWorld
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
@@ -99,7 +99,7 @@ def test_the_twin_of_a_state_starts_whom_the_replay_starts(
 
     shot = read(replay.frozen)
     view, policy = shot.look()
-    twin = Twin(view.cluster, policy, shot.now_s, work)
+    twin = TwinWorld(view.cluster, policy, shot.now_s, work)
     waiting = set(twin.waiting)
     twin.run(float("inf"))
     assert len(waiting) > 10, "the cluster is not full: nothing is compared"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dlq_common.clock import FakeClock
 from dlq_nodeagent.core import AgentCore, CoreSettings
 from dlq_nodeagent.line.contact import FakeContact
-from dlq_nodeagent.line.uplink import Transport
+from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model.errands import (
     FakeErrands,
     Look,
@@ -43,12 +43,12 @@ from dlq_nodeagent.model.messages import (
     Welcome,
 )
 from dlq_nodeagent.model.port import (
-    AttemptKey,
     Handle,
     LaunchPlan,
     NotDelivered,
-    Notice,
+    RankKey,
     Runtime,
+    StopNotice,
 )
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.state.journal import Journal, MemoryJournal
@@ -68,7 +68,7 @@ def a_launch(
 ) -> Launch:
     """One rank on one GPU that runs `does` (knobs of the fake runtime)."""
     launch = Launch(
-        key=AttemptKey(str(job), attempt, rank),
+        key=RankKey(str(job), attempt, rank),
         fence=Fence(epoch, attempt),
         command=("fake", *does.split()),
         gpu_indexes=(0,),
@@ -167,7 +167,7 @@ class AgentBench:
         self.profiles: list[ReadOrder] = []  # all that were read
         self.signals: list[int] = []
         self.sent: list[int] = []  # signals to ranks that go on
-        self.starts: list[AttemptKey] = []
+        self.starts: list[RankKey] = []
         self.deaf = False
         self.hold_extension_s = 0.0
         self.hold_revision = 0
@@ -181,7 +181,7 @@ class AgentBench:
         self.core = self._core(self.runtime, self.transport, self.journal)
         self.core.start()
 
-    def _core(self, runtime: Runtime, transport: Transport, journal: Journal) -> AgentCore:
+    def _core(self, runtime: Runtime, transport: UplinkTransport, journal: Journal) -> AgentCore:
         return AgentCore(
             clock=self.clock,
             runtime=runtime,
@@ -284,7 +284,7 @@ class AgentBench:
         """The latest report about one rank."""
         return self.reports(launch)[-1]
 
-    def notice(self, launch: Launch) -> Notice | None:
+    def notice(self, launch: Launch) -> StopNotice | None:
         """What the job reads in its notice file."""
         return self.runtime.notice_of(Handle(launch.key, launch.fence.epoch))
 

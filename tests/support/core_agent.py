@@ -25,10 +25,10 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.commands import command_message, welcome_messages
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line import wire as agent_wire
-from dlq_nodeagent.line.uplink import Transport
+from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model import messages
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import AttemptKey, Runtime
+from dlq_nodeagent.model.port import RankKey, Runtime
 from dlq_nodeagent.state.journal import Journal
 from support.agent_bench import AgentBench, a_preparation
 from support.master_harness import Master
@@ -80,7 +80,7 @@ class CoreAgent(AgentBench):
         self._master, self.node_id = master, NodeId(name)
         self._session_id: int | None = None
         self._read = 0
-        self._gpus_of: dict[AttemptKey, frozenset[int]] = {}
+        self._gpus_of: dict[RankKey, frozenset[int]] = {}
         gpu = (Gpu(index=at, gpu_type="h100", uuid=f"{name}-{at}") for at in range(gpus))
         self._facts = wire.NodeFacts(
             hostname=name, address="10.0.0.1", boot_id="1", gpus=gpu, features=[FEATURE]
@@ -114,7 +114,7 @@ class CoreAgent(AgentBench):
 
     # ---- inside
 
-    def _core(self, runtime: Runtime, transport: Transport, journal: Journal) -> AgentCore:
+    def _core(self, runtime: Runtime, transport: UplinkTransport, journal: Journal) -> AgentCore:
         mortal = [_Mortal(port, self._passed) for port in (runtime, transport, journal)]
         return super()._core(*mortal)
 
@@ -129,7 +129,7 @@ class CoreAgent(AgentBench):
         self._must_have_room(launch.key)
         return made if launch.key.node_rank else replace(made, ports=(PORT,))
 
-    def _must_have_room(self, key: AttemptKey) -> None:
+    def _must_have_room(self, key: RankKey) -> None:
         for other, attempt in self.host.attempts.items():
             if attempt.record is None and other != key:
                 both = self._gpus_of[key] & self._gpus_of[other]

@@ -29,7 +29,7 @@ from dlq_master.control.loop.ports import PastJobs
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
-from dlq_master.control.people.team_use import Use
+from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
@@ -251,7 +251,7 @@ class FakeRead:
     def teams(self) -> Sequence[Team]:
         return [self.all_teams[name] for name in sorted(self.all_teams)]
 
-    def team_uses(self, now_s: float) -> Mapping[str, Use]:
+    def team_uses(self, now_s: float) -> Mapping[str, TeamUse]:
         return {}
 
     def team_notice(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.forecast.forecasts import Unknown
 from dlq_master.model.jobs.job import Job
-from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast
+from dlq_master.planner.forecasts import Changes, Compared, Forecast, StartEstimate
 
 
 class FakeForesight:
@@ -13,7 +13,7 @@ class FakeForesight:
 
     def __init__(self) -> None:
         self.latest: Forecast | None = None
-        self.told: Estimate | None = None
+        self.told: StartEstimate | None = None
         self.compared: Compared | None = None
         self.measured = Quality(0, None, None, None, None, None)
         self.asked: list[Job | Changes] = []
@@ -21,7 +21,7 @@ class FakeForesight:
     def quality(self) -> Quality:
         return self.measured
 
-    async def estimate(self, job: Job, patience_s: float) -> Estimate:
+    async def estimate(self, job: Job, patience_s: float) -> StartEstimate:
         self.asked.append(job)
         if self.told is None:
             raise Unknown("the twin was killed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dlq_master.planner.plans import Answer, read_answer, write_answer
 from dlq_master.planner.process import Facts, Write
-from dlq_master.planner.told import Told
-from dlq_master.planner.worker import Desk
+from dlq_master.planner.told import StateTold
+from dlq_master.planner.worker import PlannerDesk
 
 
 class InlinePlanner:
@@ -20,7 +20,7 @@ class InlinePlanner:
         self.questions: list[str] = []
         self._asked: list[bytes] | None = None
         self._number = 0
-        self._told, self._desk = Told(), Desk()
+        self._told, self._desk = StateTold(), PlannerDesk()
         self._stage = ""
 
     @property
@@ -51,5 +51,5 @@ class InlinePlanner:
     def fail(self, why: str = "it ended") -> Answer:
         """What is told when it has died instead."""
         self._asked = None
-        self._told, self._desk = Told(), Desk()  # another process
+        self._told, self._desk = StateTold(), PlannerDesk()  # another process
         return Answer(self._number, fault=why)

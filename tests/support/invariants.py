@@ -9,7 +9,7 @@ from collections import Counter
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.jobs.counts import of_user
 from dlq_master.control.jobs.gates import holds_place
-from dlq_master.control.loop.ports import Readable
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.loop.state import State
 from dlq_master.model.attempts.attempt import LIVE, AttemptState
 from dlq_master.model.cluster.validate import validate
@@ -91,7 +91,7 @@ def check_books(store: MemoryStore, capacity_gpu_s: float, now_s: float) -> None
     assert math.isclose(charged, held, abs_tol=1e-3), (charged, held)
 
 
-def check_published(state: State, read: Readable) -> None:
+def check_published(state: State, read: ReadModel) -> None:
     """After a turn readers see all of it, and nothing else."""
     cluster = state.cluster
     assert {job.job_id: job for job in read.jobs()} == dict(cluster.jobs)

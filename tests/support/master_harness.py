@@ -20,12 +20,12 @@ from dlq_common.errors import DlqError
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.loop.incidents import Incidents
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
 from dlq_master.control.loop.state import State, window_of
-from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen
+from dlq_master.control.read_model.published import NOBODY_FORESEES, ForeseenStarts
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,
@@ -84,7 +84,7 @@ class Master:
         *,
         clock: FakeClock | None = None,
         store: MemoryStore | None = None,
-        foresees: Callable[[State, FakeClock], Foreseen] = lambda _, __: NOBODY_FORESEES,
+        foresees: Callable[[State, FakeClock], ForeseenStarts] = lambda _, __: NOBODY_FORESEES,
         failpoints: Failpoints | None = None,
     ) -> None:
         """`failpoints`: of the first process; those that follow have none."""
@@ -155,7 +155,7 @@ class Master:
     def turn(self, *stimuli: Stimulus) -> list[Any]:
         """All stimuli in one turn; a refusal is returned, not raised."""
         answers = [self._tasks.create_future() for _ in stimuli]
-        letters = [Letter(one, answer) for one, answer in zip(stimuli, answers, strict=True)]
+        letters = [Envelope(one, answer) for one, answer in zip(stimuli, answers, strict=True)]
         self._unseen = False
         self._tasks.run_until_complete(self.loop.turn(letters))
         outcomes = [answer.exception() or answer.result() for answer in answers]

@@ -13,8 +13,8 @@ from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situa
 from dlq_master.policy.rent.market import (
     Change,
     Here,
+    MachineOffer,
     Market,
-    Offer,
     Provision,
     Put,
     Release,
@@ -51,7 +51,7 @@ def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Ch
     return [*put, *rented, *over]
 
 
-def _least(market: Market, one: Wanting, n: int, offer: Offer) -> float:
+def _least(market: Market, one: Wanting, n: int, offer: MachineOffer) -> float:
     costs = [inf]
     for gpus, left_s in enumerate(one.left_s[n].tolist(), 1):
         if left_s < inf:

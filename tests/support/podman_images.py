@@ -8,8 +8,8 @@ import pytest
 
 from dlq_common.clock import SteadyClock
 from dlq_nodeagent.runtimes.podman.images import Image, Images
-from dlq_nodeagent.runtimes.podman.pull import Ending, Puller, PullRules, Say
-from dlq_nodeagent.runtimes.podman.pulls import Wish
+from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, PullRules, Say
+from dlq_nodeagent.runtimes.podman.pulls import PullWish
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.podman_box import PodmanStore
@@ -58,12 +58,12 @@ def ensure(
     user: str = "alice",
     secret: str = "",
     say: Say = lambda detail: None,
-    ending: Ending | None = None,
+    ending: PullEnding | None = None,
 ) -> Image:
     """As the agent does: what may not be used is fetched."""
     found = images.usable(image, user)
     if found is None:
-        images.fetch(Wish(image, user, secret), say, ending or Ending())
+        images.fetch(PullWish(image, user, secret), say, ending or PullEnding())
         found = images.usable(image, user)
     assert found is not None
     return found

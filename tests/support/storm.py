@@ -27,7 +27,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.pipeline import decide
 from dlq_master.policy.reasons.explain import explain, shortages
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.walk.seats import ends_now, holding
 from support.inline_planner import InlinePlanner
 from support.invariants import check_turn
@@ -266,7 +266,7 @@ class Storm(SteppedDaemon):
         view = View(cluster, now_s)
         asked = [job.job_id for job in cluster.jobs.values() if job.waiting][-ASKED:]
         assert all(explain(view, policy, job_id) for job_id in asked), "who waits is told why"
-        glance, outcome = Glance(view, policy), decide(view, policy)
+        glance, outcome = ReasonSummary(view, policy), decide(view, policy)
         ends_soon = any(ends_now(cluster, cluster.jobs[job_id]) for job_id in holding(cluster))
         for job in cluster.jobs.values():
             if not job.waiting:

@@ -27,7 +27,7 @@ from dlq.v1.identity_service_pb2_grpc import (
     add_JoinServiceServicer_to_server,
 )
 from dlq_common.clock import SteadyClock
-from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Authority, fingerprint, new_key_and_csr, requested_name
 from dlq_common.text.wire import to_duration
 
@@ -77,7 +77,7 @@ class StubMaster:
     def token(self) -> str:
         """A token that the join port accepts."""
         ca = fingerprint(self.authority.certificate_pem())
-        return JoinToken("t1", "s" * 43, ca).text()
+        return JoinTokenText("t1", "s" * 43, ca).text()
 
     def command(self, order: wire.LaunchCommand | wire.StopCommand | wire.OpenLogCommand) -> int:
         """Send a command on the open session; its sequence."""

@@ -12,7 +12,7 @@ from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import Evidence
 from dlq_profiler.job import job_of
-from dlq_profiler.results import JobProfile, Method, PeerTraffic, ProcessProfile, Reason
+from dlq_profiler.results import JobProfile, Method, PeerTraffic, ProcessProfile, TrafficReason
 
 MODEL = 100_000_000  # bytes
 
@@ -50,7 +50,7 @@ def told(
     *,
     epoch: int = 1,
     processes: list[ProcessProfile] | None = None,
-    reason: Reason | None = None,
+    reason: TrafficReason | None = None,
     window_s: float = 120.0,
 ) -> TakeEvidence:
     """The evidence of one node; with `reason` it saw nothing."""

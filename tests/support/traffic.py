@@ -21,11 +21,11 @@ from dlq_profiler.records.layout import (
     ConnKind,
     Op,
     RecordFlag,
+    RecordSource,
     Side,
-    Source,
     Unseen,
 )
-from dlq_profiler.records.recording import Recording
+from dlq_profiler.records.recording import RecordFile
 from dlq_profiler.records.requests import Records
 
 SEGMENT = 1 << 20  # gloo's largest
@@ -106,16 +106,16 @@ class Tape:
         found = np.array(self.rows, RECORD) if self.rows else np.empty(0, RECORD)
         return found[np.argsort(found["ts_ns"], kind="stable")]
 
-    def recording(self, pid: int = 100, **fields: object) -> Recording:
+    def recording(self, pid: int = 100, **fields: object) -> RecordFile:
         """As if it had been read from a file."""
         records = self.records()
         facts: dict[str, object] = {
-            "path": Path(f"{pid}-1.dlqprof"), "source": Source.PRELOAD, "pid": pid, "parent_pid": 1,
+            "path": Path(f"{pid}-1.dlqprof"), "source": RecordSource.PRELOAD, "pid": pid, "parent_pid": 1,  # noqa: E501
             "start_ticks": 7, "opened_ns": 0, "opened_unix_ns": 0, "comm": "python", "exe": "python",  # noqa: E501
             "identity": {}, "unseen": Unseen(0), "records": records, "lost": 0, "whole_from_ns": 0,
             "conns": np.array(self.conns, CONN) if self.conns else np.empty(0, CONN), **fields,
         }  # fmt: skip
-        return Recording(**facts)  # type: ignore[arg-type]  # a builder takes any field
+        return RecordFile(**facts)  # type: ignore[arg-type]  # a builder takes any field
 
 
 def ring_rank(
@@ -255,7 +255,7 @@ def write_file(
         "magic": MAGIC, "version": VERSION, "header_bytes": HEADER_BYTES,
         "record_bytes": RECORD.itemsize, "thread_bytes": thread_bytes, "conn_bytes": CONN.itemsize,
         **layout, "thread_offset": thread_offset, "conn_offset": conn_offset,
-        "chunk_offset": chunk_offset, "file_bytes": file_bytes, "source": Source.PRELOAD, "pid": pid,  # noqa: E501
+        "chunk_offset": chunk_offset, "file_bytes": file_bytes, "source": RecordSource.PRELOAD, "pid": pid,  # noqa: E501
         "parent_pid": 1, "start_ticks": 7, "conns_used": len(conns), "threads_used": threads,
         "comm": b"python", "exe": b"/usr/bin/python", "identity": identity.encode(),
         **header,
@@ -289,7 +289,7 @@ def _ipv4(text: str) -> bytes:
     return bytes(int(part) for part in text.split("."))
 
 
-def ring_job(layouts: Iterable[Sequence[int]], *, ranks: int, **kwargs: object) -> list[Recording]:
+def ring_job(layouts: Iterable[Sequence[int]], *, ranks: int, **kwargs: object) -> list[RecordFile]:
     """A recording of each rank."""
     every = list(layouts)
     return [

@@ -12,7 +12,7 @@ from pathlib import Path
 import hatch_build
 
 from dlq_profiler.records.control import write_control
-from dlq_profiler.records.recording import Recording, read_recording
+from dlq_profiler.records.recording import RecordFile, read_recording
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "profiler" / "tests"
@@ -96,12 +96,12 @@ class Profiling:
             **self.environment,
         }
 
-    def recordings(self) -> list[Recording]:
+    def recordings(self) -> list[RecordFile]:
         """Every file, the oldest first."""
         found = [read_recording(path) for path in self.directory.glob("*.dlqprof")]
         return sorted(found, key=lambda recording: recording.opened_ns)
 
-    def recording(self) -> Recording:
+    def recording(self) -> RecordFile:
         """The only file."""
         (only,) = self.recordings()
         return only
@@ -120,6 +120,6 @@ def run(*argv: str | Path, environment: Mapping[str, str] | None = None) -> Ran:
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def calls(recording: Recording) -> list[tuple[int, int, int]]:
+def calls(recording: RecordFile) -> list[tuple[int, int, int]]:
     """(op, bytes asked for, result) of each record, by time."""
     return [(int(r["op"]), int(r["bytes"]), int(r["result"])) for r in recording.records]

@@ -13,10 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
-from dlq_cli.output.render import Look, clean_line
+from dlq_cli.doctor.verdict import CheckVerdict, fail, ok, skip, warn
+from dlq_cli.output.render import OutputLook, clean_line
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.settings import KEYS, Settings
+from dlq_cli.settings import KEYS, ClientSettings
 from dlq_cli.text import helpers as helper_text
 from dlq_common.clock import Clock
 from dlq_common.errors import DlqError
@@ -36,7 +36,7 @@ CLOCKS_APART_S = 5.0
 EXPIRES_SOON_S = 3 * 86_400.0
 
 
-def program(which: Callable[[str], str | None]) -> Verdict:
+def program(which: Callable[[str], str | None]) -> CheckVerdict:
     """What is installed, and whether the shell finds it."""
     found = f"dlq {metadata.version('dlq')}, Python {platform.python_version()}"
     path = which("dlq")
@@ -47,7 +47,7 @@ def program(which: Callable[[str], str | None]) -> Verdict:
     return ok("program", f"{found}, {path}")
 
 
-def settings(values: Settings) -> Verdict:
+def settings(values: ClientSettings) -> CheckVerdict:
     """The client's settings can be read."""
     try:
         origins = {name: values.get(name).origin for name in KEYS}
@@ -59,7 +59,7 @@ def settings(values: Settings) -> Verdict:
     )
 
 
-def credentials(home: Path, broker: Path, now_s: float) -> tuple[Verdict, Identity | None]:
+def credentials(home: Path, broker: Path, now_s: float) -> tuple[CheckVerdict, Identity | None]:
     """The identity, if it is one that the master would take."""
     from dlq_client.line.identity import load_identity
 
@@ -83,7 +83,7 @@ def credentials(home: Path, broker: Path, now_s: float) -> tuple[Verdict, Identi
     return ok("credentials", left), identity
 
 
-def reach(identity: Identity) -> Verdict:
+def reach(identity: Identity) -> CheckVerdict:
     """Whether something listens at the master's address."""
     address = identity.address
     try:
@@ -107,7 +107,7 @@ def reach(identity: Identity) -> Verdict:
 
 def master(
     identity: Identity, clock: Clock
-) -> tuple[Verdict, queue_service_pb2.GetClusterResponse | None, float]:
+) -> tuple[CheckVerdict, queue_service_pb2.GetClusterResponse | None, float]:
     """Whether the master takes us; its answer, and our time in the middle of the question."""
     with quiet_grpc():
         from dlq_client.line.connection import Connection
@@ -126,7 +126,7 @@ def master(
     return ok("master", found), answer, middle_s
 
 
-def versions(answer: queue_service_pb2.GetClusterResponse) -> Verdict:
+def versions(answer: queue_service_pb2.GetClusterResponse) -> CheckVerdict:
     """Whether both ends are of one version."""
     ours, theirs = metadata.version("dlq"), answer.master_version
     if ours == theirs:
@@ -135,7 +135,9 @@ def versions(answer: queue_service_pb2.GetClusterResponse) -> Verdict:
                 f"pip install dlq=={theirs}, or upgrade the master")  # fmt: skip
 
 
-def helpers(answer: queue_service_pb2.GetClusterResponse, look: Look) -> Iterator[Verdict]:
+def helpers(
+    answer: queue_service_pb2.GetClusterResponse, look: OutputLook
+) -> Iterator[CheckVerdict]:
     """Whether the master gets answers from its planner and its twin, and plans from its policy."""
     told = fail if answer.role in ("operator", "admin") else warn
     for helper in answer.helpers:
@@ -145,7 +147,7 @@ def helpers(answer: queue_service_pb2.GetClusterResponse, look: Look) -> Iterato
         yield ok("helpers", f"{', '.join(helper.name for helper in answer.helpers)} do well")
 
 
-def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Iterator[Verdict]:
+def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Iterator[CheckVerdict]:
     """On what the master has failed within a day; operators are told."""
     for one in answer.incidents:
         ago_s = now_s - one.failure_time.seconds
@@ -161,7 +163,7 @@ def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Ite
         )
 
 
-def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> Verdict:
+def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> CheckVerdict:
     """How far the two clocks are apart. Nothing is decided by ours; what is shown here is."""
     if not answer.HasField("master_time"):
         return skip("clock", "the master does not tell its time")
@@ -193,7 +195,7 @@ _TEACH = {
 }
 
 
-def completion(environ: Mapping[str, str], user_home: Path) -> Verdict:
+def completion(environ: Mapping[str, str], user_home: Path) -> CheckVerdict:
     """Whether the login shell has been taught our commands."""
     shell = Path(environ.get("SHELL", "")).name
     if shell not in _RC:

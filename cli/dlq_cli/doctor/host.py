@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
+from dlq_cli.doctor.verdict import CheckVerdict, fail, ok, skip, warn
 
 CONFIG = Path("/etc/dlq/nodeagent.toml")
 STATE_DIR = Path("/var/lib/dlq-agent")
@@ -63,7 +63,7 @@ class Host:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class HostWish:
     """What the agent's configuration asks for, as far as the checks need it."""
 
     config: Path | None = None
@@ -77,13 +77,13 @@ def looks_like_a_node(host: Host) -> bool:
     return host.has(CONFIG) or host.has(STATE_DIR)
 
 
-def wish_of(host: Host, config: Path | None, state_dir: Path | None) -> Wish:
+def wish_of(host: Host, config: Path | None, state_dir: Path | None) -> HostWish:
     """What the agent's configuration says; what cannot be read is as by default (`agent` tells)."""
     path = config or (CONFIG if host.has(CONFIG) else None)
     tree = _toml(host.path(path)) if path is not None else {}
     node, jobs = _table(tree, "node"), _table(tree, "jobs")
     run_as = jobs.get("run_as", "auto")
-    return Wish(
+    return HostWish(
         config=path,
         state_dir=state_dir or Path(str(node.get("state_dir", STATE_DIR))),
         devices=str(node.get("devices", "nvml")),
@@ -105,7 +105,7 @@ def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def agent(host: Host, wish: Wish) -> Verdict:
+def agent(host: Host, wish: HostWish) -> CheckVerdict:
     """The agent is installed with what it imports, and takes its configuration."""
     program = host.which("dlq-nodeagent")
     # Every wheel brings the program; what it imports comes with the extra.
@@ -124,7 +124,7 @@ def agent(host: Host, wish: Wish) -> Verdict:
     return ok("agent", f"installed, takes {wish.config}")
 
 
-def shim() -> Verdict:
+def shim() -> CheckVerdict:
     """The launch shim, without which no job starts."""
     spec = find_spec("dlq_nodeagent")
     if spec is None or not spec.submodule_search_locations:
@@ -138,7 +138,7 @@ def shim() -> Verdict:
     return ok("shim", str(path))
 
 
-def compiler(host: Host) -> Verdict:
+def compiler(host: Host) -> CheckVerdict:
     """A C compiler: needed to build from source only."""
     for name in ("cc", "gcc", "clang"):
         if path := host.which(name):
@@ -147,7 +147,7 @@ def compiler(host: Host) -> Verdict:
                 "apt-get install gcc libc6-dev")  # fmt: skip
 
 
-def cgroups(host: Host) -> Verdict:
+def cgroups(host: Host) -> CheckVerdict:
     """Control groups that the agent can use, which limit jobs and end all of them."""
     try:
         mounts = host.path("/proc/mounts").read_text()
@@ -168,7 +168,7 @@ def cgroups(host: Host) -> Verdict:
     return ok("cgroups", f"{kind} at {place}")
 
 
-def podman(host: Host) -> Verdict:
+def podman(host: Host) -> CheckVerdict:
     """The runtime of containers, and what it needs for `--init`."""
     path = host.which("podman")
     todo = "apt-get install podman catatonit; jobs without an image need neither"
@@ -188,7 +188,7 @@ def podman(host: Host) -> Verdict:
     return ok("podman", f"{version[0]} at {path}")
 
 
-def runtimes(shim_found: Verdict, podman_found: Verdict) -> Verdict:
+def runtimes(shim_found: CheckVerdict, podman_found: CheckVerdict) -> CheckVerdict:
     """What jobs can be started with here."""
     names = [
         name
@@ -200,7 +200,7 @@ def runtimes(shim_found: Verdict, podman_found: Verdict) -> Verdict:
     return ok("runtimes", ", ".join(names))
 
 
-def disk(host: Host, wish: Wish) -> Verdict:
+def disk(host: Host, wish: HostWish) -> CheckVerdict:
     """Room for journals and logs, on the nearest directory that is there."""
     place = host.path(wish.state_dir)
     while not os.path.exists(place) and place != place.parent:
@@ -215,7 +215,7 @@ def disk(host: Host, wish: Wish) -> Verdict:
     return ok("disk", free)
 
 
-def files() -> Verdict:
+def files() -> CheckVerdict:
     """How many files a process may open: each rank costs the agent a few."""
     import resource
 
@@ -226,7 +226,7 @@ def files() -> Verdict:
     return ok("files", f"{soft} open files, {most} at most")
 
 
-def users_map(host: Host, wish: Wish) -> Verdict:
+def users_map(host: Host, wish: HostWish) -> CheckVerdict:
     """The list of accounts that jobs may run in, when they run as who submitted them."""
     if not wish.submitter:
         return skip("users map", "not needed: all jobs run in the agent's own account")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from dlq_cli.doctor.host import Host, Wish
-from dlq_cli.doctor.verdict import Verdict, fail, ok, skip, warn
+from dlq_cli.doctor.host import Host, HostWish
+from dlq_cli.doctor.verdict import CheckVerdict, fail, ok, skip, warn
 
 LIBRARY = "libnvidia-ml.so.1"
 _REMEDIES = {
@@ -17,7 +17,7 @@ _REMEDIES = {
 _VISION = "or try dlq on GPUs that are pretended: --devices fake:8xH100-80GB"
 
 
-def nvml(wish: Wish, library: str = LIBRARY) -> Verdict:
+def nvml(wish: HostWish, library: str = LIBRARY) -> CheckVerdict:
     """Whether the driver answers, and how many GPUs it has."""
     if wish.devices != "nvml":
         return skip("NVML", f"not asked for: the configuration says devices = {wish.devices!r}")
@@ -32,7 +32,7 @@ def nvml(wish: Wish, library: str = LIBRARY) -> Verdict:
         return fail("NVML", f"the driver is too old: {error}", "install a driver from 510 on")
 
 
-def _asked(driver: ctypes.CDLL) -> Verdict:
+def _asked(driver: ctypes.CDLL) -> CheckVerdict:
     code = driver.nvmlInitWithFlags(ctypes.c_uint(0))
     if code:
         found, todo = _REMEDIES.get(code, (f"the driver answers with error {code}", "nvidia-smi"))
@@ -50,7 +50,7 @@ def _asked(driver: ctypes.CDLL) -> Verdict:
     return ok("NVML", named)
 
 
-def cdi(host: Host, wish: Wish) -> Verdict:
+def cdi(host: Host, wish: HostWish) -> CheckVerdict:
     """Descriptions of the GPUs for containers."""
     if wish.devices != "nvml":
         return skip("CDI", "no real GPUs are asked for")

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Health(StrEnum):
+class ClientHealth(StrEnum):
     """From nothing to do to nothing works."""
 
     OK = "ok"
@@ -15,30 +15,30 @@ class Health(StrEnum):
     FAIL = "fail"
 
 
-class Verdict(NamedTuple):
+class CheckVerdict(NamedTuple):
     """What one check found."""
 
     check: str
-    health: Health
+    health: ClientHealth
     found: str
     todo: str = ""  # what to do, a command where there is one
 
 
-def ok(check: str, found: str) -> Verdict:
+def ok(check: str, found: str) -> CheckVerdict:
     """Nothing to do."""
-    return Verdict(check, Health.OK, found)
+    return CheckVerdict(check, ClientHealth.OK, found)
 
 
-def warn(check: str, found: str, todo: str) -> Verdict:
+def warn(check: str, found: str, todo: str) -> CheckVerdict:
     """Works, but something will be missed."""
-    return Verdict(check, Health.WARN, found, todo)
+    return CheckVerdict(check, ClientHealth.WARN, found, todo)
 
 
-def fail(check: str, found: str, todo: str) -> Verdict:
+def fail(check: str, found: str, todo: str) -> CheckVerdict:
     """Does not work."""
-    return Verdict(check, Health.FAIL, found, todo)
+    return CheckVerdict(check, ClientHealth.FAIL, found, todo)
 
 
-def skip(check: str, found: str) -> Verdict:
+def skip(check: str, found: str) -> CheckVerdict:
     """Not looked at."""
-    return Verdict(check, Health.SKIP, found)
+    return CheckVerdict(check, ClientHealth.SKIP, found)

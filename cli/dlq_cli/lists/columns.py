@@ -13,7 +13,7 @@ from dlq.v1 import job_pb2
 from dlq_cli.facts.job import named_types
 from dlq_cli.lists.slurm_states import queue_state
 from dlq_cli.lists.tasks import id_key, shown_id
-from dlq_cli.output.render import Cell, Look, clean_line, number, when
+from dlq_cli.output.render import Cell, OutputLook, clean_line, number, when
 from dlq_cli.text.elastic import gpus_now
 from dlq_cli.text.foreseen import short_range
 from dlq_cli.text.promises import slack, standing, target_s
@@ -27,7 +27,7 @@ from dlq_common.text.wire import from_duration, from_timestamp
 
 WAITING = frozenset({"pending", "queued"})
 
-Text = Callable[[job_pb2.Job, Look], str]
+Text = Callable[[job_pb2.Job, OutputLook], str]
 SortKey = Callable[[job_pb2.Job], str | float | tuple[int, int]]
 
 
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     sort: SortKey | None = None  # None: by its text
 
 
-def where(job: job_pb2.Job, look: Look) -> str:
+def where(job: job_pb2.Job, look: OutputLook) -> str:
     """The nodes of a job that lives on some, else in brackets why it does not; empty where that is
     not told.
     """
@@ -52,13 +52,13 @@ def where(job: job_pb2.Job, look: Look) -> str:
     return f"({reason(job)})"
 
 
-def where_beside_state(job: job_pb2.Job, look: Look) -> str:
+def where_beside_state(job: job_pb2.Job, look: OutputLook) -> str:
     """The same beside the state, which is not said twice."""
     text = where(job, look)
     return "" if text == f"({shown_state(job)})" else text
 
 
-def reason(job: job_pb2.Job, _look: Look | None = None) -> str:
+def reason(job: job_pb2.Job, _look: OutputLook | None = None) -> str:
     """One word or two on why a job does not run."""
     state = shown_state(job)
     if state == "held":
@@ -76,7 +76,7 @@ def exit_text(job: job_pb2.Job) -> str:
     return f"exit {job.exit_code}" if job.exit_code else ""
 
 
-def progress(job: job_pb2.Job, _look: Look) -> str:
+def progress(job: job_pb2.Job, _look: OutputLook) -> str:
     """Steps done of all, and the loss."""
     if not job.HasField("progress") or not job.progress.HasField("step"):
         return ""
@@ -92,26 +92,26 @@ def run_s(job: job_pb2.Job) -> float:
     return from_duration(job.run_duration)
 
 
-def _time_limit(job: job_pb2.Job, _look: Look) -> str:
+def _time_limit(job: job_pb2.Job, _look: OutputLook) -> str:
     if not job.HasField("time_limit_duration"):
         return "unlimited"
     return format_duration(from_duration(job.time_limit_duration))
 
 
-def _time_left(job: job_pb2.Job, _look: Look) -> str:
+def _time_left(job: job_pb2.Job, _look: OutputLook) -> str:
     if not job.HasField("time_limit_duration"):
         return "unlimited"
     return format_duration(from_duration(job.time_limit_duration) - run_s(job))
 
 
 def _instant(field: str) -> Text:
-    def text(job: job_pb2.Job, look: Look) -> str:
+    def text(job: job_pb2.Job, look: OutputLook) -> str:
         return when(from_timestamp(getattr(job, field)), look) if job.HasField(field) else ""  # type: ignore[arg-type]  # the names are checked by a test
 
     return text
 
 
-def _start(job: job_pb2.Job, look: Look) -> str:
+def _start(job: job_pb2.Job, look: OutputLook) -> str:
     """When it started first; of one that waits, when it will (again), as far as anybody knows."""
     if job.HasField("start_estimate"):
         return short_range(job.start_estimate, look)
@@ -128,18 +128,18 @@ def _instant_key(field: str) -> SortKey:
     return lambda job: from_timestamp(getattr(job, field))
 
 
-def _nodes(job: job_pb2.Job, _look: Look) -> str:
+def _nodes(job: job_pb2.Job, _look: OutputLook) -> str:
     if job.node_ids:
         return str(len(job.node_ids))
     return str(job.resources.node_count) if job.resources.HasField("node_count") else ""
 
 
-def _memory(job: job_pb2.Job, _look: Look) -> str:
+def _memory(job: job_pb2.Job, _look: OutputLook) -> str:
     limit = job.resources.memory_limit_bytes
     return approximate_size(limit) if limit else ""
 
 
-def _deadline(job: job_pb2.Job, look: Look) -> str:
+def _deadline(job: job_pb2.Job, look: OutputLook) -> str:
     return when(target_s(job.promise), look) if job.HasField("promise") else ""
 
 
@@ -255,7 +255,7 @@ class LetterFormat(NamedTuple):
 
     text: str
 
-    def row(self, job: job_pb2.Job, look: Look) -> str:
+    def row(self, job: job_pb2.Job, look: OutputLook) -> str:
         """The line of one job."""
         return self._filled(lambda column: clean_line(column.text(job, look)))
 
@@ -288,7 +288,7 @@ def parse_format(text: str) -> Sequence[str] | LetterFormat:
     return names or DEFAULT
 
 
-def sort_jobs(jobs: Sequence[job_pb2.Job], text: str, look: Look) -> list[job_pb2.Job]:
+def sort_jobs(jobs: Sequence[job_pb2.Job], text: str, look: OutputLook) -> list[job_pb2.Job]:
     """Jobs by some columns, `-` before a name for falling; the last named counts least."""
     ordered = list(jobs)
     for word in reversed([word.strip() for word in text.split(",") if word.strip()]):
@@ -298,7 +298,7 @@ def sort_jobs(jobs: Sequence[job_pb2.Job], text: str, look: Look) -> list[job_pb
     return ordered
 
 
-def _by_text(text: Text, look: Look) -> SortKey:
+def _by_text(text: Text, look: OutputLook) -> SortKey:
     return lambda job: text(job, look)
 
 

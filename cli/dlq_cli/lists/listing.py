@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from dlq.v1 import job_pb2
 from dlq_cli.lists.columns import COLUMNS, DEFAULT, LetterFormat, default_columns, sort_jobs
 from dlq_cli.lists.tasks import folded, shown_id
-from dlq_cli.output.render import Look, table
+from dlq_cli.output.render import OutputLook, table
 from dlq_cli.words import shown_state
 from dlq_client.jobs import JobList, Jobs
 from dlq_common.errors import NotFound
@@ -57,7 +57,7 @@ def not_found(job_id: str) -> NotFound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class ListLayout:
     """How to print them."""
 
     columns: Sequence[str] | LetterFormat
@@ -66,7 +66,7 @@ class Layout:
     sort: str
     one_line_each: bool = False  # tasks of an array that wait are one line otherwise
 
-    def text(self, jobs: Sequence[job_pb2.Job], look: Look) -> str:
+    def text(self, jobs: Sequence[job_pb2.Job], look: OutputLook) -> str:
         """The list as text, sorted."""
         if self.ids_only:
             return "".join(f"{shown_id(job)}\n" for job in self.ordered(jobs, look))
@@ -85,6 +85,6 @@ class Layout:
             headings=self.headings,
         )
 
-    def ordered(self, jobs: Sequence[job_pb2.Job], look: Look) -> Sequence[job_pb2.Job]:
+    def ordered(self, jobs: Sequence[job_pb2.Job], look: OutputLook) -> Sequence[job_pb2.Job]:
         """The jobs by --sort, else as they came: by id."""
         return sort_jobs(jobs, self.sort, look) if self.sort else jobs

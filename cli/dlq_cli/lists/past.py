@@ -12,7 +12,7 @@ from dlq.v1 import job_pb2
 from dlq_cli.facts.common import Facts
 from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.columns import COLUMNS, Column, Text, run_s
-from dlq_cli.output.render import Cell, Look, absolute, clean_line, table
+from dlq_cli.output.render import Cell, OutputLook, absolute, clean_line, table
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import HOUR
@@ -36,7 +36,7 @@ def _hours(field: str) -> Text:
 def _instant(field: str) -> Text:
     """Absolute everywhere: in the reader's zone on a terminal, in UTC elsewhere."""
 
-    def text(job: job_pb2.Job, look: Look) -> str:
+    def text(job: job_pb2.Job, look: OutputLook) -> str:
         if not job.HasField(field):  # type: ignore[arg-type]  # the names are checked by a test
             return ""
         then_s = from_timestamp(getattr(job, field))
@@ -75,14 +75,14 @@ _SACCT: Mapping[str, str] = {
 _FIELD = re.compile(r"([A-Za-z_]+)(?:%(-?)(\d{1,4}))?", re.ASCII)
 
 
-class Chosen(NamedTuple):
+class ChosenColumns(NamedTuple):
     """One column of a `--format`, with sacct's width, if one was given."""
 
     column: Column
     width: int = 0  # 0: as wide as it is
     left: bool = False
 
-    def text(self, job: job_pb2.Job, look: Look) -> str:
+    def text(self, job: job_pb2.Job, look: OutputLook) -> str:
         """The cell, cut and padded to its width."""
         text = clean_line(self.column.text(job, look))
         if not self.width:
@@ -91,16 +91,20 @@ class Chosen(NamedTuple):
         return cut.ljust(self.width) if self.left else cut.rjust(self.width)
 
 
-def parse_format(text: str) -> list[Chosen]:
+def parse_format(text: str) -> list[ChosenColumns]:
     """The columns of `id,state,gpu_hours`, or of sacct's `JobID,JobName%20`; InvalidRequest for
     others.
     """
     chosen = [_chosen(word.strip()) for word in text.split(",") if word.strip()]
-    return chosen or [Chosen(PAST[name]) for name in DEFAULT]
+    return chosen or [ChosenColumns(PAST[name]) for name in DEFAULT]
 
 
 def past_table(
-    columns: Sequence[Chosen], jobs: Sequence[job_pb2.Job], look: Look, *, headings: bool
+    columns: Sequence[ChosenColumns],
+    jobs: Sequence[job_pb2.Job],
+    look: OutputLook,
+    *,
+    headings: bool,
 ) -> str:
     """Aligned columns."""
     return table(
@@ -121,7 +125,7 @@ def past_facts(job: job_pb2.Job) -> Facts:
     }
 
 
-def _chosen(word: str) -> Chosen:
+def _chosen(word: str) -> ChosenColumns:
     found = _FIELD.fullmatch(word)
     name = found[1].lower() if found else word.lower()
     column = PAST.get(_SACCT.get(name, name))
@@ -131,4 +135,4 @@ def _chosen(word: str) -> Chosen:
             field="--format",
             hint="columns: " + ", ".join(PAST),
         )
-    return Chosen(column, int(found[3] or 0), left=bool(found[2]))
+    return ChosenColumns(column, int(found[3] or 0), left=bool(found[2]))

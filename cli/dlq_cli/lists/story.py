@@ -12,7 +12,7 @@ from dlq_cli.lists.columns import exit_text, progress, run_s, where
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.render import (
     Cell,
-    Look,
+    OutputLook,
     clean_line,
     facts,
     moment,
@@ -39,13 +39,13 @@ NO_PYTHON = re.compile(
 )
 
 
-def job_text(job: job_pb2.Job, look: Look, spec: job_pb2.JobSpec | None = None) -> str:
+def job_text(job: job_pb2.Job, look: OutputLook, spec: job_pb2.JobSpec | None = None) -> str:
     """The job: one heading, then its facts, and what was submitted if that is handed in."""
     head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"
     return f"{head}\n" + facts((*_job_pairs(job, look), *(_spec_pairs(spec) if spec else ())))
 
 
-def _job_pairs(job: job_pb2.Job, look: Look) -> tuple[tuple[str, str], ...]:
+def _job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...]:
     state = shown_state(job)
     return (
         ("user", job.user),
@@ -97,7 +97,7 @@ def _array(job: job_pb2.Job) -> str:
     return f"{place.array_id}, {place.task_count} tasks{limit}; this one is job {job.job_id}"
 
 
-def _will_start(job: job_pb2.Job, look: Look) -> str:
+def _will_start(job: job_pb2.Job, look: OutputLook) -> str:
     """When, as far as anybody knows; of one that ran before, when it goes on."""
     return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
 
@@ -111,7 +111,7 @@ def _grace(job: job_pb2.Job) -> str:
     return f"{format_duration(from_duration(job.grace_duration))}, learned from {saves}"
 
 
-def _preempted(job: job_pb2.Job, look: Look) -> str:
+def _preempted(job: job_pb2.Job, look: OutputLook) -> str:
     """By whom, by which rule, and what that cost."""
     if not job.HasField("last_preemption"):
         return ""
@@ -166,7 +166,7 @@ def request_text(job: job_pb2.Job) -> str:
     return ", ".join(parts)
 
 
-def reason_text(reason: job_pb2.WaitReason, look: Look | None = None) -> str:
+def reason_text(reason: job_pb2.WaitReason, look: OutputLook | None = None) -> str:
     """A reason as the master's sentence, on one line; with `look` its instants as stdout shows
     them.
     """
@@ -220,7 +220,7 @@ def _mount_text(mount: job_pb2.Mount) -> str:
     return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 
 
-def attempts_text(attempts: Sequence[job_pb2.Attempt], look: Look) -> str:
+def attempts_text(attempts: Sequence[job_pb2.Attempt], look: OutputLook) -> str:
     """A table of attempts, oldest first; nothing when there are none."""
     if not attempts:
         return ""
@@ -279,7 +279,7 @@ def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:
     )
 
 
-def _attempt_row(attempt: job_pb2.Attempt, look: Look) -> list[str]:
+def _attempt_row(attempt: job_pb2.Attempt, look: OutputLook) -> list[str]:
     slots = (
         f"{slot.node_id}[{','.join(map(str, slot.gpu_indexes))}]"
         for slot in attempt.lease.allocation.slots
@@ -319,7 +319,7 @@ def _end(job: job_pb2.Job) -> str:
     return ", ".join(filter(None, (job.end_reason, exit_text(job))))
 
 
-def _when(job: job_pb2.Job, field: str, look: Look) -> str:
+def _when(job: job_pb2.Job, field: str, look: OutputLook) -> str:
     times = {
         "submit_time": job.submit_time,
         "queue_time": job.queue_time,
@@ -342,7 +342,7 @@ def _run_time(job: job_pb2.Job) -> str:
     return format_duration(run_s(job)) + limit + attempts
 
 
-def _checkpoint(job: job_pb2.Job, look: Look) -> str:
+def _checkpoint(job: job_pb2.Job, look: OutputLook) -> str:
     if not job.HasField("checkpoint"):
         return ""
     saved = job.checkpoint

@@ -21,7 +21,7 @@ _COLORS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class OutputLook:
     """How a stream wants to be written to."""
 
     tty: bool
@@ -48,7 +48,7 @@ class Cell:
 
 
 def table(
-    cells: Sequence[Cell], rows: Iterable[Sequence[str]], look: Look, *, headings: bool = True
+    cells: Sequence[Cell], rows: Iterable[Sequence[str]], look: OutputLook, *, headings: bool = True
 ) -> str:
     """Aligned columns, two blanks apart, ended by a newline; empty without rows and headings.
 
@@ -135,14 +135,14 @@ def clean_line(text: str) -> str:
     return text if text.isprintable() else printable(text)
 
 
-def paint(word: str, look: Look, shown: str = "") -> str:
+def paint(word: str, look: OutputLook, shown: str = "") -> str:
     """A state word in its colour; the word itself always stays."""
     text = shown or word
     code = _COLORS.get(word) if look.color else None
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
-def when(epoch_s: float | None, look: Look) -> str:
+def when(epoch_s: float | None, look: OutputLook) -> str:
     """An instant for a table: how long ago or ahead on a terminal, RFC 3339 in UTC elsewhere; empty
     for None.
     """
@@ -154,17 +154,17 @@ def when(epoch_s: float | None, look: Look) -> str:
     return f"in {age(ahead_s)}" if ahead_s >= 1.0 else f"{age(-ahead_s)} ago"
 
 
-def absolute(epoch_s: float, look: Look) -> str:
+def absolute(epoch_s: float, look: OutputLook) -> str:
     """An instant: in the viewer's zone on a terminal, RFC 3339 in UTC elsewhere."""
     return local_text(epoch_s) if look.tty else format_instant(epoch_s)
 
 
-def moment(epoch_s: float, look: Look) -> str:
+def moment(epoch_s: float, look: OutputLook) -> str:
     """The same where there is room: on a terminal also how long ago or ahead."""
     return f"{local_text(epoch_s)} ({when(epoch_s, look)})" if look.tty else format_instant(epoch_s)
 
 
-def sentence(text: str, look: Look) -> str:
+def sentence(text: str, look: OutputLook) -> str:
     """A sentence of the master's on one line, its instants as people see them on a terminal."""
     line = clean_line(text)
     return in_viewers_zone(line) if look.tty else line
@@ -187,14 +187,19 @@ def number(value: float) -> str:
     return f"{value:g}" if abs(value) < 1e15 else repr(value)
 
 
-def _cut(text: str, cell: Cell, look: Look) -> str:
+def _cut(text: str, cell: Cell, look: OutputLook) -> str:
     if not look.tty or not cell.most or len(text) <= cell.most:
         return text
     return text[: cell.most - 1] + "…"
 
 
 def _line(
-    row: Sequence[str], cells: Sequence[Cell], widths: Sequence[int], look: Look, *, color: bool
+    row: Sequence[str],
+    cells: Sequence[Cell],
+    widths: Sequence[int],
+    look: OutputLook,
+    *,
+    color: bool,
 ) -> str:
     padded = []
     for whole, cell, width in zip(row, cells, widths, strict=True):

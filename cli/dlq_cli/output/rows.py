@@ -7,10 +7,10 @@ import io
 from collections.abc import Collection, Sequence
 
 from dlq_cli.facts.common import Facts
-from dlq_cli.output.render import Cell, Look, table
+from dlq_cli.output.render import Cell, OutputLook, table
 
 
-def rows_text(rows: Sequence[Facts], words: Collection[str], look: Look) -> str:
+def rows_text(rows: Sequence[Facts], words: Collection[str], look: OutputLook) -> str:
     """A column for each key, words to the left and numbers to the right; empty without rows."""
     if not rows:
         return ""

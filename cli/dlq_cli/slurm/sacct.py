@@ -14,7 +14,7 @@ from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.render import clean_line
 from dlq_cli.slurm.named import known_jobs
 from dlq_cli.slurm.sacct_fields import BRIEF, DEFAULT, FIELDS, column, fill, midnight_s, since
-from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp
@@ -71,12 +71,12 @@ def main(app: App, words: Sequence[str]) -> None:
         click.echo(clean_line(_line(row, [width for _, width in columns], given)))
 
 
-def _fields(given: Words) -> list[str]:
+def _fields(given: SlurmWords) -> list[str]:
     default = BRIEF if "brief" in given.options else os.environ.get("SACCT_FORMAT") or DEFAULT
     return given.listed("format") or default.split(",")
 
 
-def _found(app: App, given: Words) -> list[job_pb2.Job]:
+def _found(app: App, given: SlurmWords) -> list[job_pb2.Job]:
     jobs, ids, now_s = Jobs(app.connection()), given.listed("jobs"), app.clock.now_s()
     states = wanted("sacct", given.listed("state"))
     start, end = given.options.get("starttime"), given.options.get("endtime")
@@ -100,11 +100,11 @@ def _found(app: App, given: Words) -> list[job_pb2.Job]:
     ]
 
 
-def _users(given: Words) -> list[str]:
+def _users(given: SlurmWords) -> list[str]:
     return given.listed("user") + given.listed("uid")
 
 
-def _user(app: App, given: Words) -> str:
+def _user(app: App, given: SlurmWords) -> str:
     users = _users(given)
     if len(users) == 1 and "allusers" not in given.options:
         return users[0]
@@ -112,7 +112,7 @@ def _user(app: App, given: Words) -> str:
     return "*" if users or everybody else ""
 
 
-def _line(row: Sequence[str], widths: Sequence[int], given: Words) -> str:
+def _line(row: Sequence[str], widths: Sequence[int], given: SlurmWords) -> str:
     bar = given.options.get("delimiter", "|")
     if "parsable2" in given.options:
         return bar.join(row)

@@ -22,15 +22,15 @@ BRIEF = "JobID,State,ExitCode"
 _UNKNOWN = "Unknown"
 
 
-class Field(NamedTuple):
+class SacctField(NamedTuple):
     """One column: its width, and the text of a job; `cluster` is the cluster's name."""
 
     width: int
     text: Callable[[job_pb2.Job, str], str]
 
 
-def _plain(width: int, text: Callable[[job_pb2.Job], str]) -> Field:
-    return Field(width, lambda job, _: text(job))
+def _plain(width: int, text: Callable[[job_pb2.Job], str]) -> SacctField:
+    return SacctField(width, lambda job, _: text(job))
 
 
 def _elapsed_s(job: job_pb2.Job) -> int:
@@ -66,13 +66,13 @@ def _minutes(job: job_pb2.Job) -> str:
 
 
 # What nobody measures here reads empty, as it does in Slurm for a job without steps.
-_EMPTY = Field(10, lambda job, _: "")
-FIELDS: Mapping[str, Field] = {
+_EMPTY = SacctField(10, lambda job, _: "")
+FIELDS: Mapping[str, SacctField] = {
     "JobID": _plain(12, shown_id),
     "JobIDRaw": _plain(12, lambda job: job.job_id),
     "JobName": _plain(10, lambda job: job.name),
     "Partition": _plain(10, lambda job: job.queue),
-    "Cluster": Field(10, lambda job, cluster: cluster),
+    "Cluster": SacctField(10, lambda job, cluster: cluster),
     "Account": _EMPTY,
     "QOS": _EMPTY,
     "Comment": _EMPTY,

@@ -12,7 +12,7 @@ from dlq_cli.exit_codes import FAILURE
 from dlq_cli.lists.slurm_states import queue_state, wanted
 from dlq_cli.output.render import clean_line
 from dlq_cli.signals import signal_name
-from dlq_cli.slurm.words import Grammar, Words, ended, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read, refuse
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest
@@ -68,7 +68,7 @@ def each(program: str, targets: Sequence[str], act: Callable[[str], object], *, 
     return code
 
 
-def _mine(jobs: Jobs, given: Words) -> list[job_pb2.Job]:
+def _mine(jobs: Jobs, given: SlurmWords) -> list[job_pb2.Job]:
     states = wanted("scancel", given.listed("state"))
     said = given.options
     name = said.get("name") or said.get("jobname", "")

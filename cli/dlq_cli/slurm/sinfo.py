@@ -14,7 +14,7 @@ import click
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
@@ -50,7 +50,7 @@ _SHORT = {
 }  # fmt: skip
 
 
-class Line(NamedTuple):
+class SinfoLine(NamedTuple):
     """One node in one partition."""
 
     partition: str
@@ -58,11 +58,11 @@ class Line(NamedTuple):
     node: node_pb2.Node
 
 
-class Field(NamedTuple):
+class SinfoField(NamedTuple):
     """One letter. Nodes with equal texts share a line; a text of None is that of the whole line."""
 
     heading: str
-    text: Callable[[Line], str] | None
+    text: Callable[[SinfoLine], str] | None
 
 
 def state_of(node: node_pb2.Node) -> str:
@@ -83,23 +83,23 @@ def state_of(node: node_pb2.Node) -> str:
     return ("mixed" if node.free_gpu_count else "allocated") + silent
 
 
-def _short(line: Line) -> str:
+def _short(line: SinfoLine) -> str:
     state = state_of(line.node)
     word = state.rstrip("*")
     return _SHORT.get(word, word) + state[len(word) :]
 
 
-def _gres(line: Line) -> str:
+def _gres(line: SinfoLine) -> str:
     counts = Counter(gpu.gpu_type for gpu in line.node.gpus)
     return ",".join(f"gpu:{kind}:{count}" for kind, count in sorted(counts.items())) or NULL
 
 
-def _reason(line: Line) -> str:
+def _reason(line: SinfoLine) -> str:
     told = [one.words or one.kind for one in line.node.reasons]
     return told[0] if told else line.node.flag_reason or "none"
 
 
-def _cpu_states(line: Line) -> str:
+def _cpu_states(line: SinfoLine) -> str:
     """Allocated/idle/other/total: CPUs are not counted here, so they are idle or out."""
     cpus = line.node.cpu_count
     word = state_of(line.node).rstrip("*")
@@ -107,26 +107,26 @@ def _cpu_states(line: Line) -> str:
     return f"0/{idle}/{cpus - idle}/{cpus}"
 
 
-FIELDS: Mapping[str, Field] = {
-    "P": Field("PARTITION", lambda line: line.partition + ("*" if line.is_default else "")),
-    "R": Field("PARTITION", lambda line: line.partition),
-    "a": Field("AVAIL", lambda line: "up"),
-    "l": Field("TIMELIMIT", lambda line: "infinite"),
-    "D": Field("NODES", None),
-    "N": Field("NODELIST", None),
-    "n": Field("HOSTNAMES", lambda line: line.node.hostname),
-    "o": Field("NODE_ADDR", lambda line: line.node.node_id),
-    "t": Field("STATE", _short),
-    "T": Field("STATE", lambda line: state_of(line.node)),
-    "c": Field("CPUS", lambda line: str(line.node.cpu_count)),
-    "m": Field("MEMORY", lambda line: str(line.node.memory_bytes >> 20)),
-    "G": Field("GRES", _gres),
-    "f": Field(
+FIELDS: Mapping[str, SinfoField] = {
+    "P": SinfoField("PARTITION", lambda line: line.partition + ("*" if line.is_default else "")),
+    "R": SinfoField("PARTITION", lambda line: line.partition),
+    "a": SinfoField("AVAIL", lambda line: "up"),
+    "l": SinfoField("TIMELIMIT", lambda line: "infinite"),
+    "D": SinfoField("NODES", None),
+    "N": SinfoField("NODELIST", None),
+    "n": SinfoField("HOSTNAMES", lambda line: line.node.hostname),
+    "o": SinfoField("NODE_ADDR", lambda line: line.node.node_id),
+    "t": SinfoField("STATE", _short),
+    "T": SinfoField("STATE", lambda line: state_of(line.node)),
+    "c": SinfoField("CPUS", lambda line: str(line.node.cpu_count)),
+    "m": SinfoField("MEMORY", lambda line: str(line.node.memory_bytes >> 20)),
+    "G": SinfoField("GRES", _gres),
+    "f": SinfoField(
         "AVAIL_FEATURES",
         lambda line: ",".join(f"{k}={v}" for k, v in sorted(line.node.labels.items())) or NULL,
     ),
-    "E": Field("REASON", _reason),
-    "C": Field("CPUS(A/I/O/T)", _cpu_states),
+    "E": SinfoField("REASON", _reason),
+    "C": SinfoField("CPUS(A/I/O/T)", _cpu_states),
 }
 _LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")
 
@@ -141,7 +141,7 @@ def main(app: App, words: Sequence[str]) -> None:
     only_here(app, given, GRAMMAR)
     lines = _lines(app, given)
     each = "Node" in given.options
-    groups: dict[tuple[str, ...], list[Line]] = {}
+    groups: dict[tuple[str, ...], list[SinfoLine]] = {}
     for line in lines:
         alike = tuple(field.text(line) for field in _letters(text) if field.text is not None) + (
             (line.node.node_id,) if each else ()
@@ -153,7 +153,7 @@ def main(app: App, words: Sequence[str]) -> None:
         click.echo(_filled(text, lambda field, group=alike_lines: _text(field, group)))  # type: ignore[misc]
 
 
-def _format(given: Words) -> str:
+def _format(given: SlurmWords) -> str:
     options = given.options
     if "list-reasons" in options:
         default = _REASONS
@@ -170,11 +170,11 @@ def _format(given: Words) -> str:
     return text
 
 
-def _letters(text: str) -> list[Field]:
+def _letters(text: str) -> list[SinfoField]:
     return [FIELDS[found[3]] for found in _LETTER.finditer(text)]
 
 
-def _lines(app: App, given: Words) -> list[Line]:
+def _lines(app: App, given: SlurmWords) -> list[SinfoLine]:
     connection = app.connection()
     partitions, states = given.listed("partition"), given.listed("states")
     try:
@@ -183,7 +183,7 @@ def _lines(app: App, given: Words) -> list[Line]:
         raise InvalidRequest(f"sinfo: --nodes: {error}") from None
     nodes = Nodes(connection).list()
     lines = [
-        Line(queue.name, queue.is_default, node)
+        SinfoLine(queue.name, queue.is_default, node)
         for queue in Queues(connection).list()
         if not partitions or queue.name in partitions
         for node in nodes
@@ -194,7 +194,7 @@ def _lines(app: App, given: Words) -> list[Line]:
     return [line for line in lines if not states or _is_in(line, states)]
 
 
-def _is_in(line: Line, states: Sequence[str]) -> bool:
+def _is_in(line: SinfoLine, states: Sequence[str]) -> bool:
     long = state_of(line.node).rstrip("*")
     mine = {long, _SHORT.get(long, long), "all"}
     if long in ("drained", "draining"):
@@ -202,14 +202,14 @@ def _is_in(line: Line, states: Sequence[str]) -> bool:
     return bool(mine & {state.lower() for state in states})
 
 
-def _text(field: Field, group: Sequence[Line]) -> str:
+def _text(field: SinfoField, group: Sequence[SinfoLine]) -> str:
     names = dict.fromkeys(line.node.node_id for line in group)
     if field.text is not None:
         return field.text(group[0])
     return str(len(names)) if field.heading == "NODES" else compress_hostlist(names)
 
 
-def _filled(text: str, text_of: Callable[[Field], str]) -> str:
+def _filled(text: str, text_of: Callable[[SinfoField], str]) -> str:
     def fill(found: re.Match[str]) -> str:
         word, width = clean_line(text_of(FIELDS[found[3]])), int(found[2] or 0)
         if not width:

@@ -12,8 +12,8 @@ from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import code, queue_state, wanted
 from dlq_cli.lists.tasks import folded
 from dlq_cli.slurm.named import known_jobs
-from dlq_cli.slurm.squeue_fields import Column, by_letters, by_names, in_order, line
-from dlq_cli.slurm.words import Grammar, Words, only_here, read, refuse
+from dlq_cli.slurm.squeue_fields import SqueueColumn, by_letters, by_names, in_order, line
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
 from dlq_cli.words import has_ended
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
@@ -66,7 +66,7 @@ def main(app: App, words: Sequence[str]) -> None:
         click.echo(line(columns, lambda field, job=job: field.text(job)))  # type: ignore[misc]
 
 
-def _columns(given: Words) -> list[Column]:
+def _columns(given: SlurmWords) -> list[SqueueColumn]:
     if names := given.options.get("Format"):
         return by_names(names)
     default = _START if "start" in given.options else DEFAULT
@@ -75,7 +75,7 @@ def _columns(given: Words) -> list[Column]:
     return by_letters(given.options.get("format") or os.environ.get("SQUEUE_FORMAT") or default)
 
 
-def _found(app: App, jobs: Jobs, given: Words) -> list[job_pb2.Job]:
+def _found(app: App, jobs: Jobs, given: SlurmWords) -> list[job_pb2.Job]:
     states = wanted("squeue", given.listed("states"))
     ids = given.listed("jobs")
     shown = _named(jobs, ids) if ids else jobs.list(
@@ -104,7 +104,7 @@ def _named(jobs: Jobs, ids: Sequence[str]) -> Sequence[job_pb2.Job]:
     return found
 
 
-def _nodes(given: Words) -> set[str]:
+def _nodes(given: SlurmWords) -> set[str]:
     if "nodelist" not in given.options:
         return set()
     try:
@@ -113,11 +113,11 @@ def _nodes(given: Words) -> set[str]:
         raise InvalidRequest(f"squeue: --nodelist: {error}") from None
 
 
-def _users(given: Words) -> list[str]:
+def _users(given: SlurmWords) -> list[str]:
     return given.listed("user") + given.listed("users")
 
 
-def _user(app: App, given: Words) -> str:
+def _user(app: App, given: SlurmWords) -> str:
     """Whose jobs to ask for: everybody's, as far as the master shows them to the caller."""
     users = _users(given)
     if len(users) == 1:

@@ -18,7 +18,7 @@ from dlq_compat.job_page import NOT_SET, NULL, size
 Text = Callable[[job_pb2.Job], str]
 
 
-class Field(NamedTuple):
+class SqueueField(NamedTuple):
     """One column. Without a letter it has a name alone."""
 
     heading: str
@@ -27,10 +27,10 @@ class Field(NamedTuple):
     text: Text
 
 
-class Column(NamedTuple):
+class SqueueColumn(NamedTuple):
     """A field with its width; 0: as wide as its text."""
 
-    field: Field
+    field: SqueueField
     width: int
     right: bool
     before: str  # what stands before it in the format
@@ -83,53 +83,53 @@ def _priority(job: job_pb2.Job) -> str:
 
 
 _FIELDS = (
-    Field("JOBID", "i", ("jobarrayid",), shown_id),
-    Field("JOBID", "A", ("jobid",), _raw_id),
-    Field("ARRAY_JOB_ID", "F", ("arrayjobid",), _array_id),
-    Field("ARRAY_TASK_ID", "K", ("arraytaskid",), _task_id),
-    Field("NAME", "j", ("name", "jobname"), lambda job: job.name),
-    Field("USER", "u", ("username",), lambda job: job.user),
-    Field("USER", "U", ("userid",), lambda job: str(words.uid(job.user))),
-    Field("PARTITION", "P", ("partition",), lambda job: job.queue),
-    Field("ACCOUNT", "a", ("account",), lambda job: job.team or NULL),
-    Field("QOS", "q", ("qos",), lambda job: NULL),
-    Field("RESERVATION", "v", ("reservation",), lambda job: NULL),
-    Field("ST", "t", ("statecompact",), code),
-    Field("STATE", "T", ("state",), queue_state),
-    Field("TIME", "M", ("timeused",), lambda job: words.short(words.run_s(job))),
-    Field("TIME_LIMIT", "l", ("timelimit",), lambda job: words.short(words.limit_s(job))),
-    Field("TIME_LEFT", "L", ("timeleft",), _left),
-    Field("NODES", "D", ("numnodes",), lambda job: str(words.node_count(job))),
-    Field("CPUS", "C", ("numcpus",), lambda job: str(words.cpus(job))),
-    Field("MIN_CPUS", "c", ("mincpus",), lambda j: str(words.cpus(j) // words.node_count(j))),
-    Field("MIN_MEMORY", "m", ("minmemory",), lambda j: size(m) if (m := words.memory_mib(j)) else "0"),  # noqa: E501
-    Field("TRES_PER_NODE", "b", ("tres-per-node", "gres"), words.gpus_per_node),
-    Field("NODELIST", "N", ("nodelist",), words.nodes),
-    Field("EXEC_HOST", "B", ("batchhost",), lambda job: next(iter(job.node_ids), NOT_SET)),
-    Field("REQ_NODES", "n", ("reqnodes",), lambda j: compress_hostlist(j.resources.node_ids)),
-    Field("EXC_NODES", "x", ("excnodes",), lambda j: compress_hostlist(j.resources.excluded_node_ids)),  # noqa: E501
-    Field("SCHEDNODES", "Y", ("schednodes",), lambda job: NULL),
-    Field("REASON", "r", ("reason",), words.reason),
-    Field("NODELIST(REASON)", "R", ("reasonlist",), words.place),
-    Field("START_TIME", "S", ("starttime",), _start),
-    Field("END_TIME", "e", ("endtime",), _end),
-    Field("SUBMIT_TIME", "V", ("submittime",), lambda job: words.instant(job.submit_time, NOT_SET)),
-    Field("DEPENDENCY", "E", ("dependency",), lambda job: job.dependency or NULL),
-    Field("NICE", "y", ("nice",), lambda job: str(job.nice)),
-    Field("PRIORITY", "Q", ("prioritylong",), _priority),
-    Field("RESTARTCNT", "", ("restartcnt",), lambda job: str(max(0, job.attempt_count - 1))),
+    SqueueField("JOBID", "i", ("jobarrayid",), shown_id),
+    SqueueField("JOBID", "A", ("jobid",), _raw_id),
+    SqueueField("ARRAY_JOB_ID", "F", ("arrayjobid",), _array_id),
+    SqueueField("ARRAY_TASK_ID", "K", ("arraytaskid",), _task_id),
+    SqueueField("NAME", "j", ("name", "jobname"), lambda job: job.name),
+    SqueueField("USER", "u", ("username",), lambda job: job.user),
+    SqueueField("USER", "U", ("userid",), lambda job: str(words.uid(job.user))),
+    SqueueField("PARTITION", "P", ("partition",), lambda job: job.queue),
+    SqueueField("ACCOUNT", "a", ("account",), lambda job: job.team or NULL),
+    SqueueField("QOS", "q", ("qos",), lambda job: NULL),
+    SqueueField("RESERVATION", "v", ("reservation",), lambda job: NULL),
+    SqueueField("ST", "t", ("statecompact",), code),
+    SqueueField("STATE", "T", ("state",), queue_state),
+    SqueueField("TIME", "M", ("timeused",), lambda job: words.short(words.run_s(job))),
+    SqueueField("TIME_LIMIT", "l", ("timelimit",), lambda job: words.short(words.limit_s(job))),
+    SqueueField("TIME_LEFT", "L", ("timeleft",), _left),
+    SqueueField("NODES", "D", ("numnodes",), lambda job: str(words.node_count(job))),
+    SqueueField("CPUS", "C", ("numcpus",), lambda job: str(words.cpus(job))),
+    SqueueField("MIN_CPUS", "c", ("mincpus",), lambda j: str(words.cpus(j) // words.node_count(j))),
+    SqueueField("MIN_MEMORY", "m", ("minmemory",), lambda j: size(m) if (m := words.memory_mib(j)) else "0"),  # noqa: E501
+    SqueueField("TRES_PER_NODE", "b", ("tres-per-node", "gres"), words.gpus_per_node),
+    SqueueField("NODELIST", "N", ("nodelist",), words.nodes),
+    SqueueField("EXEC_HOST", "B", ("batchhost",), lambda job: next(iter(job.node_ids), NOT_SET)),
+    SqueueField("REQ_NODES", "n", ("reqnodes",), lambda j: compress_hostlist(j.resources.node_ids)),
+    SqueueField("EXC_NODES", "x", ("excnodes",), lambda j: compress_hostlist(j.resources.excluded_node_ids)),  # noqa: E501
+    SqueueField("SCHEDNODES", "Y", ("schednodes",), lambda job: NULL),
+    SqueueField("REASON", "r", ("reason",), words.reason),
+    SqueueField("NODELIST(REASON)", "R", ("reasonlist",), words.place),
+    SqueueField("START_TIME", "S", ("starttime",), _start),
+    SqueueField("END_TIME", "e", ("endtime",), _end),
+    SqueueField("SUBMIT_TIME", "V", ("submittime",), lambda job: words.instant(job.submit_time, NOT_SET)),  # noqa: E501
+    SqueueField("DEPENDENCY", "E", ("dependency",), lambda job: job.dependency or NULL),
+    SqueueField("NICE", "y", ("nice",), lambda job: str(job.nice)),
+    SqueueField("PRIORITY", "Q", ("prioritylong",), _priority),
+    SqueueField("RESTARTCNT", "", ("restartcnt",), lambda job: str(max(0, job.attempt_count - 1))),
 )  # fmt: skip
-BY_LETTER: Mapping[str, Field] = {field.letter: field for field in _FIELDS if field.letter}
-BY_NAME: Mapping[str, Field] = {name: field for field in _FIELDS for name in field.names}
+BY_LETTER: Mapping[str, SqueueField] = {field.letter: field for field in _FIELDS if field.letter}
+BY_NAME: Mapping[str, SqueueField] = {name: field for field in _FIELDS for name in field.names}
 
 _LETTER = re.compile(r"(.*?)%(\.?)(\d*)([A-Za-z])", re.DOTALL)
 _NAME_WIDTH = 20  # of -O, where none is said
 _NAMED = re.compile(r"([A-Za-z-]+)(?::(\.?)(\d*)(.*))?", re.DOTALL)
 
 
-def by_letters(text: str) -> list[Column]:
+def by_letters(text: str) -> list[SqueueColumn]:
     """The columns of `-o '%.18i %j'`. InvalidRequest for a letter that is not there."""
-    columns: list[Column] = []
+    columns: list[SqueueColumn] = []
     end = 0
     for found in _LETTER.finditer(text):
         before, right, width, letter = found.groups()
@@ -138,7 +138,7 @@ def by_letters(text: str) -> list[Column]:
             raise InvalidRequest(
                 f"squeue: dlq's stand-in has no %{letter}", hint="letters: " + "".join(BY_LETTER)
             )
-        columns.append(Column(field, int(width or 0), bool(right), before))
+        columns.append(SqueueColumn(field, int(width or 0), bool(right), before))
         end = found.end()
     if not columns:
         raise InvalidRequest("squeue: --format takes squeue's letters, such as '%i %t'")
@@ -146,7 +146,7 @@ def by_letters(text: str) -> list[Column]:
     return columns
 
 
-def by_names(text: str) -> list[Column]:
+def by_names(text: str) -> list[SqueueColumn]:
     """The columns of `-O jobid:10,name:.20,state`. InvalidRequest for a name that is not there."""
     columns = []
     for word in filter(None, text.split(",")):
@@ -158,13 +158,13 @@ def by_names(text: str) -> list[Column]:
                 hint="fields: " + " ".join(sorted(BY_NAME)),
             )
         width = int(found[3]) if found[3] else 0 if found[2] is not None else _NAME_WIDTH
-        columns.append(Column(field, width, found[2] == ".", "", found[4] or ""))
+        columns.append(SqueueColumn(field, width, found[2] == ".", "", found[4] or ""))
     if not columns:
         raise InvalidRequest("squeue: --Format takes names, such as JobID,State")
     return columns
 
 
-def line(columns: Sequence[Column], text_of: Callable[[Field], str]) -> str:
+def line(columns: Sequence[SqueueColumn], text_of: Callable[[SqueueField], str]) -> str:
     """One line of the table."""
     return "".join(column.fill(clean_line(text_of(column.field))) for column in columns).rstrip()
 
@@ -180,7 +180,7 @@ def in_order(jobs: Sequence[job_pb2.Job], text: str) -> list[job_pb2.Job]:
     return ordered
 
 
-def _key(job: job_pb2.Job, field: Field) -> tuple[float, str]:
+def _key(job: job_pb2.Job, field: SqueueField) -> tuple[float, str]:
     seconds = {"M": words.run_s(job), "l": words.limit_s(job) or 0.0}
     if field.letter in seconds:
         return seconds[field.letter], ""

@@ -20,7 +20,7 @@ class Grammar(NamedTuple):
     switches: frozenset[str]
 
 
-class Words(NamedTuple):
+class SlurmWords(NamedTuple):
     """What was given: options by their long names (the last word counts), and the rest."""
 
     options: Mapping[str, str]
@@ -31,7 +31,7 @@ class Words(NamedTuple):
         return [word.strip() for word in self.options.get(name, "").split(",") if word.strip()]
 
 
-def read(grammar: Grammar, words: Sequence[str]) -> Words:
+def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
     """Options and the rest, in any order, as getopt reads them. InvalidRequest for an unknown
     one.
     """
@@ -50,7 +50,7 @@ def read(grammar: Grammar, words: Sequence[str]) -> Words:
             _enter(grammar, options, name, value if equals else None, left)
         else:
             _enter_short(grammar, options, word[1:], left)
-    return Words(options, tuple(rest))
+    return SlurmWords(options, tuple(rest))
 
 
 def _enter_short(grammar: Grammar, options: dict[str, str], letters: str, left: list[str]) -> None:
@@ -102,14 +102,14 @@ def _unknown(grammar: Grammar, word: str) -> InvalidRequest:
     )
 
 
-def refuse(given: Words, grammar: Grammar, reasons: Mapping[str, str]) -> None:
+def refuse(given: SlurmWords, grammar: Grammar, reasons: Mapping[str, str]) -> None:
     """InvalidRequest for an option of Slurm's that the stand-in knows and does not do."""
     for name, why in reasons.items():
         if name in given.options:
             raise InvalidRequest(f"{grammar.program}: --{name}: {why}")
 
 
-def only_here(app: App, given: Words, grammar: Grammar) -> str:
+def only_here(app: App, given: SlurmWords, grammar: Grammar) -> str:
     """The cluster's name where `-M` asks for it (or for all), empty without -M. InvalidRequest for
     another cluster's.
     """

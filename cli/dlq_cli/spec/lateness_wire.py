@@ -6,12 +6,12 @@ from datetime import tzinfo
 
 from dlq.v1 import job_pb2
 from dlq_cli.spec.values.deadlines import Due
-from dlq_cli.spec.values.lateness import Lateness
+from dlq_cli.spec.values.lateness import LatenessSpec
 from dlq_common.text.instants import format_instant, parse_instant
 from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 
 
-def lateness_message(asked: Lateness) -> job_pb2.LatenessSpec:
+def lateness_message(asked: LatenessSpec) -> job_pb2.LatenessSpec:
     """As it is sent, but for an instant (`put_due`)."""
     message = job_pb2.LatenessSpec(weight_per_hour=asked.weight_per_hour)
     if asked.due.after_s is not None:
@@ -19,17 +19,19 @@ def lateness_message(asked: Lateness) -> job_pb2.LatenessSpec:
     return message
 
 
-def put_due(message: job_pb2.LatenessSpec, asked: Lateness, *, now_s: float, zone: tzinfo) -> None:
+def put_due(
+    message: job_pb2.LatenessSpec, asked: LatenessSpec, *, now_s: float, zone: tzinfo
+) -> None:
     """Enter the instant that is meant at the submission."""
     if asked.due.after_s is None:
         at_s = parse_instant(asked.due.text, now_s=now_s, zone=zone)
         message.due_time.CopyFrom(to_timestamp(at_s))
 
 
-def stored_lateness(message: job_pb2.LatenessSpec) -> Lateness:
+def stored_lateness(message: job_pb2.LatenessSpec) -> LatenessSpec:
     """What was asked, from what the master keeps of it."""
     due = Due(after_s=from_duration(message.due_duration))
     if message.HasField("due_time"):
         at = message.due_time
         due = Due(text=format_instant(at.seconds + at.nanos / 1e9))
-    return Lateness(due, message.weight_per_hour)
+    return LatenessSpec(due, message.weight_per_hour)

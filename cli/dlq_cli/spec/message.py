@@ -7,7 +7,7 @@ from datetime import tzinfo
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.lateness_wire import lateness_message, put_due
 from dlq_cli.spec.validate import Spec
-from dlq_cli.spec.values.container import ContainerRequest
+from dlq_cli.spec.values.container import ImageSpec
 from dlq_cli.spec.values.deadlines import Deadlines
 from dlq_cli.spec.values.ordering import DependencyText, begin_s
 from dlq_common.text.instants import parse_instant
@@ -116,7 +116,7 @@ def deadline_messages(
     return made
 
 
-def _container(container: ContainerRequest) -> job_pb2.ContainerSpec:
+def _container(container: ImageSpec) -> job_pb2.ContainerSpec:
     return job_pb2.ContainerSpec(
         image=container.image,
         mounts=[

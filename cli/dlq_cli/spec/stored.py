@@ -18,7 +18,7 @@ from dlq_cli.spec.lateness_wire import stored_lateness
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import Spec, finish
-from dlq_cli.spec.values.container import MountRequest, entries
+from dlq_cli.spec.values.container import MountSpec, entries
 from dlq_cli.spec.values.deadlines import FULL, DeadlineText, Due
 from dlq_cli.spec.values.given import Given, Layer, ReadLayer, unknown_key, wrong
 from dlq_cli.spec.values.ordering import DependencyText, TermText
@@ -31,7 +31,7 @@ from dlq_common.text.wire import from_duration
 _BY_DEFAULT = "process"
 
 
-class Changed(NamedTuple):
+class ChangedKeys(NamedTuple):
     """A spec after changes: as it travels, and as it is told."""
 
     message: job_pb2.JobSpec
@@ -44,7 +44,7 @@ def changed(
     sets: Iterable[str],
     unsets: Iterable[str],
     shell: Mapping[str, str],
-) -> Changed:
+) -> ChangedKeys:
     """`stored` with KEY=VALUE `sets` over it and `unsets` keys taken out of it.
 
     Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names the
@@ -64,7 +64,7 @@ def changed(
     message.deadlines.extend(to_message(after).deadlines)
     if "image" in asked and "runtime" not in asked and message.runtime == _BY_DEFAULT:
         message.runtime = ""
-    return Changed(message, after)
+    return ChangedKeys(message, after)
 
 
 def only_task(message: job_pb2.JobSpec, index: int) -> None:
@@ -197,7 +197,7 @@ def _due(step: job_pb2.DeadlineStep) -> Due:
 
 def _container(container: job_pb2.ContainerSpec) -> Iterator[tuple[str, object]]:
     yield "image", container.image
-    mounts = (MountRequest(m.source, m.target, m.read_only) for m in container.mounts)
+    mounts = (MountSpec(m.source, m.target, m.read_only) for m in container.mounts)
     yield from entries("mounts", tuple(mounts)).items()
     yield from entries("secrets", tuple(container.secrets)).items()
     if container.HasField("shm_size_bytes"):

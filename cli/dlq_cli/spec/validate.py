@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from dlq_cli.spec.values.container import ContainerRequest, container_of
+from dlq_cli.spec.values.container import ImageSpec, container_of
 from dlq_cli.spec.values.deadlines import Deadlines, Due
 from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.values.given import ReadLayer, wrong
-from dlq_cli.spec.values.lateness import Lateness
+from dlq_cli.spec.values.lateness import LatenessSpec
 from dlq_cli.spec.values.live import check_live
 from dlq_cli.spec.values.ordering import DependencyText
 from dlq_cli.spec.values.presets import with_preset
@@ -65,7 +65,7 @@ class Spec:
     run_estimate_s: int | None
     deadlines: Deadlines  # empty: none
     on_miss: str  # empty: continue
-    lateness: Lateness | None
+    lateness: LatenessSpec | None
     step_count: int | None
     signal: str | None
     signal_to: str  # empty: the main process
@@ -91,7 +91,7 @@ class Spec:
     tasks_per_node: int | None
     launch: str  # empty: per node
     roles: Roles | None
-    container: ContainerRequest | None
+    container: ImageSpec | None
     labels: Mapping[str, str]
     # Where each thing was said, by the key of fields.py; what is missing here is a default.
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -221,7 +221,7 @@ def _on_miss(get: _Getter) -> str:
     return word
 
 
-def _lateness(get: _Getter) -> Lateness | None:
+def _lateness(get: _Getter) -> LatenessSpec | None:
     due, weight = get.of("due", Due), get.of("weight", float)
     if due is None and weight is None:
         return None
@@ -229,7 +229,7 @@ def _lateness(get: _Getter) -> Lateness | None:
         raise wrong(get.origin("due"), "`due` says not what being late costs: `weight`")
     if due is None:
         raise wrong(get.origin("weight"), "`weight` says not when it is late: `due`")
-    return Lateness(due, weight)
+    return LatenessSpec(due, weight)
 
 
 def _program(get: _Getter, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
-from dlq_cli.output.render import Look, absolute
+from dlq_cli.output.render import OutputLook, absolute
 from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_common.text.wire import from_timestamp
 
 
-def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: Look) -> str:
+def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: OutputLook) -> str:
     """Both tables, and from when to when."""
     begin, end = (
         absolute(from_timestamp(at), look) for at in (answer.from_time, answer.until_time)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import forecast_pb2
-from dlq_cli.output.render import Look, age
+from dlq_cli.output.render import OutputLook, age
 from dlq_common.text.instants import format_instant
 from dlq_common.text.wire import from_timestamp
 
@@ -18,7 +18,7 @@ BASES = {
 }
 
 
-def short_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
+def short_range(range_: forecast_pb2.TimeRange, look: OutputLook) -> str:
     """For a column: `≈2h05m (1h10m-5h30m)` from now on a terminal, the likely instant elsewhere."""
     if not range_.HasField("likely_time"):
         after = _word(range_, "earliest_time", look)
@@ -30,7 +30,7 @@ def short_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
     return f"{likely} ({_word(range_, 'earliest_time', look) or '?'}-{latest})"
 
 
-def long_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
+def long_range(range_: forecast_pb2.TimeRange, look: OutputLook) -> str:
     """For a sentence: `≈ in 2h05m (1h10m to 5h30m)`."""
     earliest, latest = _word(range_, "earliest_time", look), _word(range_, "latest_time", look)
     likely = _word(range_, "likely_time", look)
@@ -40,7 +40,7 @@ def long_range(range_: forecast_pb2.TimeRange, look: Look) -> str:
     return f"≈ {'in ' if look.tty else ''}{likely} ({until})"
 
 
-def _word(range_: forecast_pb2.TimeRange, name: str, look: Look) -> str:
+def _word(range_: forecast_pb2.TimeRange, name: str, look: OutputLook) -> str:
     """How long from now on a terminal, absolute elsewhere; empty for what is not known."""
     if not range_.HasField(name):  # type: ignore[arg-type]  # likewise
         return ""

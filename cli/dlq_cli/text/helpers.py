@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import policy_pb2
-from dlq_cli.output.render import Look, clean_line, when
+from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_common.text.wire import from_timestamp
 
 # What does not work meanwhile, and what an operator does.
@@ -22,7 +22,7 @@ _TODO = {
 }
 
 
-def failing(helper: policy_pb2.Helper, look: Look) -> str:
+def failing(helper: policy_pb2.Helper, look: OutputLook) -> str:
     """What fails, since when, and how."""
     since = ""
     if helper.HasField("since_time"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
-from dlq_cli.output.render import Cell, Look, clean_line, table, when
+from dlq_cli.output.render import Cell, OutputLook, clean_line, table, when
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import format_span
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -22,7 +22,7 @@ _JOBS = [
 ]
 
 
-def servers_text(servers: Sequence[wire.LoanServer], look: Look) -> str:
+def servers_text(servers: Sequence[wire.LoanServer], look: OutputLook) -> str:
     """One line for each server."""
     rows = [
         [
@@ -37,7 +37,7 @@ def servers_text(servers: Sequence[wire.LoanServer], look: Look) -> str:
     return table(_SERVERS, rows, look)
 
 
-def controller_text(told: wire.LoanController | None, look: Look) -> str:
+def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
     """Who lends servers by itself, and by what."""
     if told is None:
         return "off: nobody's load is followed ([loans] load in master.toml)\n"
@@ -54,7 +54,7 @@ def controller_text(told: wire.LoanController | None, look: Look) -> str:
     return "\n".join(lines) + "\n"
 
 
-def plan_text(plan: wire.ReclaimPlan, look: Look) -> str:
+def plan_text(plan: wire.ReclaimPlan, look: OutputLook) -> str:
     """Servers, jobs hit, work lost, deadlines touched; under a token if it has not been done."""
     names = compress_hostlist(plan.node_ids) or "none"
     hit = [job for job in plan.jobs if job.action == "preempt"]
@@ -92,7 +92,7 @@ def _by_when(plan: wire.ReclaimPlan) -> str:
     return f"{words}; that is later than asked for ({why})"
 
 
-def _job_row(job: wire.ReclaimedJob, look: Look) -> list[str]:
+def _job_row(job: wire.ReclaimedJob, look: OutputLook) -> list[str]:
     what = f"shrink to {job.kept_gpu_count}" if job.action == "shrink" else job.action
     return [
         job.job_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import pool_service_pb2 as wire
-from dlq_cli.output.render import Cell, Look, clean_line, table, when
+from dlq_cli.output.render import Cell, OutputLook, clean_line, table, when
 from dlq_common.text.wire import from_timestamp
 
 _POOLS = [
@@ -30,7 +30,7 @@ _MACHINES = [
 GONE = ("away", "failed")
 
 
-def pools_text(told: wire.ListPoolsResponse, look: Look) -> str:
+def pools_text(told: wire.ListPoolsResponse, look: OutputLook) -> str:
     """One line for each pool, and what all cost."""
     rows = [
         [
@@ -55,7 +55,7 @@ def pools_text(told: wire.ListPoolsResponse, look: Look) -> str:
     return table(_POOLS, rows, look) + f"an hour costs {hour} now; the last 24 hours cost {day}\n"
 
 
-def machines_text(machines: Sequence[wire.Machine], look: Look) -> str:
+def machines_text(machines: Sequence[wire.Machine], look: OutputLook) -> str:
     """One line for each machine."""
     rows = [
         [

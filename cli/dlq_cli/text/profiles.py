@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dlq_cli.output.render import Cell, Look, facts, table
+from dlq_cli.output.render import Cell, OutputLook, facts, table
 
 Facts = Mapping[str, Any]
 
@@ -50,7 +50,7 @@ _LINKS = (
 )
 
 
-def profile_text(found: Facts, look: Look) -> str:
+def profile_text(found: Facts, look: OutputLook) -> str:
     """The whole profile, ended by a newline."""
     parts = [facts(_lines(found))]
     if found["phases"]:

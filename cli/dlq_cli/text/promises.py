@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.output.render import Look, clean_line, moment, sentence
+from dlq_cli.output.render import OutputLook, clean_line, moment, sentence
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import format_duration
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -14,7 +14,7 @@ SAVING_UNKNOWN = (
 )
 
 
-def promise_pairs(promise: job_pb2.Promise, look: Look) -> tuple[tuple[str, str], ...]:
+def promise_pairs(promise: job_pb2.Promise, look: OutputLook) -> tuple[tuple[str, str], ...]:
     """For `dlq show`; `promise` of a job with deadlines."""
     return (
         ("deadline", ", ".join(_deadline(promise, step, look) for step in promise.deadlines)),
@@ -80,7 +80,7 @@ def _narrower(promise: job_pb2.Promise) -> str:
     return f"with {gpus} GPUs its deadline could be"
 
 
-def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: Look) -> str:
+def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: OutputLook) -> str:
     at = moment(from_timestamp(step.due_time), look)
     strict = len(promise.deadlines) == 1 and step.reward == 100.0
     return at if strict else f"{at} (worth {step.reward:g})"

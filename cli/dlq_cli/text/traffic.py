@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlq.v1 import profile_pb2
-from dlq_cli.output.render import Look, clean_line, when
+from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_cli.text.profiles import NOTHING_RECORDED, WHY, amount
 from dlq_common.text.wire import from_duration, from_timestamp
 
@@ -17,7 +17,7 @@ CAUSES = {
 }
 
 
-def traffic_pairs(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[tuple[str, str]]:
+def traffic_pairs(traffic: profile_pb2.JobTraffic, look: OutputLook) -> Iterator[tuple[str, str]]:
     """Lines of `dlq show`; none for a job of which nothing is known and nothing was recorded."""
     if traffic.HasField("belief"):
         belief = traffic.belief
@@ -35,7 +35,7 @@ def traffic_pairs(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[tuple
         yield "recorded", start_text(traffic.starts[-1])
 
 
-def believed_lines(traffic: profile_pb2.JobTraffic, look: Look) -> Iterator[str]:
+def believed_lines(traffic: profile_pb2.JobTraffic, look: OutputLook) -> Iterator[str]:
     """Lines of `dlq why`: what the placement goes by."""
     if traffic.placement:
         yield f"placement: {placement_text(traffic)}"
@@ -60,7 +60,7 @@ def _figures(belief: profile_pb2.TrafficBelief) -> str:
     return ", ".join(parts)
 
 
-def source_text(belief: profile_pb2.TrafficBelief, look: Look) -> str:
+def source_text(belief: profile_pb2.TrafficBelief, look: OutputLook) -> str:
     """Which start it is from, where that ran, and when it was known."""
     whose = "its" if belief.own else f"job {belief.job_id}'s"
     family = "" if belief.own else f" of the family {clean_line(belief.family)}"

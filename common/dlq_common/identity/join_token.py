@@ -18,7 +18,7 @@ _TOKEN = re.compile(r"dlq1\.([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]{16,128})\.([0-
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class JoinToken:
+class JoinTokenText:
     """The three parts; not shown by repr, because the secret is one of them."""
 
     token_id: str
@@ -30,12 +30,12 @@ class JoinToken:
         return f"dlq1.{self.token_id}.{self.secret}.{self.ca_fingerprint}"
 
 
-def parse_join_token(text: str) -> JoinToken:
+def parse_join_token(text: str) -> JoinTokenText:
     """The parts of a token's text; InvalidRequest, which does not repeat the text, otherwise."""
     match = _TOKEN.fullmatch(text)
     if match is None:
         raise InvalidRequest("this is not a join token", field="token")
-    return JoinToken(match[1], match[2], match[3])
+    return JoinTokenText(match[1], match[2], match[3])
 
 
 def fetch_pinned_ca(host: str, port: int, ca_fingerprint: str, *, timeout_s: float) -> bytes:

@@ -50,7 +50,7 @@ PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE})
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class CertifiedIdentity:
     """Who a certificate speaks for, and until when (UTC seconds)."""
 
     name: str
@@ -236,7 +236,7 @@ def requested_key_fingerprint(request: bytes) -> str:
     return digest.finalize().hex()
 
 
-def parse_identity(certificate: bytes) -> Identity:
+def parse_identity(certificate: bytes) -> CertifiedIdentity:
     """Who a PEM certificate speaks for; Unauthenticated when it is none that our CA would sign.
 
     The signature and the dates are not checked here: TLS has done that, or the caller must.
@@ -252,7 +252,7 @@ def parse_identity(certificate: bytes) -> Identity:
         role = Role(match[2])
     except (ValueError, x509.ExtensionNotFound, UnsupportedAlgorithm) as error:
         raise Unauthenticated(f"not a certificate of a dlq cluster: {error}") from None
-    return Identity(
+    return CertifiedIdentity(
         name=match[3],
         role=role,
         cluster=match[1],

@@ -24,7 +24,7 @@ class StopCause(StrEnum):
     TRIAL = "trial"  # it only tried its job, and that is over
 
 
-class IllegalTransition(Exception):
+class IllegalStep(Exception):
     """The table has no row for this event in this state; carries the machine's story."""
 
     def __init__(self, machine: str, subject: str, state: StrEnum, event: object) -> None:

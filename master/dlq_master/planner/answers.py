@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq_master.model.ids import JobId
-from dlq_master.planner.forecasts import Compared, Estimate, Forecast, Range
+from dlq_master.planner.forecasts import Compared, Forecast, Range, StartEstimate
 
 
 def forecast_words(forecast: Forecast) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def forecast_words(forecast: Forecast) -> dict[str, Any]:
     }
 
 
-def estimate_words(estimate: Estimate) -> dict[str, Any]:
+def estimate_words(estimate: StartEstimate) -> dict[str, Any]:
     """Likewise."""
     start, end = estimate.start, estimate.end
     return {
@@ -71,13 +71,13 @@ def read_forecast(content: Mapping[str, Any]) -> Forecast:
         raise Nonsense(f"{type(error).__name__}: {error}"[:200]) from None
 
 
-def read_estimate(content: Mapping[str, Any]) -> Estimate:
+def read_estimate(content: Mapping[str, Any]) -> StartEstimate:
     """Raises Nonsense."""
     try:
         start, end, basis = content["start"], content["end"], content["basis"]
         if not isinstance(basis, str) or len(basis) > 32:
             raise Nonsense("its basis is no word")
-        return Estimate(
+        return StartEstimate(
             at_s=_finite(content["at_s"]),
             start=None if start is None else _range(start),
             end=None if end is None else _range(end),

@@ -18,7 +18,7 @@ class Range(NamedTuple):
     high_s: float
 
 
-class Past(NamedTuple):
+class PastRuns(NamedTuple):
     """A job that is over, whatever came of it."""
 
     user: str
@@ -41,7 +41,7 @@ class Forecast(NamedTuple):
     cpu_s: float = 0.0
 
 
-class Estimate(NamedTuple):
+class StartEstimate(NamedTuple):
     """The same for one job. None: it starts, or ends, in no world. `basis`: what its run time was
     drawn from.
     """

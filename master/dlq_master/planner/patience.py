@@ -15,7 +15,7 @@ START_S = 8.0  # more, for a process that has to start and import its libraries
 KEPT = 20  # answers to questions of each kind
 
 
-class Patience:
+class PlannerPatience:
     """`limit_s`: it is never more. Seconds."""
 
     def __init__(self, limit_s: float) -> None:

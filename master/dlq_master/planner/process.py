@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 from dlq_master.planner import code
 from dlq_master.planner.frames import framed
-from dlq_master.planner.patience import Patience
+from dlq_master.planner.patience import PlannerPatience
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
 from dlq_master.planner.streams import greeted, message
-from dlq_master.planner.told import Told
+from dlq_master.planner.told import StateTold
 
 FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
 # Writes a snapshot for a process that has been told this already.
-Write = Callable[[Told], Iterator[bytes]]
+Write = Callable[[StateTold], Iterator[bytes]]
 COMMAND = (sys.executable, "-m", "dlq_master.planner.worker")
 # One thread each: results do not depend on the machine, and the master keeps its cores.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -71,11 +71,11 @@ class PlannerProcess:
         """`limit_s`: a question takes no longer, the start of the process included. One that should
         be answered sooner is not waited for so long (planner.patience)."""
         self._told = told
-        self._patience = Patience(limit_s)
+        self._patience = PlannerPatience(limit_s)
         self._command = tuple(command)
         self._failed = failed
         self._process: asyncio.subprocess.Process | None = None
-        self._known = Told()  # to the process
+        self._known = StateTold()  # to the process
         self._code = code.digest()
         self._outdated = False
         self._asking: asyncio.Task[None] | None = None

@@ -14,7 +14,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.frozen import Frozen, freeze, thaw
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Node
-from dlq_master.planner.forecasts import Changes, Past
+from dlq_master.planner.forecasts import Changes, PastRuns
 from dlq_master.planner.snapshot import Unreadable, dumps, loads
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.policy import Policy
@@ -31,7 +31,7 @@ class Values(NamedTuple):
     nodes: tuple[Node, ...]
 
 
-class State(NamedTuple):
+class PlannedState(NamedTuple):
     """A cluster at an instant, on its way into bytes.
 
     What a cluster learns goes on changing: `learned` is written at once. The values never change:
@@ -45,16 +45,16 @@ class State(NamedTuple):
     values: Values
 
 
-def state_of(cluster: Cluster, policy: Policy, now_s: float) -> State:
+def state_of(cluster: Cluster, policy: Policy, now_s: float) -> PlannedState:
     """O(jobs), and none is copied: some milliseconds for ten thousand."""
     frozen = freeze(cluster)
     learned = dumps(frozen._replace(jobs=(), attempts=(), nodes=()))
     values = Values(frozen.jobs, frozen.attempts, frozen.nodes)
-    return State(policy.name, dict(policy.settings), now_s, learned, values)
+    return PlannedState(policy.name, dict(policy.settings), now_s, learned, values)
 
 
 def look(
-    number: int, state: State, past: Sequence[Past], recent: Sequence[Job], cpu_s: float
+    number: int, state: PlannedState, past: Sequence[PastRuns], recent: Sequence[Job], cpu_s: float
 ) -> bytes:
     """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further
     questions.
@@ -93,12 +93,12 @@ class Question(NamedTuple):
     content: Mapping[str, Any]
 
 
-class Kept(NamedTuple):
+class KeptQuestions(NamedTuple):
     """The state of the last look: a cluster can be made of it as often as one is wanted."""
 
     state: tuple[str, Mapping[str, str], float, bytes]
     values: Values
-    past: tuple[Past, ...]
+    past: tuple[PastRuns, ...]
     recent: tuple[Job, ...]
 
     @property
@@ -127,11 +127,11 @@ def read_question(data: bytes) -> Question:
         raise Unreadable(f"no question: {error}") from None
 
 
-def kept(question: Question) -> Kept:
+def kept(question: Question) -> KeptQuestions:
     """What a look leaves behind."""
     content = question.content
-    past = tuple([Past(*job) for job in content["past"]])
-    return Kept(content["state"], Values(*content["values"]), past, content["recent"])
+    past = tuple([PastRuns(*job) for job in content["past"]])
+    return KeptQuestions(content["state"], Values(*content["values"]), past, content["recent"])
 
 
 def changes_of(question: Question) -> Changes:

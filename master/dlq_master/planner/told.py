@@ -28,7 +28,7 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 
-class Difference(NamedTuple):
+class StateDifference(NamedTuple):
     """A snapshot of which only those jobs, attempts and nodes are there that are new, or other than
     before.
 
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
     nodes: tuple[NodeId, ...]
 
 
-class Told:
+class StateTold:
     """The master's end."""
 
     def __init__(self) -> None:
@@ -78,14 +78,14 @@ class Told:
             tuple(self._nodes.keys() - nodes.keys()),
         )
         self._jobs, self._attempts, self._nodes = jobs, attempts, nodes
-        return dumps(tuple(Difference(fresh, shot._replace(state=less), *gone)))
+        return dumps(tuple(StateDifference(fresh, shot._replace(state=less), *gone)))
 
 
 def _other(now: Mapping[Key, Value], before: Mapping[Key, Value]) -> tuple[Value, ...]:
     return tuple([value for key, value in now.items() if before.get(key) is not value])
 
 
-class Kept:
+class KeptState:
     """The planner's end: a cluster that follows what is told."""
 
     def __init__(self) -> None:
@@ -126,15 +126,15 @@ class Kept:
         cluster.take_touched()
 
 
-def _read(data: bytes) -> Difference:
+def _read(data: bytes) -> StateDifference:
     said: Any = loads(data)
-    whole = isinstance(said, tuple) and len(said) == len(Difference._fields)
+    whole = isinstance(said, tuple) and len(said) == len(StateDifference._fields)
     if not whole or not isinstance(said[1], Snapshot):
         raise Unreadable(f"a {type(said).__name__} does not say what has changed")
-    return Difference(*said)
+    return StateDifference(*said)
 
 
-def _follow(cluster: Cluster, told: Difference) -> None:
+def _follow(cluster: Cluster, told: StateDifference) -> None:
     """From one instant to the next, as if everything had been put anew."""
     state = told.shot.state
     for key in told.attempts:

@@ -21,7 +21,7 @@ from dlq_master.planner.frames import HEAD, framed, length_of
 from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
-from dlq_master.planner.told import Kept
+from dlq_master.planner.told import KeptState
 from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.offload import Stage, offering
 from dlq_master.policy.pipeline import plan, promises
@@ -48,7 +48,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
     """Answer question after question: each is a frame that says what is asked, and frames with a
     snapshot.
     """
-    desk, answered = Desk(), 0
+    desk, answered = PlannerDesk(), 0
     # Looking through all that is kept takes longer than most answers: that is done between them
     gc.disable()
     while head := source.read(HEAD):
@@ -60,11 +60,11 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
         gc.collect(1 if answered % TIDIED else 2)
 
 
-class Desk:
+class PlannerDesk:
     """Who answers, and what it still has of the questions before."""
 
     def __init__(self) -> None:
-        self._kept = Kept()
+        self._kept = KeptState()
 
     def answer(self, number: int, stage: str, snapshot: list[bytes]) -> Answer:
         """The plans for one question, or why there are none."""

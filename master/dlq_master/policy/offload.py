@@ -19,11 +19,11 @@ from typing import NoReturn
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.packing.class_packing import Packed, widest_first
+from dlq_master.policy.place.packing.class_packing import PackedClasses, widest_first
 from dlq_master.policy.place.packing.joint import Joint
 from dlq_master.policy.place.placement import Find, Placement
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.promise.capacity.rules import Decided
+from dlq_master.policy.promise.capacity.rules import DeadlinesDecided
 from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
 
 
@@ -55,19 +55,19 @@ def trapped(policy: Policy) -> Policy:
     sizing = policy.sizing
     if sizing is KNAPSACK_EXACT:
         sizing = sizing._replace(grow=_elsewhere)
-    return _decided(replace(policy, placement=place, sizing=sizing), Decided.ELSEWHERE)
+    return _decided(replace(policy, placement=place, sizing=sizing), DeadlinesDecided.ELSEWHERE)
 
 
 def waiting(policy: Policy) -> Policy:
     """The trapped one, which leaves promises as they are for now."""
-    return _decided(trapped(policy), Decided.LATER)
+    return _decided(trapped(policy), DeadlinesDecided.LATER)
 
 
 def plain(policy: Policy) -> Policy:
     """The same without all that may take long."""
     place = policy.placement._replace(arranges=None, repacks=False, balances=False)
     sizing = KNAPSACK if policy.sizing is KNAPSACK_EXACT else policy.sizing
-    return _decided(replace(policy, placement=place, sizing=sizing), Decided.KEPT)
+    return _decided(replace(policy, placement=place, sizing=sizing), DeadlinesDecided.KEPT)
 
 
 def offering(policy: Policy) -> Policy:
@@ -82,7 +82,7 @@ def may_take_long(policy: Policy) -> bool:
     return policy.placement.solves or exact or policy.promises is not None
 
 
-def _decided(policy: Policy, decided: Decided) -> Policy:
+def _decided(policy: Policy, decided: DeadlinesDecided) -> Policy:
     rules = policy.promises
     return policy if rules is None else replace(policy, promises=replace(rules, decided=decided))
 
@@ -91,12 +91,12 @@ def _elsewhere(*_asked: object) -> NoReturn:
     raise Elsewhere(Stage.PLAN)
 
 
-def _pack_or_raise(joint: Joint) -> Packed:
+def _pack_or_raise(joint: Joint) -> PackedClasses:
     """Mostly the widest first will do; or it is certain at once that nothing does."""
     if sum(member.gpus for member in joint.members) > sum(joint.free):
-        return Packed(None)
+        return PackedClasses(None)
     found = widest_first(joint)
-    return _elsewhere() if found is None else Packed(found)
+    return _elsewhere() if found is None else PackedClasses(found)
 
 
 def _on_one_node(placement: Placement) -> Find:

@@ -25,23 +25,23 @@ from dlq_master.policy.partition.profiling import next_scale_s, scale
 from dlq_master.policy.partition.seated import seating_of
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.grids import due_slot, next_decision_s
-from dlq_master.policy.promise.capacity.rules import Decided, Promises
+from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises
 from dlq_master.policy.promise.verdicts.growth import tied
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import cooling, protected, resizable
 from dlq_master.policy.transit.taking import Taking, due
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.walk import elastic
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.counts import Counts
 from dlq_master.policy.walk.evacuating import evacuated
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned
-from dlq_master.policy.walk.question import Question
+from dlq_master.policy.walk.question import ElasticQuestion
 from dlq_master.policy.walk.quota import Quota, by_quota
 from dlq_master.policy.walk.seats import SlotContest, SlotSpace, pinned_too
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.walk import Ground, walk
+from dlq_master.policy.walk.walk import Allocator, walk
 
 _NEVER_S = float("inf")
 _plan = maker(Plan)
@@ -169,7 +169,7 @@ def _decide(view: View, policy: Policy, ending: list[AttemptKey]) -> Outcome:
     return walk(Space(cluster, order, policy.placement, blocking=policy.blocking))
 
 
-def _profiles(view: View, rules: Profiles | None) -> Sequence[Change]:
+def _profiles(view: View, rules: TrialRules | None) -> Sequence[Change]:
     """How many GPUs are for trials, if that has to be decided, and who is tried; None: nobody is,
     where history tells nothing they are measured where they run."""
     if rules is None:
@@ -186,7 +186,7 @@ def promises(view: View, rules: Promises) -> tuple[Change, ...]:
     due = view.cluster.slot < slot
     if due and not view.cluster.judged:
         return (NextSlot(slot, _NOBODY_ASKS),)
-    if rules.decided is not Decided.HERE:
+    if rules.decided is not DeadlinesDecided.HERE:
         return put_off(view, rules, slot if due else None)
     if due:
         from dlq_master.policy.partition.slots import next_slot
@@ -238,10 +238,10 @@ def _resized(
     safe = {} if seating is not None else protected(cluster, guards, keys)
     cool = cooling(cluster, guards, keys)
     if rules is None:
-        return elastic.decide(Question(*asked, seating, frozenset(safe.values()), cool))
+        return elastic.decide(ElasticQuestion(*asked, seating, frozenset(safe.values()), cool))
     young = movable.difference([key.job_id for key in old])
     held = tied(cluster, cluster.promised, rules)
-    return elastic.decide(Question(*asked, seating, (), cool | young, young, held))
+    return elastic.decide(ElasticQuestion(*asked, seating, (), cool | young, young, held))
 
 
 def lineup(view: View, policy: Policy) -> Lineup:
@@ -263,7 +263,7 @@ def contest(
     keys: Iterable[AttemptKey],
     *,
     at_once: bool,
-) -> Ground:
+) -> Allocator:
     """The ground on which those may have to leave whose terms are decided by `now_s` (None: all):
     `keys`.
     """

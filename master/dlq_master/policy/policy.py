@@ -18,7 +18,7 @@ from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import NONE, Guards
 from dlq_master.policy.transit.taking import Taking
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 
 
 class Know(StrEnum):
@@ -71,7 +71,7 @@ class Policy:
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
     promises: Promises | None = None
-    profiling: Profiles | None = None
+    profiling: TrialRules | None = None
     profile_s: float | None = None
     guards: Guards = NONE
     rule: str = ""

@@ -16,7 +16,7 @@ from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.fake import FakeProvider
-from dlq_master.providers.port import Provider, ProviderFailed, Wish
+from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
 from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
 
@@ -135,9 +135,9 @@ class ProviderDesk:
             _log.exception("provider_failed", verb=act.verb.value, pool=act.pool)
             return ProviderTold(act=act, fault=f"{type(error).__name__}: {error}")
 
-    def _wish(self, act: Act) -> Wish:
+    def _wish(self, act: Act) -> MachineWish:
         pool = self._pools[act.pool]
-        return Wish(
+        return MachineWish(
             request_id=act.request_id,
             pool=act.pool,
             node_id=act.node_id,

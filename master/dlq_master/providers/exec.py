@@ -10,7 +10,7 @@ from typing import Any
 
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call, object_of, word_of
-from dlq_master.providers.port import ProviderFailed, Wish
+from dlq_master.providers.port import MachineWish, ProviderFailed
 
 MOST_LISTED = 10_000
 
@@ -24,7 +24,7 @@ class ExecProvider:
         self._timeout_s = timeout_s
         self._user = user
 
-    def start(self, wish: Wish) -> str:
+    def start(self, wish: MachineWish) -> str:
         """See the port."""
         return word_of(self._call("start", asdict(wish)), "instance_id", "start")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dlq_master.control.stimuli.machines import Listed
-from dlq_master.providers.port import Wish
+from dlq_master.providers.port import MachineWish
 
 
 @dataclass
@@ -20,7 +20,7 @@ class FakeProvider:
     started: list[str] = field(default_factory=list)  # machines, in order: what would be paid for
     calls: list[str] = field(default_factory=list)
 
-    def start(self, wish: Wish) -> str:
+    def start(self, wish: MachineWish) -> str:
         """See the port."""
         self._say("start", wish.request_id)
         if wish.request_id not in self.there:

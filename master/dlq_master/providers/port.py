@@ -22,7 +22,7 @@ class ProviderFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class MachineWish:
     """A machine that is wanted. `token` is a secret: it joins with it at `join_address`, as
     `node_id`.
     """
@@ -39,7 +39,7 @@ class Wish:
 class Provider(Protocol):
     """Rents out machines of one pool."""
 
-    def start(self, wish: Wish) -> str:
+    def start(self, wish: MachineWish) -> str:
         """Have it started; its own name for the machine, the same however often it is asked. Does
         not wait until it runs. Raises ProviderFailed."""
         ...

@@ -12,7 +12,7 @@ from shlex import quote
 
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call
-from dlq_master.providers.port import ProviderFailed, Wish
+from dlq_master.providers.port import MachineWish, ProviderFailed
 
 # Of jobs that are there or coming; who completes may still save.
 _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED,COMPLETING"
@@ -60,7 +60,7 @@ class SlurmProvider:
         self._timeout_s = timeout_s
         self._user = user
 
-    def start(self, wish: Wish) -> str:
+    def start(self, wish: MachineWish) -> str:
         """See the port. One that is in the queue already is not asked for again."""
         known = [one.instance_id for one in self._named(wish.request_id)]
         if known:

@@ -5,7 +5,7 @@ master's choice.
 from __future__ import annotations
 
 from dlq_master.control.stimuli.machines import Listed
-from dlq_master.providers.port import Wish
+from dlq_master.providers.port import MachineWish
 
 
 class StaticProvider:
@@ -16,7 +16,7 @@ class StaticProvider:
     def __init__(self) -> None:
         self._rented: dict[str, str] = {}
 
-    def start(self, wish: Wish) -> str:
+    def start(self, wish: MachineWish) -> str:
         """Its name is its host's."""
         return self._rented.setdefault(wish.request_id, wish.node_id)
 

@@ -40,7 +40,7 @@ from dlq_master.rpc.calls.auth import Door
 from dlq_master.rpc.calls.call import Call, Surround
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
-from dlq_master.rpc.calls.limits import Limits, check_deadline
+from dlq_master.rpc.calls.limits import CallLimits, check_deadline
 from dlq_master.rpc.calls.reads import Slices
 from dlq_master.rpc.cluster.admin_service import AdminService
 from dlq_master.rpc.cluster.loan_service import LoanService
@@ -176,7 +176,7 @@ class MasterServer:
 
 
 def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
-    limits = Limits()
+    limits = CallLimits()
 
     @asynccontextmanager
     async def around(call: Call) -> AsyncIterator[None]:

@@ -120,7 +120,7 @@ class Batch:
         return any(getattr(self, name) for name in self.__slots__)
 
 
-class Window(NamedTuple):
+class MemoryWindow(NamedTuple):
     """Which ended jobs memory holds: at most `most`, those that ended last, none older than
     `kept_s`.
     """
@@ -129,7 +129,7 @@ class Window(NamedTuple):
     most: int = sys.maxsize
 
 
-ALL_ENDED: Final = Window()
+ALL_ENDED: Final = MemoryWindow()
 
 
 class PastJobs(NamedTuple):

@@ -27,7 +27,7 @@ MOST_NAMED: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     """One batch as it was acknowledged."""
 
     number: int
@@ -38,7 +38,7 @@ class Committed:
     last_event: int = 0
 
     @classmethod
-    def of(cls, number: int, batch: Batch) -> Committed:
+    def of(cls, number: int, batch: Batch) -> CommittedBatch:
         """What is worth telling of a batch."""
         jobs = [int(job.job_id) for job in batch.jobs]
         events = batch.events
@@ -62,7 +62,7 @@ class CommitRecord:
         if missing > 0:  # at once, so that no later record lacks room
             os.pwrite(self._handle, bytes(missing), SLOTS * SLOT_BYTES - missing)
 
-    def note(self, committed: Committed) -> None:
+    def note(self, committed: CommittedBatch) -> None:
         """Remember one batch, in the place of the one `SLOTS` before it."""
         text = json.dumps(asdict(committed), separators=(",", ":")).encode()
         record = b"%08x %s\n" % (zlib.crc32(text), text)
@@ -73,7 +73,7 @@ class CommitRecord:
         """Wait until it is on disk."""
         os.fdatasync(self._handle)
 
-    def after(self, number: int) -> Sequence[Committed]:
+    def after(self, number: int) -> Sequence[CommittedBatch]:
         """Batches with a higher number, in order. A slot that cannot be read is none."""
         slots = (os.pread(self._handle, SLOT_BYTES, at * SLOT_BYTES) for at in range(SLOTS))
         found = [one for one in map(_read, slots) if one is not None and one.number > number]
@@ -84,12 +84,12 @@ class CommitRecord:
         os.close(self._handle)
 
 
-def _read(slot: bytes) -> Committed | None:
+def _read(slot: bytes) -> CommittedBatch | None:
     checksum, _, text = slot.partition(b"\n")[0].partition(b" ")
     try:
         if int(checksum, 16) != zlib.crc32(text):
             return None
         fields = json.loads(text)
-        return Committed(**{**fields, "jobs": tuple(fields["jobs"])})
+        return CommittedBatch(**{**fields, "jobs": tuple(fields["jobs"])})
     except (ValueError, TypeError, KeyError):
         return None

@@ -32,10 +32,10 @@ from dlq_master.store.batch import (
     JoinToken,
     JournalCut,
     Loaded,
+    MemoryWindow,
     PastJobs,
     StoredRequest,
     User,
-    Window,
 )
 from dlq_master.store.tables.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.tables.codec import decode, encode
@@ -160,7 +160,7 @@ class MemoryStore:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def load(self, window: Window = ALL_ENDED) -> Loaded:
+    def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
         """Everything a starting master needs."""
         rows = self._rows
         last = max(rows.events, default=0)

@@ -31,10 +31,10 @@ from dlq_master.store.batch import (
     JoinToken,
     JournalCut,
     Loaded,
+    MemoryWindow,
     PastJobs,
     StoredRequest,
     User,
-    Window,
 )
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
@@ -71,7 +71,7 @@ class Reader:
         self._past.close()
         self._db.close()
 
-    def load(self, window: Window = ALL_ENDED) -> Loaded:
+    def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
         """Everything a starting master needs, in a fraction of a second for 100,000 living jobs.
 
         Ages of ended jobs count from the newest event: no clock is known yet.
@@ -111,7 +111,7 @@ class Reader:
             ),
         )
 
-    def _recent(self, window: Window, now_s: float) -> tuple[dict[int, str], float]:
+    def _recent(self, window: MemoryWindow, now_s: float) -> tuple[dict[int, str], float]:
         """Bodies of the ended jobs of the window, and the end after which none is missing."""
         from_s = now_s - window.kept_s
         rows = self._db.execute(

@@ -21,7 +21,7 @@ from sqlite_utils import Database
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import BATCH, Batch
-from dlq_master.store.commit_record import CommitRecord, Committed
+from dlq_master.store.commit_record import CommitRecord, CommittedBatch
 from dlq_master.store.open import claim, open_database
 from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
 from dlq_master.store.write import write
@@ -78,7 +78,7 @@ class Writer:
         except BaseException:
             os.close(self._claim)
             raise
-        self.lost: Sequence[Committed] = self._lost()
+        self.lost: Sequence[CommittedBatch] = self._lost()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
@@ -117,7 +117,7 @@ class Writer:
             self._thread.join()
             os.close(self._claim)
 
-    def _lost(self) -> Sequence[Committed]:
+    def _lost(self) -> Sequence[CommittedBatch]:
         """What was acknowledged and is not here; later batches get numbers above theirs.
 
         A copy of the past lacks what came after it, and knows that itself.
@@ -175,7 +175,7 @@ class Writer:
         if error is None:
             self._number = number
             with suppress(OSError):  # the batch is on disk all the same
-                self._record.note(Committed.of(number, work.batch))
+                self._record.note(CommittedBatch.of(number, work.batch))
             self._let_go(head, written)
         return error
 

@@ -35,7 +35,7 @@ NOT_RUNNING, TOO_MANY = "not_running", "too_many"
 log = structlog.get_logger("nodeagent.execs")
 
 
-class Execs:
+class ExecServer:
     """Answers OpenExec commands. Never waits for anything the session waits for."""
 
     def __init__(self, channels: Channels, runtime: Runtime) -> None:

@@ -31,7 +31,7 @@ class PlaceRefused(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaceOnDisk:
     """The levels of one attempt below a base that may be shared; none where the script has its own
     directory.
     """
@@ -40,7 +40,7 @@ class Place:
     below: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, directory: str, base: str, *, whole: bool) -> "Place":
+    def of(cls, directory: str, base: str, *, whole: bool) -> "PlaceOnDisk":
         """The place of a normal path. Without a base above it (a master of before does not tell)
         its last two levels are the job's; with `whole` none is, for the user has named all of it.
         """
@@ -54,7 +54,7 @@ class Place:
         return cls(above, parts[-_OWN_LEVELS:])
 
 
-def make_place(place: Place, uid: int, mode: int = PRIVATE) -> None:
+def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
     """Make what is missing, and check all. PlaceRefused for what is another's; errors else as
     `make_directory`.
     """
@@ -71,7 +71,7 @@ def make_place(place: Place, uid: int, mode: int = PRIVATE) -> None:
             walk.check_unwritable()
 
 
-def is_theirs(place: Place, uid: int) -> bool:
+def is_theirs(place: PlaceOnDisk, uid: int) -> bool:
     """Whether all levels are there and still the submitter's alone, so that what lies in them
     counts as saved.
     """

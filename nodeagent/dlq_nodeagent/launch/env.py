@@ -22,7 +22,7 @@ FROM_MASTER = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UserAccount:
     """What a login would set."""
 
     user: str
@@ -34,7 +34,7 @@ def job_environment(
     *,
     devices: tuple[Device, ...],
     files: JobFiles,
-    account: Account,
+    account: UserAccount,
     now_s: float,
     cluster: str,
 ) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 def _compat(
     launch: Launch,
     devices: tuple[Device, ...],
-    account: Account,
+    account: UserAccount,
     now_s: float,
     cluster: str,
 ) -> Mapping[str, str]:

@@ -22,14 +22,14 @@ from dlq_nodeagent.jobtree.paths import (
 )
 from dlq_nodeagent.jobtree.places import (
     PRIVATE,
-    Place,
+    PlaceOnDisk,
     PlaceRefused,
     base_of_saved,
     check_saved,
     make_place,
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.launch.env import FROM_MASTER, Account, job_environment
+from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.slurm_launch import stand_ins_mount, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
@@ -38,12 +38,12 @@ from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.launch import RunAs
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
-from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan, LaunchRefused
+from dlq_nodeagent.model.port import JobFiles, LaunchPlan, LaunchRefused, RankKey
 from dlq_nodeagent.profiling.injecting import Injecting
 from dlq_nodeagent.ranks.orders import SIGNALS
 from dlq_nodeagent.runtimes.podman.prepare import Containers, inside_container
 from dlq_nodeagent.runtimes.podman.pull import Say
-from dlq_nodeagent.runtimes.podman.pulls import Done, Wish
+from dlq_nodeagent.runtimes.podman.pulls import Done, PullWish
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
 
@@ -74,7 +74,7 @@ class Launching:
 
     rules: LaunchRules
     devices: Sequence[Device]
-    job_files: Callable[[AttemptKey], JobFiles]
+    job_files: Callable[[RankKey], JobFiles]
     now_s: Callable[[], float]
     cluster: str = "dlq"
     """The cluster's name, for jobs that ask."""
@@ -129,17 +129,17 @@ class Launching:
             raise LaunchRefused(f"this node has no GPU {missing[0]}", StartCause.DEVICES)
         return tuple(have[index] for index in launch.gpu_indexes)
 
-    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """See Containers."""
         assert self.containers is not None  # nobody else asks for an image
         self.containers.fetch(key, wish, say, done)
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """See Containers."""
         if self.containers is not None:
             self.containers.abandon(key)
 
-    def forget(self, key: AttemptKey) -> None:
+    def forget(self, key: RankKey) -> None:
         """Delete the script of a rank that is over; no effect when there is none."""
         self._script_path(key).unlink(missing_ok=True)
         if self.containers is not None:
@@ -265,7 +265,7 @@ class Launching:
             container = replace(container, own_mounts=more)
         return {**environment, **given.environment}, container
 
-    def _script_path(self, key: AttemptKey) -> Path:
+    def _script_path(self, key: RankKey) -> Path:
         return self.rules.scripts / str(key)
 
     def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
@@ -309,7 +309,7 @@ def refusal(error: BaseException) -> Preparation:
             return Preparation(error=f"{type(error).__name__}: {error}", cause=cause)
 
 
-def place_of(launch: Launch) -> Place:
+def place_of(launch: Launch) -> PlaceOnDisk:
     """Where the checkpoints of this attempt lie. A script's own directory is the user's choice as a
     whole.
     """
@@ -317,7 +317,7 @@ def place_of(launch: Launch) -> Place:
     named = bool(launch.checkpoint_marker) and directory == os.path.normpath(
         launch.checkpoint_base or directory
     )
-    return Place.of(directory, launch.checkpoint_base, whole=named)
+    return PlaceOnDisk.of(directory, launch.checkpoint_base, whole=named)
 
 
 def base_of(launch: Launch) -> str:
@@ -427,9 +427,9 @@ def check_account(launch: Launch, run_as: str) -> None:
             )
 
 
-def _account(launch: Launch, uid: int) -> Account:
+def _account(launch: Launch, uid: int) -> UserAccount:
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return Account(launch.user or str(uid), "/")
-    return Account(entry.pw_name, entry.pw_dir)
+        return UserAccount(launch.user or str(uid), "/")
+    return UserAccount(entry.pw_name, entry.pw_dir)

@@ -16,7 +16,7 @@ from dlq_common.errors import DlqError, Unauthenticated, Unavailable
 from dlq_common.identity.files import StoredIdentity, save_identity, write_private, write_public
 from dlq_common.identity.join_token import fetch_pinned_ca, parse_join_token
 from dlq_common.identity.pki import (
-    Identity,
+    CertifiedIdentity,
     KeyAndRequest,
     Role,
     belongs_together,
@@ -155,7 +155,7 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
         await asyncio.sleep(_RENEW_LOOK_S)
 
 
-def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> Identity:
+def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> CertifiedIdentity:
     """Who a certificate speaks for; refuses one that is not ours, whatever the master sent."""
     who = parse_identity(identity.certificate)
     if who.role is not Role.NODE or who.name != node_id:

@@ -23,7 +23,7 @@ from dlq_nodeagent.model.messages import (
 _EARLY = 0.9
 
 
-class Transport(Protocol):
+class UplinkTransport(Protocol):
     """One stream to the master at a time. Calls return at once; nothing is promised to arrive."""
 
     def open(self) -> None:
@@ -69,7 +69,7 @@ class Uplink:
         self,
         *,
         clock: Clock,
-        transport: Transport,
+        transport: UplinkTransport,
         contact: Contact,
         rng: random.Random,
         settings: UplinkSettings,

@@ -39,7 +39,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 
 _PHASES = {
     Phase.PREPARING: wire.RANK_PHASE_PREPARING,
@@ -99,7 +99,7 @@ def node_facts(
 # ---- from the agent
 
 
-def _unexplained(key: AttemptKey, fence: Fence) -> wire.UnexplainedRank:
+def _unexplained(key: RankKey, fence: Fence) -> wire.UnexplainedRank:
     return wire.UnexplainedRank(job_id=key.job_id, node_rank=key.node_rank, fence=_fence(fence))
 
 
@@ -478,9 +478,9 @@ def _open_exec(order: wire.OpenExecCommand) -> OpenExec:
     )
 
 
-def _key(job_id: str, fence: lease_pb2.Fence, node_rank: int) -> AttemptKey:
+def _key(job_id: str, fence: lease_pb2.Fence, node_rank: int) -> RankKey:
     # Parsed, because it names directories: a master gone mad must not reach outside them.
-    return AttemptKey.parse(f"{job_id}.{fence.attempt}.{node_rank}")
+    return RankKey.parse(f"{job_id}.{fence.attempt}.{node_rank}")
 
 
 def _positive(seconds: float, what: str) -> float:

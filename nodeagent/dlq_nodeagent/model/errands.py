@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog
-from dlq_nodeagent.model.port import AttemptKey, Handle, LaunchPlan
+from dlq_nodeagent.model.port import Handle, LaunchPlan, RankKey
 
 
 class Purpose(StrEnum):
@@ -110,7 +110,7 @@ class Errands(Protocol):
         """
         ...
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """The rank shall not start: what its preparation alone waits for is ended, and it is
         answered.
         """
@@ -138,7 +138,7 @@ class Errands(Protocol):
         """
         ...
 
-    def tidy(self, key: AttemptKey) -> None:
+    def tidy(self, key: RankKey) -> None:
         """The rank is forgotten: drop what preparing made in the agent's own directories."""
         ...
 
@@ -146,11 +146,11 @@ class Errands(Protocol):
         """Answered by `core.profile_read(key, ProfileFound)`, whatever goes wrong."""
         ...
 
-    def drop_profile(self, key: AttemptKey) -> None:
+    def drop_profile(self, key: RankKey) -> None:
         """Remove what a rank recorded; nobody answers."""
         ...
 
-    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+    def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
         """Remove what all other ranks recorded; nobody answers."""
         ...
 
@@ -164,17 +164,17 @@ class FakeErrands:
         self.gpu_looks: list[int] = []
         self.logs: list[tuple[OpenLog, Handle | None, str]] = []
         self.inside: list[tuple[OpenExec, Handle | None]] = []
-        self.tidied: list[AttemptKey] = []
-        self.abandoned: list[AttemptKey] = []
+        self.tidied: list[RankKey] = []
+        self.abandoned: list[RankKey] = []
         self.reads: list[ReadOrder] = []
-        self.dropped: list[AttemptKey] = []
-        self.kept_profiles: frozenset[AttemptKey] | None = None
+        self.dropped: list[RankKey] = []
+        self.kept_profiles: frozenset[RankKey] | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
         """See the port."""
         self.prepares.append(order)
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """See the port."""
         self.abandoned.append(key)
 
@@ -194,7 +194,7 @@ class FakeErrands:
         """See the port."""
         self.inside.append((order, handle))
 
-    def tidy(self, key: AttemptKey) -> None:
+    def tidy(self, key: RankKey) -> None:
         """See the port."""
         self.tidied.append(key)
 
@@ -202,15 +202,15 @@ class FakeErrands:
         """See the port."""
         self.reads.append(order)
 
-    def drop_profile(self, key: AttemptKey) -> None:
+    def drop_profile(self, key: RankKey) -> None:
         """See the port."""
         self.dropped.append(key)
 
-    def drop_profiles_but(self, keys: Iterable[AttemptKey]) -> None:
+    def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
         """See the port."""
         self.kept_profiles = frozenset(keys)
 
-    def take_prepares(self) -> Sequence[AttemptKey]:
+    def take_prepares(self) -> Sequence[RankKey]:
         """The keys to prepare, once."""
         keys = [order.launch.key for order in self.prepares]
         self.prepares.clear()

@@ -21,7 +21,7 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 
-class AttemptKey(NamedTuple):
+class RankKey(NamedTuple):
     """Names one rank of one attempt on this node; written `17.2.0` (job, attempt, node rank)."""
 
     job_id: str
@@ -32,7 +32,7 @@ class AttemptKey(NamedTuple):
         return f"{self.job_id}.{self.attempt}.{self.node_rank}"
 
     @classmethod
-    def parse(cls, text: str) -> "AttemptKey":
+    def parse(cls, text: str) -> "RankKey":
         """Read `17.2.0`; anything but three plain decimal integers is refused.
 
         One number has one spelling (no sign, no leading zero), because the text names directories.
@@ -93,14 +93,14 @@ class LaunchPlan:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "env", MappingProxyType(dict(self.env)))
-        AttemptKey.parse(f"{self.job_id}.{self.attempt}.{self.node_rank}")
+        RankKey.parse(f"{self.job_id}.{self.attempt}.{self.node_rank}")
         _check_command(self.argv, self.env, self.cwd)
         _check_identity(self)
         _check_numbers(self)
 
     @property
-    def key(self) -> AttemptKey:
-        return AttemptKey(self.job_id, self.attempt, self.node_rank)
+    def key(self) -> RankKey:
+        return RankKey(self.job_id, self.attempt, self.node_rank)
 
 
 def _refuse_unless(holds: bool, what: str) -> None:

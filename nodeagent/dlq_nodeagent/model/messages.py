@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_nodeagent.model.gpus import GpuHealth
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 
 
 class Fence(NamedTuple):
@@ -76,7 +76,7 @@ class ProfileOrder:
 class Launch:
     """Run one rank. Idempotent by its key: a known one is reported again, never started again."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     command: tuple[str, ...]
     script: str = ""
@@ -148,7 +148,7 @@ class Stop:
     notice.
     """
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     cause: str
     grace_s: float
@@ -159,7 +159,7 @@ class Stop:
 class Signal:
     """Send a signal to the main process of a rank; "" = that of its notice."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     signal: str
 
@@ -168,7 +168,7 @@ class Signal:
 class Save:
     """Ask a rank to save and go on; `number` rises with every request."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     number: int
 
@@ -178,7 +178,7 @@ class OpenLog:
     """Send the output of a rank through the relay of that name."""
 
     relay_id: str
-    key: AttemptKey
+    key: RankKey
     offset: int
     follow: bool
 
@@ -188,7 +188,7 @@ class OpenExec:
     """Run a command inside a rank, for the relay of that name."""
 
     relay_id: str
-    key: AttemptKey
+    key: RankKey
     fence: Fence
 
 
@@ -246,7 +246,7 @@ class ReportAck:
 class ProfileAck:
     """The evidence of that rank need not be told again."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
 
 
@@ -269,7 +269,7 @@ class RankReport:
     """What happened to one rank, `age_s` ago; the master judges what it means for the attempt."""
 
     sequence: int
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     phase: Phase
     exit_code: int | None = None
@@ -311,7 +311,7 @@ class RankReport:
 class RankProgress:
     """What a running rank last said of itself, `age_s` ago; None: it has not said anything."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     step: int | None
     total: int | None
@@ -327,7 +327,7 @@ class Hello:
     highest_epoch: int
     ranks: tuple[RankReport, ...]
     instance: Instance = field(default_factory=Instance)
-    unexplained: tuple[tuple[AttemptKey, Fence], ...] = ()
+    unexplained: tuple[tuple[RankKey, Fence], ...] = ()
     """Ranks that run here and of which there is no record."""
 
 
@@ -418,7 +418,7 @@ MOST_PROCESSES_BYTES = 256 * 1024
 class ProfileEvidence:
     """What the traffic of one rank told, for the master; recording ended `age_s` ago."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
     age_s: float
     found: ProfileFound

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 
 __all__ = [
     "AttemptExists",
-    "AttemptKey",
     "ExitRecord",
     "ExitWhy",
     "Handle",
@@ -20,14 +19,15 @@ __all__ = [
     "LaunchRefused",
     "LogChunk",
     "NotDelivered",
-    "Notice",
+    "RankKey",
+    "RankUsage",
     "Runtime",
     "RuntimeFault",
     "StaleEpoch",
     "StartError",
     "Started",
+    "StopNotice",
     "UnknownAttempt",
-    "Usage",
 ]
 
 
@@ -57,7 +57,7 @@ class NotDelivered(RuntimeFault):
 class Handle:
     """Names a started attempt. A value: it may be kept, compared and rebuilt by `recover`."""
 
-    key: AttemptKey
+    key: RankKey
     epoch: int
     """The epoch under which it was placed: with `key.attempt` the fence of its results."""
 
@@ -118,7 +118,7 @@ class ExitRecord:
     are None when nobody saw the end (`shim_lost`).
     """
 
-    key: AttemptKey
+    key: RankKey
     epoch: int
     why: ExitWhy
     code: int | None
@@ -145,7 +145,7 @@ class ExitRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class RankUsage:
     """What an attempt uses now; None where this node cannot tell (no cgroup)."""
 
     memory_bytes: int | None
@@ -174,7 +174,7 @@ class LogChunk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Notice:
+class StopNotice:
     """What the job reads in DLQ_PREEMPT_FILE, as one JSON object with these keys and `v`: 1."""
 
     kind: str
@@ -213,7 +213,7 @@ class Runtime(Protocol):
         """`process`, `podman` or `fake`; shown wherever the attempt is shown."""
         ...
 
-    def job_files(self, key: AttemptKey) -> JobFiles:
+    def job_files(self, key: RankKey) -> JobFiles:
         """Paths for the job's environment; pure, may be called before `start`."""
         ...
 
@@ -274,7 +274,7 @@ class Runtime(Protocol):
         """Replace the silence this attempt survives (maintenance)."""
         ...
 
-    def notice(self, handle: Handle, notice: Notice | None) -> None:
+    def notice(self, handle: Handle, notice: StopNotice | None) -> None:
         """Write the notice file atomically, or withdraw it with None."""
         ...
 
@@ -307,7 +307,7 @@ class Runtime(Protocol):
         """Which task of several failed first, as far as the job itself says; empty: none."""
         ...
 
-    def usage(self, handle: Handle) -> Usage:
+    def usage(self, handle: Handle) -> RankUsage:
         """What the attempt uses now; after its end, zeros or None."""
         ...
 

@@ -225,7 +225,7 @@ class Rank:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RankStep:
     """The rank after an event, and what must be done, in order."""
 
     rank: Rank
@@ -239,12 +239,12 @@ class IllegalRankEvent(Exception):
         super().__init__(f"rank {rank.launch.key} is {rank.state}: {event!r}")
 
 
-def accept(launch: Launch, *, now_s: float) -> Step:
+def accept(launch: Launch, *, now_s: float) -> RankStep:
     """A new rank, to be journaled before the master is told that the command was taken."""
-    return Step(Rank(launch=launch, accepted_s=now_s), (Effect.RECORD, Effect.TELL))
+    return RankStep(Rank(launch=launch, accepted_s=now_s), (Effect.RECORD, Effect.TELL))
 
 
-def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
+def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
     """The rank after `event`. Raises IllegalRankEvent where the table has no row; `now_s` is
     boottime.
     """
@@ -265,29 +265,29 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> Step:
             # Preparing again after a crash is harmless; a floor cannot be found again, and ports
             # that were told shall stay.
             kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
-            return Step(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
+            return RankStep(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
-            return Step(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
+            return RankStep(replace(moved, launch=launch, prepared=False), (Effect.RECORD,))
         case LaunchFailed(error, exit_code, no_room, cause):
             failed = replace(
                 moved, error=error, exit_code=exit_code, no_room=no_room, start_cause=cause
             )
             return _ended(failed, now_s)
         case HandedOver():
-            return Step(moved)
+            return RankStep(moved)
         case MainStarted(at_s):
-            return Step(replace(moved, started_s=at_s), (Effect.TELL,))
+            return RankStep(replace(moved, started_s=at_s), (Effect.TELL,))
         case StopAsked(stop):
             return _stop_asked(rank, moved, stop, now_s)
         case NoticeDue(baseline_mtime_ns):
             return _notice(moved, baseline_mtime_ns, now_s)
         case Exited(record):
-            return Step(replace(moved, record=record, ended_s=now_s))
+            return RankStep(replace(moved, record=record, ended_s=now_s))
         case Released():
             # Recorded before it is told: a later agent must not take the phase back.
-            return Step(moved, (Effect.RECORD, Effect.TELL))
+            return RankStep(moved, (Effect.RECORD, Effect.TELL))
         case Acknowledged():
-            return Step(moved, (Effect.RECORD,))
+            return RankStep(moved, (Effect.RECORD,))
         case _:
             assert_never(event)
 
@@ -322,37 +322,37 @@ def answered_notice(rank: Rank) -> bool:
     )
 
 
-def leave_now(rank: Rank, *, now_s: float, term_s: float) -> Step:
+def leave_now(rank: Rank, *, now_s: float, term_s: float) -> RankStep:
     """It has saved and stays: nothing is left to wait for but its last `term_s`."""
     assert rank.stopping is not None
     asked = replace(rank.stopping, noticed_s=None, due_s=now_s, grace_s=term_s)
     return _sooner(rank, asked, now_s)
 
 
-def _ended(rank: Rank, now_s: float) -> Step:
-    return Step(replace(rank, ended_s=now_s), (Effect.RECORD, Effect.TELL))
+def _ended(rank: Rank, now_s: float) -> RankStep:
+    return RankStep(replace(rank, ended_s=now_s), (Effect.RECORD, Effect.TELL))
 
 
-def _stop_asked(rank: Rank, moved: Rank, stop: Stop, now_s: float) -> Step:
+def _stop_asked(rank: Rank, moved: Rank, stop: Stop, now_s: float) -> RankStep:
     asked = Stopping(cause=stop.cause, grace_s=stop.grace_s, due_s=now_s + stop.delay_s)
     match rank.state:
         case RankState.PREPARING:
             return _ended(replace(moved, stopping=asked), now_s)
         case RankState.LAUNCHING | RankState.RUNNING:
-            return Step(replace(moved, stopping=asked), (Effect.RECORD, Effect.TELL))
+            return RankStep(replace(moved, stopping=asked), (Effect.RECORD, Effect.TELL))
         case RankState.STOP_WAITING | RankState.STOPPING:
             return _sooner(moved, asked, now_s)
         case _:
-            return Step(moved, (Effect.TELL,))
+            return RankStep(moved, (Effect.TELL,))
 
 
-def _sooner(rank: Rank, asked: Stopping, now_s: float) -> Step:
+def _sooner(rank: Rank, asked: Stopping, now_s: float) -> RankStep:
     """A repeat of a stop ends no later than the first, so it changes nothing."""
     assert rank.stopping is not None
     if asked.end_s >= rank.stopping.end_s:
-        return Step(rank)
+        return RankStep(rank)
     if rank.stopping.noticed_s is None:
-        return Step(replace(rank, stopping=asked), (Effect.RECORD,))
+        return RankStep(replace(rank, stopping=asked), (Effect.RECORD,))
     # The notice stands; only the end moves.
     shortened = replace(
         rank.stopping,
@@ -360,10 +360,10 @@ def _sooner(rank: Rank, asked: Stopping, now_s: float) -> Step:
         grace_s=asked.end_s - rank.stopping.noticed_s,
     )
     how = Effect.KILL if asked.end_s <= now_s else Effect.SHORTEN_STOP
-    return Step(replace(rank, stopping=shortened), (Effect.RECORD, how))
+    return RankStep(replace(rank, stopping=shortened), (Effect.RECORD, how))
 
 
-def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> Step:
+def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> RankStep:
     assert rank.stopping is not None
     noticed = replace(rank.stopping, noticed_s=now_s, baseline_mtime_ns=baseline_mtime_ns)
     if (
@@ -372,4 +372,4 @@ def _notice(rank: Rank, baseline_mtime_ns: int, now_s: float) -> Step:
         left_s = rank.stopping.end_s - now_s
         noticed = replace(noticed, grace_s=max(noticed.grace_s / 2.0, left_s))
     how = Effect.KILL if noticed.grace_s == 0 else Effect.GIVE_NOTICE
-    return Step(replace(rank, stopping=noticed), (Effect.RECORD, how))
+    return RankStep(replace(rank, stopping=noticed), (Effect.RECORD, how))

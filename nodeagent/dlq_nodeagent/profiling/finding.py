@@ -9,11 +9,11 @@ from dlq_nodeagent.model.messages import (
     ProfileFound,
     Verdict,
 )
-from dlq_nodeagent.profiling.reading import Reading
+from dlq_nodeagent.profiling.reading import RingReading
 from dlq_profiler.job import job_of
 from dlq_profiler.limits import limited
-from dlq_profiler.results import JobProfile, ProcessProfile, Reason
-from dlq_profiler.results import Verdict as ProfileVerdict
+from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
+from dlq_profiler.results import TrafficVerdict as ProfileVerdict
 
 _MOST_COUNT = 2**31 - 1
 _MOST_WORDS, _LONGEST_WORD = 16, 64
@@ -22,8 +22,8 @@ _LONGEST_PERIOD_S = 1e6  # beyond it there is no iteration
 
 def found_of(
     launch: Launch,
-    reading: Reading,
-    limits: Sequence[Reason],
+    reading: RingReading,
+    limits: Sequence[TrafficReason],
     *,
     gpu_type: str,
     window_s: float,
@@ -66,7 +66,7 @@ def found_of(
     )
 
 
-def _verdict(verdict: ProfileVerdict, failure: Reason | None) -> Verdict:
+def _verdict(verdict: ProfileVerdict, failure: TrafficReason | None) -> Verdict:
     method, confidence = verdict.method.value, verdict.confidence.value
     if verdict.reason is None:
         return Verdict(method, confidence)

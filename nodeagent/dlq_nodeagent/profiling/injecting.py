@@ -19,7 +19,7 @@ from dlq_nodeagent.profiling.places import Before, Places
 from dlq_profiler.capabilities import Unwatched, why_unwatched
 from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.limits import reason_of
-from dlq_profiler.results import Reason
+from dlq_profiler.results import TrafficReason
 
 # Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's
 # plugin.
@@ -28,7 +28,9 @@ _FILES_OF_A_TASK = 4
 _OTHER_FILES = 32  # launchers, and what fetches data
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 1 << 20, 14 << 20
 # The loader would say so on stderr, or would never come to be.
-_NOT_INTO = frozenset({Reason.OTHER_MACHINE, Reason.NOT_FOUND, Reason.NOT_A_PROGRAM})
+_NOT_INTO = frozenset(
+    {TrafficReason.OTHER_MACHINE, TrafficReason.NOT_FOUND, TrafficReason.NOT_A_PROGRAM}
+)
 
 log = structlog.get_logger("nodeagent.profiling")
 
@@ -63,13 +65,13 @@ class Injecting:
         """For a rank that is started with these words, `environment` being what it would see: the
         image's too. Never raises.
         """
-        limits: tuple[Reason, ...] = ()
+        limits: tuple[TrafficReason, ...] = ()
         try:
             parts = self._usable(rights) if self.allowed else None
             limits = self._limits(launch, rights, words, environment, cwd)
             if parts is not None and not _NOT_INTO.intersection(limits):
                 return self._inject(launch, rights, environment, parts, limits)
-            why = self._missing() if self.allowed else Reason.SWITCHED_OFF
+            why = self._missing() if self.allowed else TrafficReason.SWITCHED_OFF
             self.places.note(launch.key, Before(False, (why, *limits) if parts is None else limits))
         except (OSError, ValueError) as error:
             log.warning("not_profiled", key=str(launch.key), error=str(error))
@@ -81,7 +83,7 @@ class Injecting:
         rights: UserRights,
         environment: Mapping[str, str],
         parts: Parts,
-        limits: tuple[Reason, ...],
+        limits: tuple[TrafficReason, ...],
     ) -> Injection:
         files = _OTHER_FILES + _FILES_OF_A_TASK * _tasks(launch)
         ring_bytes = min(_MOST_RING_BYTES, max(_LEAST_RING_BYTES, TOTAL_BYTES // files))
@@ -115,8 +117,8 @@ class Injecting:
         hook = parts.hook and self.copies / "hook"
         return Parts(self.copies / "lib" / parts.preload.name, plugin, hook)
 
-    def _missing(self) -> Reason:
-        return Reason.NO_LIBRARY if self.parts() is None else Reason.UNREACHABLE
+    def _missing(self) -> TrafficReason:
+        return TrafficReason.NO_LIBRARY if self.parts() is None else TrafficReason.UNREACHABLE
 
     @staticmethod
     def _limits(
@@ -125,7 +127,7 @@ class Injecting:
         words: tuple[str, ...],
         environment: Mapping[str, str],
         cwd: str,
-    ) -> tuple[Reason, ...]:
+    ) -> tuple[TrafficReason, ...]:
         with rights.taken():
             found = why_unwatched(words[0], environment, cwd=Path(cwd))
         if launch.container is not None:  # the program is the image's, of which nothing is known

@@ -21,11 +21,11 @@ from pathlib import Path
 from dlq_nodeagent.jobtree.files import json_object, read_small
 from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.state.durable import replace_file
 from dlq_profiler.records.control import switch, write_control
-from dlq_profiler.results import Reason
+from dlq_profiler.results import TrafficReason
 
 _MODE = 0o711
 _MOST_NAMES = 10_000
@@ -38,7 +38,7 @@ class Before:
     """
 
     recording: bool
-    limits: tuple[Reason, ...] = ()
+    limits: tuple[TrafficReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,11 @@ class Places:
         """Where they are."""
         return cls(state_dir / "profiles")
 
-    def rings(self, key: AttemptKey) -> Path:
+    def rings(self, key: RankKey) -> Path:
         """Where a rank records (DLQ_PROF_DIR)."""
         return self.root / str(key) / "rings"
 
-    def make(
-        self, key: AttemptKey, rights: UserRights, *, file_limit: int, ring_bytes: int
-    ) -> Path:
+    def make(self, key: RankKey, rights: UserRights, *, file_limit: int, ring_bytes: int) -> Path:
         """A place with recording switched on. Raises OSError. A rank that is made ready anew has a
         new one.
         """
@@ -72,51 +70,53 @@ class Places:
             write_control(rings, file_limit=file_limit, ring_bytes=ring_bytes)
         return rings
 
-    def note(self, key: AttemptKey, before: Before) -> None:
+    def note(self, key: RankKey, before: Before) -> None:
         """Keep what was known before the start. Raises OSError."""
         self._make_home(key)
         words = {"recording": before.recording, "limits": before.limits}
         replace_file(self.root / str(key) / "before.json", json.dumps(words).encode())
 
-    def before(self, key: AttemptKey) -> Before | None:
+    def before(self, key: RankKey) -> Before | None:
         """What was noted; None: nothing, or not any more."""
         found = read_small(str(self.root / str(key) / "before.json"), most_bytes=65_536)
         told = {} if found is None else json_object(found.content)
         try:
-            return Before(told["recording"] is True, tuple(Reason(word) for word in told["limits"]))
+            return Before(
+                told["recording"] is True, tuple(TrafficReason(word) for word in told["limits"])
+            )
         except (KeyError, TypeError, ValueError):
             return None
 
-    def switch_off(self, key: AttemptKey, rights: UserRights) -> None:
+    def switch_off(self, key: RankKey, rights: UserRights) -> None:
         """No process records any more, whether it runs or will be started. What a job did to its
         own switch is its own loss.
         """
         with rights.taken(), suppress(OSError, ValueError):
             switch(self.rings(key), on=False)
 
-    def has_files(self, key: AttemptKey, rights: UserRights) -> bool:
+    def has_files(self, key: RankKey, rights: UserRights) -> bool:
         """Whether anything but the switch is there."""
         with rights.taken(), suppress(OSError), os.scandir(self.rings(key)) as entries:
             return any(not entry.name.startswith((".", "control")) for entry in entries)
         return False
 
-    def remove(self, key: AttemptKey) -> bool:
+    def remove(self, key: RankKey) -> bool:
         """Whether it is gone; with more names in it than any rank makes, a part may be left."""
         # The rings first: they are their user's, and a sweep goes into no directory of another
         # owner.
         return _remove(self.rings(key)) and _remove(self.root / str(key))
 
-    def keep_only(self, keys: Iterable[AttemptKey]) -> None:
+    def keep_only(self, keys: Iterable[RankKey]) -> None:
         """Remove all but these: what an earlier agent had no time to."""
         kept = set(keys)
         with suppress(FileNotFoundError):
             for name in os.listdir(self.root)[:_MOST_NAMES]:
                 with suppress(LaunchRefused):
-                    key = AttemptKey.parse(name)
+                    key = RankKey.parse(name)
                     if key not in kept:
                         self.remove(key)
 
-    def _make_home(self, key: AttemptKey) -> None:
+    def _make_home(self, key: RankKey) -> None:
         for path in (self.root, self.root / str(key)):
             path.mkdir(exist_ok=True)
             path.chmod(_MODE)

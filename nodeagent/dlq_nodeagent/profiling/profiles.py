@@ -13,7 +13,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.errands import Errands, ReadOrder
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import ProfileAck, ProfileEvidence, ProfileFound
 from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.model.rank import ALIVE, Rank, RankState
@@ -35,8 +35,8 @@ class Profiles:
     errands: Errands
     runtime: Runtime
     record: Callable[[Watched], object]
-    watched: Callable[[AttemptKey], Watched | None]
-    _sent_s: dict[AttemptKey, float] = field(default_factory=dict)
+    watched: Callable[[RankKey], Watched | None]
+    _sent_s: dict[RankKey, float] = field(default_factory=dict)
 
     def drive(self, watched: Watched, now_s: float) -> None:
         """Have it read if that is due. Cheap when it is not."""
@@ -54,7 +54,7 @@ class Profiles:
             else:
                 self._read(watched, min(ran_s, launch.profile.window_s))
 
-    def read(self, key: AttemptKey, found: ProfileFound) -> None:
+    def read(self, key: RankKey, found: ProfileFound) -> None:
         """The answer to a read errand."""
         watched = self.watched(key)
         if watched is None:
@@ -95,7 +95,7 @@ class Profiles:
                 found=watched.found,
             )
 
-    def needed(self, all_watched: Iterable[Watched]) -> frozenset[AttemptKey]:
+    def needed(self, all_watched: Iterable[Watched]) -> frozenset[RankKey]:
         """The ranks whose rings may still be read."""
         return frozenset(
             it.rank.launch.key

@@ -20,7 +20,7 @@ import structlog
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_profiler.capabilities import why_unwatched_process
 from dlq_profiler.limits import reason_of
-from dlq_profiler.results import JobProfile, ProcessProfile, Reason
+from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
 
 _NO_NUMPY_CODE = 3  # dlq_profiler.telling.NO_NUMPY; importing it here would run it with `-m` twice
 _MOST_OUTPUT_BYTES = 4 << 20
@@ -30,25 +30,25 @@ _MOST_PROCESSES = 256
 log = structlog.get_logger("nodeagent.profiling")
 
 
-class Reading(NamedTuple):
+class RingReading(NamedTuple):
     """What the rings told. `failure`: why nobody could read them; then the rest says nothing.
     `limits`: what kept a part from being recorded.
     """
 
     job: JobProfile | None = None
     processes: tuple[ProcessProfile, ...] = ()
-    failure: Reason | None = None
-    limits: tuple[Reason, ...] = ()
+    failure: TrafficReason | None = None
+    limits: tuple[TrafficReason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class RingReader:
     """Runs the program; `python` and `timeout_s` are knobs for tests."""
 
     python: str = sys.executable
     timeout_s: float = _TIMEOUT_S
 
-    def read(self, rings: Path, rights: UserRights, *, drop: bool) -> Reading:
+    def read(self, rings: Path, rights: UserRights, *, drop: bool) -> RingReading:
         """Read a directory of rings. `drop`: this process is root, and takes the user's rights.
 
         Never raises over what lies there.
@@ -59,11 +59,13 @@ class Reader:
             code, output = self._run(words)
         except OSError as error:
             log.warning("rings_not_read", rings=str(rings), why=error.strerror)
-            return Reading(failure=Reason.FAILED)
+            return RingReading(failure=TrafficReason.FAILED)
         if code == 0:
             return reading_of(output)
         log.warning("rings_not_read", rings=str(rings), code=code)
-        return Reading(failure=Reason.NO_NUMPY if code == _NO_NUMPY_CODE else Reason.FAILED)
+        return RingReading(
+            failure=TrafficReason.NO_NUMPY if code == _NO_NUMPY_CODE else TrafficReason.FAILED
+        )
 
     def _run(self, words: Sequence[str]) -> tuple[int, bytes]:
         """Its exit code, -9 when it took too long or said too much, and what it said."""
@@ -89,17 +91,17 @@ class Reader:
                 watch.cancel()
 
 
-def reading_of(output: bytes) -> Reading:
+def reading_of(output: bytes) -> RingReading:
     """What the program said, each figure checked: it has read what a job wrote."""
     try:
         told: Any = json.loads(output)
         processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
         if told["refused"] and not processes:
-            return Reading(failure=Reason.FAILED)
-        limits = (Reason.TOO_MANY,) if told["turned_away"] else ()
-        return Reading(_plausible(JobProfile.of(told["job"])), processes, limits=limits)
+            return RingReading(failure=TrafficReason.FAILED)
+        limits = (TrafficReason.TOO_MANY,) if told["turned_away"] else ()
+        return RingReading(_plausible(JobProfile.of(told["job"])), processes, limits=limits)
     except (KeyError, TypeError, ValueError, RecursionError):
-        return Reading(failure=Reason.FAILED)
+        return RingReading(failure=TrafficReason.FAILED)
 
 
 def _plausible(job: JobProfile) -> JobProfile:
@@ -111,13 +113,13 @@ def _plausible(job: JobProfile) -> JobProfile:
     return job
 
 
-def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[Reason, ...]:
+def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[TrafficReason, ...]:
     """What keeps a running process, or one that it has started, from being seen: io_uring, static,
     ...
 
     Of what is gone meanwhile, or somebody else's, nothing is said.
     """
-    found: list[Reason] = []
+    found: list[TrafficReason] = []
     for each in _with_children(pid, proc):
         with suppress(OSError):
             found += map(reason_of, why_unwatched_process(each, proc))

@@ -11,12 +11,12 @@ from dlq_common.clock import Clock
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.errands import ReadOrder
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch, ProfileFound
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process
-from dlq_profiler.results import Reason
+from dlq_nodeagent.profiling.reading import RingReader, RingReading, limits_of_process
+from dlq_profiler.results import TrafficReason
 
 # One takes a hundred thousand names away; the libraries make a few dozen.
 _SWEEPS = 10
@@ -34,7 +34,7 @@ class Station:
     devices_of: Callable[[Launch], Sequence[Device]]
     drops: bool
     """The agent is root, and its jobs are not."""
-    reader: Reader = field(default_factory=Reader)
+    reader: RingReader = field(default_factory=RingReader)
 
     def read(self, order: ReadOrder) -> ProfileFound:
         """Switch recording off and read what there is. Repeating it is fine as long as it is not
@@ -43,14 +43,14 @@ class Station:
         launch = order.launch
         ended_s = self.clock.now_s()
         rights = self.rights_of(launch)
-        limits: tuple[Reason, ...] = ()
+        limits: tuple[TrafficReason, ...] = ()
         before = self.places.before(launch.key)
         if order.main_pid is not None and before is not None and before.recording:
             limits = limits_of_process(order.main_pid)
         self.places.switch_off(launch.key, rights)
         if before is None:
-            return self._found(order, Reading(), (Reason.NO_DIRECTORY,), ended_s)
-        reading = Reading()
+            return self._found(order, RingReading(), (TrafficReason.NO_DIRECTORY,), ended_s)
+        reading = RingReading()
         if self.places.has_files(launch.key, rights):
             reading = self.reader.read(self.places.rings(launch.key), rights, drop=self.drops)
         limits = tuple(dict.fromkeys(before.limits + limits + reading.limits))
@@ -58,19 +58,23 @@ class Station:
 
     def failed(self, order: ReadOrder) -> ProfileFound:
         """What is told when even that went wrong."""
-        return self._found(order, Reading(failure=Reason.FAILED), (), self.clock.now_s())
+        return self._found(order, RingReading(failure=TrafficReason.FAILED), (), self.clock.now_s())
 
-    def remove(self, key: AttemptKey) -> None:
+    def remove(self, key: RankKey) -> None:
         """Take a rank's place away."""
         if not any(self.places.remove(key) for _ in range(_SWEEPS)):
             log.warning("rings_not_removed", key=str(key))
 
-    def keep_only(self, keys: Iterable[AttemptKey]) -> None:
+    def keep_only(self, keys: Iterable[RankKey]) -> None:
         """Take all places away but these."""
         self.places.keep_only(keys)
 
     def _found(
-        self, order: ReadOrder, reading: Reading, limits: tuple[Reason, ...], ended_s: float
+        self,
+        order: ReadOrder,
+        reading: RingReading,
+        limits: tuple[TrafficReason, ...],
+        ended_s: float,
     ) -> ProfileFound:
         types = {device.gpu_type for device in self.devices_of(order.launch)}
         return found_of(

@@ -7,7 +7,7 @@ from signal import Signals
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.model.port import Handle, NotDelivered, Notice, Runtime, RuntimeFault
+from dlq_nodeagent.model.port import Handle, NotDelivered, Runtime, RuntimeFault, StopNotice
 from dlq_nodeagent.model.rank import Effect, Stopping
 from dlq_nodeagent.ranks.watched import Watched
 
@@ -108,10 +108,10 @@ class Orders:
             term_s=self.term_s,
         )
 
-    def _notice(self, stopping: Stopping, left_s: float) -> Notice:
+    def _notice(self, stopping: Stopping, left_s: float) -> StopNotice:
         now_s = self.clock.now_s()
         noticed_s = stopping.noticed_s or 0.0
-        return Notice(
+        return StopNotice(
             kind=_KINDS.get(stopping.cause, "preempt"),
             reason=f"the master stops this attempt: {stopping.cause}",
             deadline_s=now_s + left_s,

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dlq_nodeagent.model.messages import Fence
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 
 
 class RefusedLaunch(NamedTuple):
     """A launch that this node can never take: another rank has its name."""
 
-    key: AttemptKey
+    key: RankKey
     fence: Fence
 
 
-Subject = AttemptKey | RefusedLaunch
+Subject = RankKey | RefusedLaunch
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
-from dlq_nodeagent.model.port import Handle, LaunchPlan, Usage
+from dlq_nodeagent.model.port import Handle, LaunchPlan, RankUsage
 from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.state.journal import RankRecord
 
@@ -73,7 +73,7 @@ class Watched:
         if self.beat is not None and not self.rank.beaten:
             self.rank = replace(self.rank, beaten=True)
 
-    def progress(self, usage: Callable[[Handle], Usage], now_s: float) -> RankProgress:
+    def progress(self, usage: Callable[[Handle], RankUsage], now_s: float) -> RankProgress:
         """What it last said, for a heartbeat."""
         beat = self.beat
         used = None if self.handle is None else usage(self.handle)

@@ -13,7 +13,7 @@ import cattrs
 import structlog
 from cattrs.gen import make_dict_structure_fn
 
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
 from dlq_nodeagent.state.durable import replace_file
@@ -76,7 +76,7 @@ class Journal(Protocol):
         """Insert or replace the record of one rank."""
         ...
 
-    def drop_rank(self, key: AttemptKey) -> None:
+    def drop_rank(self, key: RankKey) -> None:
         """Forget a rank; no effect when it is not there."""
         ...
 
@@ -114,13 +114,13 @@ class FileJournal:
         """See the port."""
         _replace(self._path(record.launch.key), record)
 
-    def drop_rank(self, key: AttemptKey) -> None:
+    def drop_rank(self, key: RankKey) -> None:
         """See the port."""
         self._path(key).unlink(missing_ok=True)
 
-    def _path(self, key: AttemptKey) -> Path:
+    def _path(self, key: RankKey) -> Path:
         # Parsing refuses anything but digits, whatever made the key.
-        return self._ranks / f"{AttemptKey.parse(str(key))}.json"
+        return self._ranks / f"{RankKey.parse(str(key))}.json"
 
 
 class MemoryJournal:
@@ -131,7 +131,7 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self._node = NodeRecord()
-        self._ranks: dict[AttemptKey, RankRecord] = {}
+        self._ranks: dict[RankKey, RankRecord] = {}
         self.fails = False
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
@@ -148,7 +148,7 @@ class MemoryJournal:
         self._refuse_if_told()
         self._ranks[record.launch.key] = record
 
-    def drop_rank(self, key: AttemptKey) -> None:
+    def drop_rank(self, key: RankKey) -> None:
         """See the port."""
         self._ranks.pop(key, None)
 
@@ -191,7 +191,7 @@ class Sequences:
             log.error("node_not_recorded", error=str(error))
 
 
-def _order(key: AttemptKey) -> tuple[int, int, int]:
+def _order(key: RankKey) -> tuple[int, int, int]:
     return int(key.job_id), key.attempt, key.node_rank
 
 
@@ -212,7 +212,7 @@ def _replace(path: Path, record: NodeRecord | RankRecord) -> None:
 
 def _make_converter() -> cattrs.Converter:
     converter = cattrs.Converter()
-    for kind in (AttemptKey, Fence):
+    for kind in (RankKey, Fence):
         converter.register_unstructure_hook(kind, list)
         converter.register_structure_hook(kind, lambda value, wanted: wanted(*value))
     kinds = (Launch, FoundCheckpoint, ProfileFound, RankRecord, Stopping, NodeRecord)

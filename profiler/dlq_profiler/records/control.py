@@ -18,7 +18,7 @@ _MODE_AT = 12
 OFF, RECORD = 0, 1
 
 
-class Control(NamedTuple):
+class RecordingControl(NamedTuple):
     """What a control file says. `files_opened` beyond `file_limit` were refused."""
 
     mode: int
@@ -41,7 +41,7 @@ def write_control(
     return path
 
 
-def read_control(directory: Path) -> Control:
+def read_control(directory: Path) -> RecordingControl:
     """What the control file of a directory says. Raises OSError or ValueError."""
     with _opened(directory, os.O_RDONLY) as fd:
         return _read(fd)
@@ -66,11 +66,11 @@ def _opened(directory: Path, how: int) -> Iterator[int]:
         os.close(fd)
 
 
-def _read(fd: int) -> Control:
+def _read(fd: int) -> RecordingControl:
     raw = os.pread(fd, _LAYOUT.size, 0)
     if len(raw) < _LAYOUT.size:
         raise ValueError("the control file is cut short")
     magic, version, mode, limit, opened, ring = _LAYOUT.unpack(raw)
     if magic != _MAGIC or version != _VERSION:
         raise ValueError("it is no control file of this version")
-    return Control(mode, limit, opened, ring)
+    return RecordingControl(mode, limit, opened, ring)

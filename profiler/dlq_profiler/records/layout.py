@@ -109,7 +109,7 @@ RECORD = np.dtype(
 )
 
 
-class Source(IntEnum):
+class RecordSource(IntEnum):
     """The library that recorded."""
 
     PRELOAD = 1

@@ -25,7 +25,7 @@ from dlq_profiler.records.layout import (
     THREAD,
     VERSION,
     ConnKind,
-    Source,
+    RecordSource,
     Unseen,
 )
 from dlq_profiler.records.requests import Records
@@ -44,7 +44,7 @@ class RecordingError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recording:
+class RecordFile:
     """One process image as one library recorded it.
 
     `start_ticks` and `pid` are the process' identity on its host; `opened_unix_ns - opened_ns`
@@ -53,7 +53,7 @@ class Recording:
     """
 
     path: Path
-    source: Source
+    source: RecordSource
     pid: int
     parent_pid: int
     start_ticks: int
@@ -69,7 +69,7 @@ class Recording:
     whole_from_ns: int  # of earlier calls some were overwritten
 
 
-def read_recording(path: Path) -> Recording:
+def read_recording(path: Path) -> RecordFile:
     """Read one file. Raises RecordingError for anything that is not one, or not whole."""
     try:
         # Neither a link nor a pipe that somebody put there.
@@ -82,7 +82,7 @@ def read_recording(path: Path) -> Recording:
         os.close(fd)
 
 
-def _read(path: Path, fd: int) -> Recording:
+def _read(path: Path, fd: int) -> RecordFile:
     found = os.fstat(fd)
     if not stat.S_ISREG(found.st_mode):
         raise RecordingError(path, "it is not a file")
@@ -95,9 +95,9 @@ def _read(path: Path, fd: int) -> Recording:
     # The table was full, or a connection is not ready yet.
     records["conn"][records["conn"] > len(conns)] = 0
     lost += int(np.count_nonzero(records["conn"] == 0))
-    return Recording(
+    return RecordFile(
         path=path,
-        source=Source(int(header["source"])),
+        source=RecordSource(int(header["source"])),
         pid=int(header["pid"]),
         parent_pid=int(header["parent_pid"]),
         start_ticks=int(header["start_ticks"]),
@@ -123,7 +123,7 @@ def _header(path: Path, fd: int, size: int) -> np.void:
         raise RecordingError(
             path, f"it has version {header['version']} of the format, this reads {VERSION}"
         )
-    if header["source"] not in set(Source):
+    if header["source"] not in set(RecordSource):
         raise RecordingError(path, f"its source {header['source']} is not known")
     if not size <= LARGEST_FILE or header["file_bytes"] > LARGEST_FILE:
         raise RecordingError(path, "it is larger than any record file")

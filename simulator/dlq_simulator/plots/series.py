@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from dlq_simulator.metrics import Number, Outcome
+from dlq_simulator.metrics import Number, ReplayOutcome
 
 
 class Series(NamedTuple):
@@ -32,7 +32,7 @@ def cdf(values: Sequence[Number]) -> Series:
     return Series(ordered, [rank / len(ordered) for rank in range(1, len(ordered) + 1)])
 
 
-def busy_gpus(outcomes: Sequence[Outcome]) -> Series:
+def busy_gpus(outcomes: Sequence[ReplayOutcome]) -> Series:
     """GPUs held over time, as steps: the value holds from its time to the next."""
     changes: dict[Number, int] = {}
     for outcome in outcomes:
@@ -45,7 +45,7 @@ def busy_gpus(outcomes: Sequence[Outcome]) -> Series:
     )
 
 
-def gantt(outcomes: Sequence[Outcome], gpus: int, most: int | None = None) -> list[Bar]:
+def gantt(outcomes: Sequence[ReplayOutcome], gpus: int, most: int | None = None) -> list[Bar]:
     """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that
     is split keeps its parts apart.
 

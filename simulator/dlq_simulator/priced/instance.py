@@ -35,7 +35,7 @@ class RentingJob(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Instance:
+class RentingInstance:
     """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at
     most. `speeds`: of one GPU, by type; 1 where nothing is said."""
 
@@ -51,12 +51,12 @@ class Instance:
         catalogue: Catalogue,
         nodes: int,
         speeds: Mapping[str, float] = MappingProxyType({}),
-    ) -> Instance:
+    ) -> RentingInstance:
         """In the right order."""
         return cls(tuple(sorted(jobs, key=lambda job: job.submit_s)), catalogue, nodes, speeds)
 
 
-def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
+def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstance:
     """What the trace and the cluster come to; UsageError or DataError where they do not go
     together.
     """
@@ -76,7 +76,7 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> Instance:
         )
     )
     jobs = [_job(trace, row, groups, catalogue, spec, speed) for row in trace.jobs]
-    return Instance.of(jobs, catalogue, nodes, speeds_of(groups))
+    return RentingInstance.of(jobs, catalogue, nodes, speeds_of(groups))
 
 
 def speeds_of(groups: Iterable[NodeGroup]) -> dict[str, float]:

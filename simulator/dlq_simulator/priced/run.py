@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dlq_master.policy.priced.learning import Learned
+from dlq_master.policy.priced.learning import LearnedTimes
 from dlq_master.policy.priced.presets import build
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.errors import UsageError
-from dlq_simulator.metrics import Billed, Outcome, Span, measure, percentile
-from dlq_simulator.priced.instance import Instance, instance_of
+from dlq_simulator.metrics import Billed, ReplayOutcome, Span, measure, percentile
+from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.priced.settings import Fitting, PricedSettings
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.way import Way
@@ -75,11 +75,11 @@ def run(
     )
 
 
-def _fitted(instance: Instance, fitting: Fitting, seed: int) -> Fitted:
+def _fitted(instance: RentingInstance, fitting: Fitting, seed: int) -> Fitted:
     """Before the first job; DataError where the history cannot be read."""
     speeds = {kind: instance.speeds.get(kind, 1.0) for kind in instance.catalogue.kinds}
     most = int(instance.catalogue.most.max())
-    learned = Learned(tuple(speeds.values()), most, np.random.default_rng(seed))
+    learned = LearnedTimes(tuple(speeds.values()), most, np.random.default_rng(seed))
     if fitting.history is not None:
         learn(learned, read_trace(fitting.history, "auto", skip_bad=False), speeds)
     return Fitted(instance, learned, fitting.measure_s, refine=fitting.refine)
@@ -108,9 +108,9 @@ class _Timed:
         return made
 
 
-def _outcome(row: TraceJob, way: Way, finish_s: float) -> Outcome:
+def _outcome(row: TraceJob, way: Way, finish_s: float) -> ReplayOutcome:
     held_s = sum(span.end_s - span.begin_s for span in way.spans)
-    return Outcome(
+    return ReplayOutcome(
         job=row,
         start_s=way.spans[0].begin_s,
         finish_s=finish_s,

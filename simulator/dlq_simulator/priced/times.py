@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.priced.learning import Learned, Shape, Took, refined
-from dlq_simulator.priced.instance import Instance, kin_of
+from dlq_master.policy.priced.learning import JobShape, LearnedTimes, Took, refined
+from dlq_simulator.priced.instance import RentingInstance, kin_of
 from dlq_simulator.priced.way import Way
 from dlq_simulator.workload import Trace
 
@@ -40,7 +40,7 @@ class Times(Protocol):
 class Exact:
     """The truth."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: RentingInstance) -> None:
         self._jobs = instance.jobs
 
     def told(self, number: int, way: Way) -> Table:
@@ -62,7 +62,12 @@ class Fitted:
     of the absolute error over the truth."""
 
     def __init__(
-        self, instance: Instance, learned: Learned, measure_s: float, *, refine: bool = True
+        self,
+        instance: RentingInstance,
+        learned: LearnedTimes,
+        measure_s: float,
+        *,
+        refine: bool = True,
     ) -> None:
         self._jobs = instance.jobs
         self._learned = learned
@@ -93,7 +98,7 @@ class Fitted:
         left_s = self._measure_s - way.progress_s.get(way.shape, 0.0)
         return max(now_s, way.ready_s) + left_s if left_s > _HAIR_S else inf
 
-    def _measured(self, number: int, way: Way) -> Mapping[Shape, float]:
+    def _measured(self, number: int, way: Way) -> Mapping[JobShape, float]:
         time_s = self._jobs[number].time_s
         return {
             shape: float(time_s[shape.kind, shape.gpus - 1])
@@ -102,7 +107,7 @@ class Fitted:
         }
 
 
-def learn(learned: Learned, history: Trace, speeds: Mapping[str, float]) -> None:
+def learn(learned: LearnedTimes, history: Trace, speeds: Mapping[str, float]) -> None:
     """All jobs of an earlier trace, in every configuration whose run time it tells. `speeds` by GPU
     type; rows of other types teach nothing, rows of none are of speed 1."""
     for row in history.jobs:

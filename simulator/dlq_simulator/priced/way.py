@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dlq_master.policy.priced.learning import Shape
+from dlq_master.policy.priced.learning import JobShape
 
 
-class Held(NamedTuple):
+class HeldOnRented(NamedTuple):
     """From when to when it held so many GPUs."""
 
     begin_s: float
@@ -33,10 +33,12 @@ class Way:
     overhead_s: float = 0.0  # held without progress
     stops: int = 0
     resizes: int = 0  # of these, those after which it went on at once
-    spans: list[Held] = field(default_factory=list)
-    progress_s: dict[Shape, float] = field(default_factory=dict)  # how long it made some, by shape
+    spans: list[HeldOnRented] = field(default_factory=list)
+    progress_s: dict[JobShape, float] = field(
+        default_factory=dict
+    )  # how long it made some, by shape
 
-    def hold(self, now_s: float, shape: Shape, time_s: float, ready_s: float) -> None:
+    def hold(self, now_s: float, shape: JobShape, time_s: float, ready_s: float) -> None:
         """It gets these GPUs, instead of what it holds."""
         self.kind, self.gpus = shape
         self.time_s, self.since_s, self.ready_s = time_s, now_s, ready_s
@@ -49,7 +51,7 @@ class Way:
 
     def end(self, now_s: float) -> None:
         """It holds nothing any more."""
-        self.spans.append(Held(self.since_s, now_s, self.gpus))
+        self.spans.append(HeldOnRented(self.since_s, now_s, self.gpus))
         self.overhead_s += min(self.ready_s, now_s) - self.since_s
         self.gpus = 0
 
@@ -64,6 +66,6 @@ class Way:
         self.progress_s[self.shape] = self.progress_s.get(self.shape, 0.0) + ran_s
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> JobShape:
         """Of what it holds."""
-        return Shape(self.kind, self.gpus)
+        return JobShape(self.kind, self.gpus)

@@ -16,10 +16,10 @@ import numpy as np
 
 from dlq_master.policy.priced.check import faults
 from dlq_master.policy.priced.keep import settled
-from dlq_master.policy.priced.learning import Shape
+from dlq_master.policy.priced.learning import JobShape
 from dlq_master.policy.priced.situation import EMPTY, Grant, PricedJob, Schedule, Situation, Solver
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.priced.instance import Instance
+from dlq_simulator.priced.instance import RentingInstance
 from dlq_simulator.priced.renting import Renting
 from dlq_simulator.priced.times import Exact, Times
 from dlq_simulator.priced.way import Way
@@ -52,7 +52,7 @@ class Bill:
 class World:
     """`interval_s`: H; inf: only submits and completions count, as in the released program."""
 
-    instance: Instance
+    instance: RentingInstance
     solver: Solver
     draw: np.random.Generator
     interval_s: float = HOUR_S
@@ -146,12 +146,12 @@ class World:
         self.schedule = Schedule(self.schedule.types, grants)
         return then_s
 
-    def _shape(self, grant: Grant) -> Shape:
+    def _shape(self, grant: Grant) -> JobShape:
         catalogue = self.instance.catalogue
         kind = catalogue.types[self.schedule.types[grant.node]].kind
-        return Shape(catalogue.kinds.index(kind), grant.gpus)
+        return JobShape(catalogue.kinds.index(kind), grant.gpus)
 
-    def _time_s(self, number: int, shape: Shape) -> float:
+    def _time_s(self, number: int, shape: JobShape) -> float:
         return float(self.instance.jobs[number].time_s[shape.kind, shape.gpus - 1])
 
     def _priced(self, number: int) -> PricedJob:
@@ -174,7 +174,7 @@ class World:
 
 
 def replay(
-    instance: Instance,
+    instance: RentingInstance,
     solver: Solver,
     *,
     seed: int = 0,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from dlq_simulator.columns import BadValue, positive, seconds, whole, word, zero_one
-from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
+from dlq_simulator.readers.dialect import Dialect, DialectColumn, SkipRow, Values
 
 _MINUTE_S = 60
 # The artifact's rewards end at 10, the paper's (section 3.2) at 100.
@@ -58,16 +58,16 @@ CHRONUS = Dialect(
     name="chronus",
     marks=frozenset({"num_gpu", "submit_time", "duration", "expect_time_list", "best_effort"}),
     columns={
-        "job_id": Column("job_id", word),
-        "user": Column("user", word),
-        "num_gpu": Column("num_gpus", whole),
-        "submit_time": Column("submit_time_s", _minutes),
-        "iterations": Column("iterations", whole),
-        "model_name": Column("model", word),
-        "duration": Column("duration_s", _minutes),
-        "expect_time_list": Column("expect_time_list", _numbers),
-        "expect_value_list": Column("expect_value_list", _numbers),
-        "best_effort": Column("best_effort", zero_one),
+        "job_id": DialectColumn("job_id", word),
+        "user": DialectColumn("user", word),
+        "num_gpu": DialectColumn("num_gpus", whole),
+        "submit_time": DialectColumn("submit_time_s", _minutes),
+        "iterations": DialectColumn("iterations", whole),
+        "model_name": DialectColumn("model", word),
+        "duration": DialectColumn("duration_s", _minutes),
+        "expect_time_list": DialectColumn("expect_time_list", _numbers),
+        "expect_value_list": DialectColumn("expect_value_list", _numbers),
+        "best_effort": DialectColumn("best_effort", zero_one),
     },
     required=(
         "job_id",

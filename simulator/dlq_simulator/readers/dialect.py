@@ -13,7 +13,7 @@ from dlq_simulator.errors import LINE_AND_COLUMN
 Values = dict[str, Any]
 
 
-class Column(NamedTuple):
+class DialectColumn(NamedTuple):
     """Our name for a column, and what turns its text into a value."""
 
     name: str
@@ -42,7 +42,7 @@ class Dialect:
 
     name: str
     marks: frozenset[str]
-    columns: Mapping[str, Column]
+    columns: Mapping[str, DialectColumn]
     required: tuple[str, ...]
     may_be_empty: frozenset[str] = frozenset()
     silent: frozenset[str] = frozenset()

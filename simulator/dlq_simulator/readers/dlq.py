@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dlq_simulator.columns import OPTIONAL, REQUIRED
-from dlq_simulator.readers.dialect import Column, Dialect
+from dlq_simulator.readers.dialect import Dialect, DialectColumn
 
 DLQ = Dialect(
     name="dlq",
     marks=frozenset(REQUIRED),
-    columns={name: Column(name, parse) for name, parse in {**REQUIRED, **OPTIONAL}.items()},
+    columns={name: DialectColumn(name, parse) for name, parse in {**REQUIRED, **OPTIONAL}.items()},
     required=tuple(REQUIRED),
 )

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dlq_simulator.columns import BadValue, count, positive, seconds, word
 from dlq_simulator.errors import DataError
-from dlq_simulator.readers.dialect import Column, Dialect, Values
+from dlq_simulator.readers.dialect import Dialect, DialectColumn, Values
 from dlq_simulator.readers.text import FIX_ROW, CsvRows, read_text
 
 T = TypeVar("T")
@@ -89,11 +89,11 @@ GPUAAS = Dialect(
     name="gpuaas",
     marks=frozenset({"UniqueJobsID", "SubmissionTime", "Deadline", "Tardinessweight"}),
     columns={
-        "UniqueJobsID": Column("job_id", word),
-        "SubmissionTime": Column("submit_time_s", seconds),
-        "Deadline": Column("due_s", positive),
-        "Tardinessweight": Column("weight", positive),
-        "Application": Column("model", word),
+        "UniqueJobsID": DialectColumn("job_id", word),
+        "SubmissionTime": DialectColumn("submit_time_s", seconds),
+        "Deadline": DialectColumn("due_s", positive),
+        "Tardinessweight": DialectColumn("weight", positive),
+        "Application": DialectColumn("model", word),
     },
     required=("UniqueJobsID", "SubmissionTime", "Deadline", "Tardinessweight"),
     silent=frozenset({"Images", "Epochs", "Batchsize", "Jobs", "MinExecTime", "MaxExecTime"}),

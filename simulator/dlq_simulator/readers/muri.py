@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_simulator.columns import count, seconds, whole, word
-from dlq_simulator.readers.dialect import Column, Dialect
+from dlq_simulator.readers.dialect import Dialect, DialectColumn
 
 
 def _milliseconds(text: str) -> int | float:
@@ -15,12 +15,12 @@ MURI = Dialect(
     name="muri",
     marks=frozenset({"num_gpu", "submit_time", "duration", "iteration_time"}),
     columns={
-        "job_id": Column("job_id", word),
-        "num_gpu": Column("num_gpus", count),
-        "submit_time": Column("submit_time_s", _milliseconds),
-        "iterations": Column("iterations", whole),
-        "model_name": Column("model", word),
-        "duration": Column("duration_s", _milliseconds),
+        "job_id": DialectColumn("job_id", word),
+        "num_gpu": DialectColumn("num_gpus", count),
+        "submit_time": DialectColumn("submit_time_s", _milliseconds),
+        "iterations": DialectColumn("iterations", whole),
+        "model_name": DialectColumn("model", word),
+        "duration": DialectColumn("duration_s", _milliseconds),
     },
     required=("job_id", "num_gpu", "submit_time", "duration"),
     # Batch size, and the shares of storage, CPU and network that only Muri's own policy reads.

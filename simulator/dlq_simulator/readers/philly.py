@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from dlq_simulator.columns import BadValue, count, seconds, word
-from dlq_simulator.readers.dialect import Column, Dialect, SkipRow, Values
+from dlq_simulator.readers.dialect import Dialect, DialectColumn, SkipRow, Values
 
 T = TypeVar("T")
 
@@ -27,13 +27,13 @@ PHILLY = Dialect(
     name="philly",
     marks=frozenset({"timestamp", "duration", "num_gpus", "cluster"}),
     columns={
-        "timestamp": Column("submit_time_s", calendar),
-        "duration": Column("duration_s", seconds),
-        "num_gpus": Column("num_gpus", count),
-        "cluster": Column("vc", word),
-        "job_id": Column("job_id", word),
-        "user": Column("user", word),
-        "status": Column("status", word),
+        "timestamp": DialectColumn("submit_time_s", calendar),
+        "duration": DialectColumn("duration_s", seconds),
+        "num_gpus": DialectColumn("num_gpus", count),
+        "cluster": DialectColumn("vc", word),
+        "job_id": DialectColumn("job_id", word),
+        "user": DialectColumn("user", word),
+        "status": DialectColumn("status", word),
     },
     required=("timestamp", "duration", "num_gpus"),
     silent=frozenset({"gpu_time"}),
@@ -46,12 +46,12 @@ RAW = Dialect(
     name="philly",
     marks=frozenset(),
     columns={
-        "jobid": Column("job_id", word),
-        "submitted_time": Column("submit_time_s", calendar),
-        "attempts": Column("num_gpus", count),
-        "user": Column("user", word),
-        "vc": Column("vc", word),
-        "status": Column("status", word),
+        "jobid": DialectColumn("job_id", word),
+        "submitted_time": DialectColumn("submit_time_s", calendar),
+        "attempts": DialectColumn("num_gpus", count),
+        "user": DialectColumn("user", word),
+        "vc": DialectColumn("vc", word),
+        "status": DialectColumn("status", word),
     },
     required=(),
     rebase=True,

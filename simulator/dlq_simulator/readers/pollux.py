@@ -5,7 +5,7 @@ them.
 from __future__ import annotations
 
 from dlq_simulator.columns import BadValue, count, seconds, word
-from dlq_simulator.readers.dialect import Column, Dialect, Values
+from dlq_simulator.readers.dialect import Dialect, DialectColumn, Values
 
 # Pollux (OSDI'21), table 1: the class of each application in GPU-hours, S 0-1, M 1-10, L 10-100,
 # XL 100-1000; here the middle of the class on a log scale (0.3 for S, whose lower end is 0.1).
@@ -30,10 +30,10 @@ POLLUX = Dialect(
     name="pollux",
     marks=frozenset({"name", "time", "application", "num_replicas"}),
     columns={
-        "name": Column("job_id", word),
-        "time": Column("submit_time_s", seconds),
-        "application": Column("model", word),
-        "num_replicas": Column("num_gpus", count),
+        "name": DialectColumn("job_id", word),
+        "time": DialectColumn("submit_time_s", seconds),
+        "application": DialectColumn("model", word),
+        "num_replicas": DialectColumn("num_gpus", count),
     },
     required=("name", "time", "application", "num_replicas"),
     silent=frozenset({"batch_size"}),

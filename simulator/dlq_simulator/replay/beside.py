@@ -26,14 +26,14 @@ from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent import market
 from dlq_master.policy.rent.decide import AHEAD_S
 from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
-from dlq_master.policy.rent.market import Market, Offer, Provision, Put, Release
+from dlq_master.policy.rent.market import MachineOffer, Market, Provision, Put, Release
 from dlq_master.policy.rent.moving import Moving, OnTheWay, movable, with_moving
 from dlq_master.policy.rent.settle import settled
 from dlq_master.policy.rent.starting import opened, start_there
-from dlq_master.policy.rent.times import RunTimes
+from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_simulator.errors import UsageError
-from dlq_simulator.replay.events import NOBODY, Agenda, Kind
-from dlq_simulator.replay.machines import Machines
+from dlq_simulator.replay.events import NOBODY, Agenda, InstantKind
+from dlq_simulator.replay.machines import RentedMachines
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
 from dlq_simulator.world.fleet import EPOCH
@@ -49,7 +49,7 @@ class Beside:
         spec: ClusterSpec,
         cluster: Cluster,
         policy: Policy,
-        machines: Machines,
+        machines: RentedMachines,
         agenda: Agenda,
         seed: int,
     ) -> None:
@@ -64,7 +64,7 @@ class Beside:
         own = {*spec.own_speeds(None).values()}
         each = own.pop() if len(own) == 1 else 1
         speeds = [group.speed / each for group in spec.catalogue]
-        self._times = RunTimes(self._types, speeds, np.random.default_rng([seed, 0]))
+        self._times = MachineRunTimes(self._types, speeds, np.random.default_rng([seed, 0]))
         self._seed, self._looks, self._next_s = seed, 0, inf
         self._on_the_way = OnTheWay()
         try:
@@ -118,7 +118,7 @@ class Beside:
         outranked: Mapping[AttemptKey, JobId],
     ) -> Market:
         offers = tuple(
-            Offer(kind, self.machines.left(group, now_s))
+            MachineOffer(kind, self.machines.left(group, now_s))
             for kind, group in zip(self._types, self._groups, strict=True)
         )
         machines = tuple(
@@ -190,7 +190,7 @@ class Beside:
         next_s = min([self.machines.next_s(now_s), *over, *again])
         if next_s < inf and (next_s < self._next_s or self._next_s <= now_s):
             self._next_s = next_s
-            self._agenda.foresee(next_s, Kind.RENT, NOBODY, 0)
+            self._agenda.foresee(next_s, InstantKind.RENT, NOBODY, 0)
 
 
 def _type(group: NodeGroup) -> NodeType:

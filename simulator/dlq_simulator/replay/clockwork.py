@@ -30,17 +30,17 @@ from dlq_master.policy.pipeline import wake_at_s
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.boundaries import Boundaries
 from dlq_simulator.replay.estimates import Estimates
-from dlq_simulator.replay.events import Agenda, Event, Kind
+from dlq_simulator.replay.events import Agenda, Event, InstantKind
 from dlq_simulator.replay.leaving import Leaving, stranded
 from dlq_simulator.replay.reserving import Reserving
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Course, Seconds
-from dlq_simulator.world.fleet import EPOCH, Fleet
-from dlq_simulator.world.world import Rates
+from dlq_simulator.world.fleet import EPOCH, SimulatedFleet
+from dlq_simulator.world.world import WorkRates
 
 if TYPE_CHECKING:
     from dlq_simulator.replay.beside import Beside
@@ -73,15 +73,15 @@ class Engine(ABC):
     ) -> None:
         self.cluster, self.policy, self.settings, self.spec = cluster, policy, settings, spec
         places = not policy.placement.counts_only
-        self.rates = Rates(settings.speed, spec, cluster, places=places)
+        self.rates = WorkRates(settings.speed, spec, cluster, places=places)
         self.estimates = Estimates(settings.knowledge, cluster)
         self.watch = watch
         self.courses = courses
-        self.outcomes: dict[JobId, Outcome] = {}
+        self.outcomes: dict[JobId, ReplayOutcome] = {}
         self.refused: dict[JobId, str] = {}
         self.plan_times_s: list[float] = []
         self.begin_s = begin_s
-        self.fleet = Fleet(spec, cluster, begin_s)
+        self.fleet = SimulatedFleet(spec, cluster, begin_s)
         self.agenda = Agenda([change.at_s for change in self.fleet.changes], arrivals)
         self.leaving = Leaving(cluster, courses, self.agenda, settings)
         self.reserving = Reserving(cluster, self.agenda, self.leaving, begin_s)
@@ -93,10 +93,10 @@ class Engine(ABC):
     def _beside(self, labels: Labels) -> Beside:
         """Who rents machines; numpy is imported only here."""
         from dlq_simulator.replay.beside import Beside
-        from dlq_simulator.replay.machines import Machines
+        from dlq_simulator.replay.machines import RentedMachines
 
         spec, settings = self.spec, self.settings
-        machines = Machines(
+        machines = RentedMachines(
             spec.catalogue, self.cluster, self.rates, self.leaving, labels, settings.save_s
         )
         return Beside(
@@ -128,10 +128,10 @@ class Engine(ABC):
         """What was foreseen before the attempt was stopped or got another speed: it happens no
         more, and is no reason to decide."""
         at_s, _, kind, job_id, attempt = event
-        if kind is not Kind.FINISH and kind is not Kind.PROFILE:
+        if kind is not InstantKind.FINISH and kind is not InstantKind.PROFILE:
             return False
         course = self.courses[job_id]
-        return course.attempt != attempt or (kind is Kind.FINISH and course.finish_s != at_s)
+        return course.attempt != attempt or (kind is InstantKind.FINISH and course.finish_s != at_s)
 
     def _turn(self, now_s: Seconds) -> None:
         self._now_s = now_s
@@ -165,16 +165,16 @@ class Engine(ABC):
             _, _, kind, job_id, number = event
             if self._stale(event):
                 continue
-            if kind is Kind.ARRIVE:
+            if kind is InstantKind.ARRIVE:
                 self._arrive(job_id)
-            elif kind is Kind.FINISH:
+            elif kind is InstantKind.FINISH:
                 self._finish(job_id, number, now_s)
-            elif kind is Kind.LEAVE:
+            elif kind is InstantKind.LEAVE:
                 self.leaving.leave(AttemptKey(job_id, number), now_s)
                 self.estimates.stopped(job_id, self.courses[job_id], now_s)
-            elif kind is Kind.PROFILE:
+            elif kind is InstantKind.PROFILE:
                 self._profiled(job_id, number, now_s)
-            elif kind is Kind.NODES:
+            elif kind is InstantKind.NODES:
                 nodes.append(number)
         return nodes
 
@@ -257,14 +257,14 @@ class Engine(ABC):
             course.trial_start_s, course.trial_sent_s = now_s, job.trial_time_s
         if job.reduced:
             over_s = self.estimates.tried(course, number, now_s, gpus)
-            self.agenda.foresee(over_s, Kind.PROFILE, job_id, number)
+            self.agenda.foresee(over_s, InstantKind.PROFILE, job_id, number)
             return
         rate = self.rates.rate(course.row, allocation, gpus)
         finish_s = course.start(number, now_s, self.settings.resume_s, rate, gpus)
-        self.agenda.foresee(finish_s, Kind.FINISH, job_id, number)
+        self.agenda.foresee(finish_s, InstantKind.FINISH, job_id, number)
         profiled_s = self.estimates.started(job_id, course, now_s)
         if profiled_s is not None:
-            self.agenda.foresee(profiled_s, Kind.PROFILE, job_id, number)
+            self.agenda.foresee(profiled_s, InstantKind.PROFILE, job_id, number)
 
     def _profiled(self, job_id: JobId, number: int, now_s: Seconds) -> None:
         course = self.courses[job_id]

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
-from dlq_simulator.metrics import Billed, Outcome, measure, percentile
-from dlq_simulator.queues import Queues
+from dlq_simulator.metrics import Billed, ReplayOutcome, measure, percentile
+from dlq_simulator.queues import TraceQueues
 from dlq_simulator.replay.clockwork import Engine, Watch
 from dlq_simulator.results.report import Result, Timing
 from dlq_simulator.settings import ReplaySettings
@@ -69,7 +69,7 @@ class Replay(Engine):
         progress: Progress | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self.queues = Queues(trace, settings.policy, settings.queues)
+        self.queues = TraceQueues(trace, settings.policy, settings.queues)
         self.memory = GpuMemory(trace, spec)
         courses = {JobId(number): Course(row) for number, row in enumerate(trace.jobs, start=1)}
         super().__init__(
@@ -91,7 +91,7 @@ class Replay(Engine):
         while len(self.outcomes) + len(self.refused) < len(self.courses):
             self._turn(self._next_instant())
 
-    def outcome(self, job_id: JobId) -> Outcome:
+    def outcome(self, job_id: JobId) -> ReplayOutcome:
         """Of a job that is done, with what it held of rented machines."""
         found = self.outcomes[job_id]
         if self.beside is None:

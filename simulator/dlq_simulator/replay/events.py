@@ -10,7 +10,7 @@ from dlq_master.model.ids import JobId
 from dlq_simulator.world.course import Seconds
 
 
-class Kind(IntEnum):
+class InstantKind(IntEnum):
     """What the world does by itself."""
 
     ARRIVE = 0
@@ -24,7 +24,7 @@ class Kind(IntEnum):
 
 # (time, sequence, kind, job, number): the sequence makes equal times happen in the order in which
 # they were foreseen, whatever the rest holds. The number is an attempt's but for NODES.
-Event = tuple[Seconds, int, Kind, JobId, int]
+Event = tuple[Seconds, int, InstantKind, JobId, int]
 NOBODY = JobId(0)
 
 
@@ -37,17 +37,18 @@ class Agenda:
     def __init__(self, nodes: Iterable[Seconds], arrivals: Iterable[tuple[Seconds, JobId]]) -> None:
         at = list(nodes)
         self.heap: list[Event] = [
-            (at_s, place - len(at), Kind.NODES, NOBODY, place) for place, at_s in enumerate(at)
+            (at_s, place - len(at), InstantKind.NODES, NOBODY, place)
+            for place, at_s in enumerate(at)
         ]
         first = len(self.heap)
         self.heap += [
-            (at_s, place, Kind.ARRIVE, job_id, 0)
+            (at_s, place, InstantKind.ARRIVE, job_id, 0)
             for place, (at_s, job_id) in enumerate(arrivals, start=1)
         ]
         self._sequence = len(self.heap) - first
         heapify(self.heap)
 
-    def foresee(self, at_s: Seconds, kind: Kind, job_id: JobId, number: int) -> None:
+    def foresee(self, at_s: Seconds, kind: InstantKind, job_id: JobId, number: int) -> None:
         """This will happen then, after all that was foreseen for that instant before."""
         self._sequence += 1
         heappush(self.heap, (at_s, self._sequence, kind, job_id, number))

@@ -14,7 +14,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Lapse, Resize
 from dlq_master.policy.place.placement import Placement
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.replay.events import Agenda, Kind
+from dlq_simulator.replay.events import Agenda, InstantKind
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.world.course import Course, Seconds
 
@@ -80,7 +80,7 @@ class Leaving:
             course.lose()
             if course.preemptions >= _MOST_LOSSES:
                 raise self._endless(course)
-        self._agenda.foresee(at_s + self._save_s(course), Kind.LEAVE, *key)
+        self._agenda.foresee(at_s + self._save_s(course), InstantKind.LEAVE, *key)
 
     def _endless(self, course: Course) -> SimulateError:
         return SimulateError(

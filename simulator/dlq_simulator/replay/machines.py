@@ -20,13 +20,13 @@ from dlq_simulator.metrics import Billed
 from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.clusters import NodeGroup
 from dlq_simulator.world.course import Seconds
-from dlq_simulator.world.world import Rates, build_node
+from dlq_simulator.world.world import WorkRates, build_node
 
 _HOUR_S = 3600.0
 _THERE = (MachineState.STARTING, MachineState.UP)
 
 
-class Stay(NamedTuple):
+class SimulatedStay(NamedTuple):
     """A job holds so many GPUs of a machine."""
 
     machine: Machine
@@ -34,7 +34,7 @@ class Stay(NamedTuple):
     begin_s: Seconds
 
 
-class Machines:
+class RentedMachines:
     """`labels`: of the nodes of a group. `lead_s`: so long before the provider takes a machine back
     whoever runs there begins to save."""
 
@@ -42,7 +42,7 @@ class Machines:
         self,
         groups: Sequence[NodeGroup],
         cluster: Cluster,
-        rates: Rates,
+        rates: WorkRates,
         leaving: Leaving,
         labels: Callable[[NodeGroup], frozenset[str]],
         lead_s: Seconds,
@@ -54,7 +54,7 @@ class Machines:
         self._cluster, self._rates, self._leaving = cluster, rates, leaving
         self._labels, self._lead_s = labels, lead_s
         self._asked: Counter[str] = Counter()
-        self._stays: dict[AttemptKey, Stay] = {}
+        self._stays: dict[AttemptKey, SimulatedStay] = {}
 
     def here(self) -> list[Machine]:
         """Those that boot, or are up, in the order in which they were asked for."""
@@ -123,7 +123,7 @@ class Machines:
         asked.
         """
         found = {
-            key: Stay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
+            key: SimulatedStay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
             for one in self.open()
             for key in self._cluster.attempts_on(one.node_id)
         }

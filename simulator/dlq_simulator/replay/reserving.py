@@ -17,7 +17,7 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.reserved import is_reserved, kept_off
 from dlq_master.model.timers import Timers
 from dlq_master.model.transitions import StopCause
-from dlq_simulator.replay.events import NOBODY, Agenda, Kind
+from dlq_simulator.replay.events import NOBODY, Agenda, InstantKind
 from dlq_simulator.replay.leaving import Leaving
 from dlq_simulator.world.course import Seconds
 
@@ -40,7 +40,7 @@ class Reserving:
         later = {at_s for it in windows for at_s in it[:2] if at_s > begin_s}
         self._instants = deque([begin_s, *sorted(later)] if windows else [])
         for at_s in sorted(later):
-            agenda.foresee(at_s, Kind.RESERVE, NOBODY, 0)
+            agenda.foresee(at_s, InstantKind.RESERVE, NOBODY, 0)
 
     def begin_and_end(self, now_s: Seconds) -> None:
         """What has begun is emptied, and what is over takes work again."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dlq_simulator.errors import SimulateError
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.results import report
 
 
@@ -34,7 +34,7 @@ def write_text(path: Path, text: str) -> None:
         raise _refused(path, _reason(error)) from error
 
 
-def write_jobs(path: Path, outcomes: Sequence[Outcome]) -> None:
+def write_jobs(path: Path, outcomes: Sequence[ReplayOutcome]) -> None:
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             report.write_jobs(file, outcomes)

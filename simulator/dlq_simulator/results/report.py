@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from dlq_simulator.metrics import Metrics, Outcome, lateness_cost
+from dlq_simulator.metrics import Metrics, ReplayOutcome, lateness_cost
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec
 
@@ -33,7 +33,7 @@ class Result:
 
     policy: str
     metrics: Metrics
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[ReplayOutcome]
     timing: Timing
     notes: Sequence[str] = ()
 
@@ -140,7 +140,7 @@ def jobs_path(path: Path, policy: str, policies: int) -> Path:
     return path if policies == 1 else path.with_name(f"{path.stem}.{policy}{path.suffix}")
 
 
-def write_jobs(file: TextIO, outcomes: Sequence[Outcome]) -> None:
+def write_jobs(file: TextIO, outcomes: Sequence[ReplayOutcome]) -> None:
     """One row per finished job, in submit order; times on the trace's clock."""
     rows = csv.writer(file, lineterminator="\n")
     rents = any(outcome.rented_gpu_s is not None for outcome in outcomes)

@@ -12,7 +12,7 @@ from typing import Any
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.planner.answers import answer, estimate_words, forecast_words
-from dlq_master.planner.questions import Kept, Question, changes_of, kept
+from dlq_master.planner.questions import KeptQuestions, Question, changes_of, kept
 from dlq_master.policy.policy import Policy
 from dlq_simulator.twin.forecast import Worlds, foresee, foresee_one
 from dlq_simulator.twin.runtimes import RunTimes
@@ -31,7 +31,7 @@ class Answering:
     """The twin without its pipes."""
 
     def __init__(self) -> None:
-        self._kept: Kept | None = None
+        self._kept: KeptQuestions | None = None
         self._run_times = RunTimes(())
 
     def answer(self, question: Question, attend: Callable[[], None] = nobody) -> bytes:
@@ -42,13 +42,13 @@ class Answering:
             self._kept = kept(question)
             self._run_times = RunTimes(self._kept.past)
         try:
-            found = self._found(question, Budget(question.cpu_s, attend))
+            found = self._found(question, AnswerBudget(question.cpu_s, attend))
         except Exception as error:  # noqa: BLE001 - any bug: of a policy, or ours; nobody is harmed by it
             print(traceback.format_exc(), file=sys.stderr)
             found = {"none": f"{type(error).__name__}: {error}"[:200]}
         return answer(question.number, found)
 
-    def _found(self, question: Question, budget: Budget) -> Found:
+    def _found(self, question: Question, budget: AnswerBudget) -> Found:
         state = self._kept
         if state is None:
             return {"none": "it has not seen the cluster yet"}
@@ -63,7 +63,7 @@ class Answering:
         return _compared(state, worlds, question, budget)
 
 
-class Budget:
+class AnswerBudget:
     """CPU time that one answer may take; what is done for others meanwhile does not count."""
 
     def __init__(self, cpu_s: float, attend: Callable[[], None] = nobody) -> None:
@@ -72,9 +72,9 @@ class Budget:
         self._began_s = time.process_time()
         self._attended_s = time.monotonic()
 
-    def half(self) -> Budget:
+    def half(self) -> AnswerBudget:
         """Half as much, from now on."""
-        return Budget(self._cpu_s / 2, self._attend)
+        return AnswerBudget(self._cpu_s / 2, self._attend)
 
     @property
     def used_s(self) -> float:
@@ -91,7 +91,9 @@ class Budget:
         return self.used_s / self._cpu_s
 
 
-def _compared(state: Kept, worlds: Worlds, question: Question, budget: Budget) -> Found:
+def _compared(
+    state: KeptQuestions, worlds: Worlds, question: Question, budget: AnswerBudget
+) -> Found:
     changes = changes_of(question)
 
     def changed() -> tuple[Cluster, Policy]:

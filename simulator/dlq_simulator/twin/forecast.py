@@ -14,12 +14,12 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
-from dlq_master.planner.forecasts import Estimate, Forecast, Range
+from dlq_master.planner.forecasts import Forecast, Range, StartEstimate
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.twin.arrivals import matter, newcomers
 from dlq_simulator.twin.runtimes import RunTimes
-from dlq_simulator.twin.world import GRID_S, Twin
+from dlq_simulator.twin.world import GRID_S, TwinWorld
 
 WORLDS = 7  # a prime number
 # The correlation of run times with what is common to a world (its square: that between two jobs).
@@ -53,12 +53,12 @@ class Worlds(NamedTuple):
     run_times: RunTimes
     recent: Sequence[Job] = ()
 
-    def twin(self, number: int, come: Sequence[Job] = ()) -> Twin:
+    def twin(self, number: int, come: Sequence[Job] = ()) -> TwinWorld:
         """One of them; `come`: jobs that are not there yet."""
         cluster, policy = self.thaw()
         others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
         work = _work(self.run_times, number)
-        return Twin(cluster, policy, self.now_s, work, come, others, coarse=_COARSE)
+        return TwinWorld(cluster, policy, self.now_s, work, come, others, coarse=_COARSE)
 
 
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:
@@ -83,7 +83,7 @@ def foresee(worlds: Worlds, spent: Spent) -> Forecast:
     return Forecast(now_s, starts, until_s, len(seen))
 
 
-def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> Estimate:
+def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
     """When a job starts and ends: one that is there, or one that would be submitted now.
 
     A world ends with the job. Where time runs out before, its end is as if it were left alone from
@@ -105,7 +105,7 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> Estimate:
         cost = cost or spent()
     basis = worlds.run_times.basis(job).value
     now_s = worlds.now_s
-    return Estimate(now_s, _found(starts, now_s), _found(ends, now_s), basis)
+    return StartEstimate(now_s, _found(starts, now_s), _found(ends, now_s), basis)
 
 
 def _submitted(job: Job, now_s: float) -> Job:
@@ -120,7 +120,7 @@ def _over(spent: Spent, most: float) -> bool:
 
 
 def _life(
-    twin: Twin, job_id: JobId, until_s: float, enough: Callable[[], bool]
+    twin: TwinWorld, job_id: JobId, until_s: float, enough: Callable[[], bool]
 ) -> tuple[float, float]:
     """When it starts (next) and ends in one world; inf: not in that time."""
     _run(twin, until_s, lambda: job_id not in twin.waiting or enough())
@@ -140,7 +140,7 @@ def _found(instants_s: list[float], now_s: float) -> Range | None:
     return None if all(isinf(at_s) for at_s in instants_s) else _range(instants_s, now_s)
 
 
-def _run(twin: Twin, until_s: float, enough: Callable[[], bool]) -> float:
+def _run(twin: TwinWorld, until_s: float, enough: Callable[[], bool]) -> float:
     try:
         return twin.run(until_s, enough)
     except SimulateError:  # it stands still: what was seen before is as good as ever

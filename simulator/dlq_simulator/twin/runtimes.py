@@ -15,7 +15,7 @@ from math import exp, log
 from statistics import NormalDist
 
 from dlq_master.model.jobs.job import Job
-from dlq_master.planner.forecasts import Past
+from dlq_master.planner.forecasts import PastRuns
 
 # So many of a kind tell something; a family is alike, so fewer do.
 _FAMILY_LEAST, _LEAST = 3, 10
@@ -28,7 +28,7 @@ _ESTIMATE_SPREAD = 0.3
 _NORMAL = NormalDist()
 
 
-class Basis(StrEnum):
+class RunTimeBasis(StrEnum):
     """What a run time was drawn from."""
 
     ESTIMATE = "estimate"  # it was said, or measured in a trial
@@ -42,7 +42,7 @@ class Basis(StrEnum):
 class RunTimes:
     """The jobs that are over, by kind. Numbers are quantiles of a distribution: 0.5 its median."""
 
-    def __init__(self, past: Iterable[Past]) -> None:
+    def __init__(self, past: Iterable[PastRuns]) -> None:
         families: dict[tuple[str, str], list[float]] = defaultdict(list)
         users: dict[str, list[float]] = defaultdict(list)
         everybody: list[float] = []
@@ -74,24 +74,24 @@ class RunTimes:
             work_s = _lognormal(centre_s, spread, done_s, quantile)
         return work_s if job.time_limit_s is None else min(work_s, job.time_limit_s)
 
-    def basis(self, job: Job) -> Basis:
+    def basis(self, job: Job) -> RunTimeBasis:
         """What its run time is drawn from."""
         return self._kind(job)[2]
 
-    def _kind(self, job: Job) -> tuple[Sequence[float], float, Basis]:
+    def _kind(self, job: Job) -> tuple[Sequence[float], float, RunTimeBasis]:
         """Run times of jobs like this, in ascending order, in units of so many seconds. Without
         any, the unit is what the run time is said to be; 0: it is not."""
         if job.duration_estimate_s:
-            return self._estimates, job.duration_estimate_s, Basis.ESTIMATE
+            return self._estimates, job.duration_estimate_s, RunTimeBasis.ESTIMATE
         family = self._families.get((job.user, job.name))
         if family:
-            return family, 1.0, Basis.FAMILY
+            return family, 1.0, RunTimeBasis.FAMILY
         if job.time_limit_s and self._limits:
-            return self._limits, job.time_limit_s, Basis.LIMIT
+            return self._limits, job.time_limit_s, RunTimeBasis.LIMIT
         user = self._users.get(job.user)
         if user:
-            return user, 1.0, Basis.USER
-        return (self._all, 1.0, Basis.ALL) if self._all else ((), 0.0, Basis.GUESS)
+            return user, 1.0, RunTimeBasis.USER
+        return (self._all, 1.0, RunTimeBasis.ALL) if self._all else ((), 0.0, RunTimeBasis.GUESS)
 
 
 def _newest(values: Sequence[float], least: int) -> tuple[float, ...]:

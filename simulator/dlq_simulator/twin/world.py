@@ -25,7 +25,7 @@ from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_simulator.replay.clockwork import Engine
-from dlq_simulator.replay.events import Kind
+from dlq_simulator.replay.events import InstantKind
 from dlq_simulator.settings import ReplaySettings
 from dlq_simulator.workload import TraceJob
 from dlq_simulator.world.clusters import ClusterSpec
@@ -41,7 +41,7 @@ GRID_S = 4.0  # at least, if it is coarse
 _LIVE = ClusterSpec(name="live", groups=())
 
 
-class Twin(Engine):
+class TwinWorld(Engine):
     """What becomes of a cluster that nobody else touches, until `until_s`.
 
     It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet,
@@ -212,7 +212,7 @@ class Twin(Engine):
             course = self.courses[key.job_id]
             course.begun = True
             course.stopped_s = course.progress_s = course.settled_s = self._until_s(attempt)
-            self.agenda.foresee(self._leaves_s(attempt), Kind.LEAVE, *key)
+            self.agenda.foresee(self._leaves_s(attempt), InstantKind.LEAVE, *key)
             return
         if attempt.state is not AttemptState.RUNNING:
             drive.step_attempt(self.cluster, key, Running(), self.begin_s)
@@ -226,16 +226,16 @@ class Twin(Engine):
             began_s = min(self.begin_s, attempt.started_time_s or self.begin_s)
             over_s = self.estimates.tried(course, key.number, began_s, allocation.width)
             over_s = max(self.begin_s, over_s)
-            self.agenda.foresee(over_s, Kind.PROFILE, *key)
+            self.agenda.foresee(over_s, InstantKind.PROFILE, *key)
             return
         resume_s = max(0.0, self._progress_s(job, attempt) - self.begin_s)
         rate = self.rates.rate(course.row, allocation, allocation.width)
         course.begun = True
         finish_s = course.start(key.number, self.begin_s, resume_s, rate, allocation.width)
-        self.agenda.foresee(finish_s, Kind.FINISH, *key)
+        self.agenda.foresee(finish_s, InstantKind.FINISH, *key)
         profiled_s = self.estimates.started(key.job_id, course, self.begin_s)
         if profiled_s is not None:
-            self.agenda.foresee(profiled_s, Kind.PROFILE, *key)
+            self.agenda.foresee(profiled_s, InstantKind.PROFILE, *key)
 
 
 class _Courses(dict[JobId, Course]):

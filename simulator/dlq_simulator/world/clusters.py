@@ -18,7 +18,7 @@ from dlq_simulator import toml_tables as toml
 from dlq_simulator.errors import DataError, UsageError
 from dlq_simulator.world.loans import Steps, read_steps
 from dlq_simulator.world.rented_spec import RentingSpec, read_renting
-from dlq_simulator.world.reservations import Reserved, read_reservations
+from dlq_simulator.world.reservations import ReservedNodes, read_reservations
 
 _SHAPE = re.compile(r"(\d{1,6})x(\d{1,3})", re.ASCII)
 _NODES = ("name", "count", "gpus", "gpu_type", "gpu_memory_gb", "speed", "price_per_hour")
@@ -79,7 +79,7 @@ class ClusterSpec:
     typed: bool = True
     catalogue: tuple[NodeGroup, ...] = ()
     rent_at_most: int | None = None
-    reservations: tuple[Reserved, ...] = ()
+    reservations: tuple[ReservedNodes, ...] = ()
     renting: RentingSpec | None = None  # of the catalogue by need, beside own nodes
 
     @property

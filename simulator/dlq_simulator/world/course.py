@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from dlq_simulator.metrics import Outcome, Span
+from dlq_simulator.metrics import ReplayOutcome, Span
 from dlq_simulator.workload import TraceJob
 
 Seconds = int | float
@@ -129,7 +129,7 @@ class Course:
         self.preemptions += 1
         self._close_span(now_s)
 
-    def outcome(self, now_s: Seconds) -> Outcome:
+    def outcome(self, now_s: Seconds) -> ReplayOutcome:
         """Its history, finished now."""
         self.attempt = 0
         overhead_s = self.overhead_s + (self.progress_s - self.settled_s)
@@ -137,7 +137,7 @@ class Course:
         if self.rate != 1:
             slowed_s += now_s - self.progress_s - (self.row.duration_s - self.done_s)
         jct_s = now_s - self.row.submit_time_s
-        return Outcome(
+        return ReplayOutcome(
             job=self.row,
             start_s=self.placed_s if self.first_start_s is None else self.first_start_s,
             finish_s=now_s,

@@ -30,7 +30,7 @@ _HOUR_S = 3600
 _AWAY = NodeFlag.CORDONED
 
 
-class Change(NamedTuple):
+class FleetChange(NamedTuple):
     """From `at_s` on so many nodes of a group are there."""
 
     at_s: Seconds
@@ -38,7 +38,7 @@ class Change(NamedTuple):
     nodes: int
 
 
-class Fleet:
+class SimulatedFleet:
     """Which nodes are there, from the first submit on.
 
     All are registered from the start, those that are still booting cordoned: what could ever hold a
@@ -55,7 +55,7 @@ class Fleet:
                 for node_id in map(NodeId, group.each_node()):
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
-    def apply(self, change: Change, policy: Policy) -> tuple[Happened, ...]:
+    def apply(self, change: FleetChange, policy: Policy) -> tuple[Happened, ...]:
         """What it takes to have as many nodes of the group: the plan of a loan or of a reclaim,
         checked and carried out. What it means for jobs is in what happened."""
         ids = [NodeId(node_id) for node_id in change.group.each_node()]
@@ -86,15 +86,15 @@ class Fleet:
         return tuple(drive.apply(self._cluster, plan, view.now_s, EPOCH))
 
 
-def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[Change]:
+def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[FleetChange]:
     for group in spec.groups:
         if group.lent is not None:
-            yield Change(begin_s, group, lent_at(group.lent, begin_s))
+            yield FleetChange(begin_s, group, lent_at(group.lent, begin_s))
             for step in group.lent:
                 if step.at_s > begin_s:
-                    yield Change(step.at_s, group, step.servers)
+                    yield FleetChange(step.at_s, group, step.servers)
         elif group.boot_s:
-            yield Change(begin_s + group.boot_s, group, group.count)
+            yield FleetChange(begin_s + group.boot_s, group, group.count)
 
 
 def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:

@@ -22,14 +22,14 @@ LOAD_COLUMNS = ("time_s", "busy")
 HEADROOM = 0.05
 
 
-class Step(NamedTuple):
+class LoanStep(NamedTuple):
     """From `at_s` on so many servers are lent, until the next step."""
 
     at_s: Seconds
     servers: int
 
 
-Steps = tuple[Step, ...]
+Steps = tuple[LoanStep, ...]
 
 
 def lent_at(steps: Steps, at_s: Seconds) -> int:
@@ -70,10 +70,10 @@ def read_steps(where: str, table: Table, count: int, directory: Path) -> Steps:
     return _merged(_of_load(str(directory / table["trace"]), lender))
 
 
-def _rows(where: str, rows: object, count: int) -> list[Step]:
+def _rows(where: str, rows: object, count: int) -> list[LoanStep]:
     if not isinstance(rows, list) or not rows:
         raise DataError(where, "rows is not a list of rows", "write rows = [[0, 3], [3600, 5]]")
-    steps: list[Step] = []
+    steps: list[LoanStep] = []
     for number, row in enumerate(rows, 1):
         at = f"{where}, row {number}"
         pair = isinstance(row, list) and len(row) == 2
@@ -83,18 +83,18 @@ def _rows(where: str, rows: object, count: int) -> list[Step]:
         if not isinstance(servers, int) or not 0 <= servers <= count:
             raise DataError(at, f"{servers} is not a number of servers from 0 to {count}", FIX_ROW)
         _rises(at, at_s, steps)
-        steps.append(Step(at_s, servers))
+        steps.append(LoanStep(at_s, servers))
     return steps
 
 
-def _of_load(path: str, lender: Lender) -> list[Step]:
+def _of_load(path: str, lender: Lender) -> list[LoanStep]:
     """What the lender makes of the load."""
     rows = CsvRows(path, read_text(path, "load"))
     header = next(rows, (1, []))[1]
     if tuple(header[:2]) != LOAD_COLUMNS:
         fix = "make one with dlq simulate generate inference"
         raise DataError(path, f"the header is not {','.join(LOAD_COLUMNS)}", fix, line=1)
-    steps: list[Step] = []
+    steps: list[LoanStep] = []
     lending = Lending()
     for line, cells in rows:
         if len(cells) != len(header):
@@ -104,7 +104,7 @@ def _of_load(path: str, lender: Lender) -> list[Step]:
         busy = _cell(path, line, 1, cells[1])
         _rises(f"{path}, line {line}", at_s, steps)
         lending = follow(lending, lender, at_s, busy)
-        steps.append(Step(at_s, lending.lent))
+        steps.append(LoanStep(at_s, lending.lent))
     if not steps:
         raise DataError(path, "it has a header and no rows", "add one row for each load")
     return steps
@@ -118,14 +118,14 @@ def _cell(path: str, line: int, place: int, text: str) -> int | float:
         raise DataError(path, why, FIX_ROW, line=line, column=LOAD_COLUMNS[place]) from error
 
 
-def _rises(where: str, at_s: Seconds, steps: list[Step]) -> None:
+def _rises(where: str, at_s: Seconds, steps: list[LoanStep]) -> None:
     if not 0 <= at_s < float("inf") or (steps and at_s <= steps[-1].at_s):
         raise DataError(where, "its time is not after the one before", "sort the rows by time")
 
 
-def _merged(steps: list[Step]) -> Steps:
+def _merged(steps: list[LoanStep]) -> Steps:
     """Only those that change something."""
-    kept: list[Step] = []
+    kept: list[LoanStep] = []
     for step in steps:
         if not kept or kept[-1].servers != step.servers:
             kept.append(step)

@@ -16,7 +16,7 @@ Seconds = int | float
 _KEYS = ("nodes", "start", "end")
 
 
-class Reserved(NamedTuple):
+class ReservedNodes(NamedTuple):
     """From `start_s` to `end_s` on the trace's clock these nodes take no work."""
 
     node_ids: tuple[str, ...]
@@ -26,7 +26,7 @@ class Reserved(NamedTuple):
 
 def read_reservations(
     path: str, document: Mapping[str, Any], groups: Mapping[str, tuple[str, ...]]
-) -> tuple[Reserved, ...]:
+) -> tuple[ReservedNodes, ...]:
     """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for
     all of its nodes.
     """
@@ -40,7 +40,7 @@ def read_reservations(
     )
 
 
-def windows_of(reservations: Iterable[Reserved]) -> dict[str, tuple[Window, ...]]:
+def windows_of(reservations: Iterable[ReservedNodes]) -> dict[str, tuple[Window, ...]]:
     """When each node is reserved, the first to begin first; named as the master names them."""
     found: dict[str, list[Window]] = {}
     for number, one in enumerate(reservations, 1):
@@ -61,7 +61,7 @@ def reserved_seconds(windows: Iterable[Window], begin_s: Seconds, end_s: Seconds
     return total
 
 
-def _read(where: str, table: object, groups: Mapping[str, tuple[str, ...]]) -> Reserved:
+def _read(where: str, table: object, groups: Mapping[str, tuple[str, ...]]) -> ReservedNodes:
     if not isinstance(table, dict):
         raise DataError(where, "it is not a table", "write [[reservations]] and keys below it")
     toml.only(where, table, _KEYS)
@@ -71,7 +71,7 @@ def _read(where: str, table: object, groups: Mapping[str, tuple[str, ...]]) -> R
     start_s, end_s = toml.number(where, table, "start"), toml.number(where, table, "end")
     if start_s is None or end_s is None or end_s <= start_s:
         raise DataError(where, "it would end before it begins", "write an end after its start")
-    return Reserved(_nodes(where, table.get("nodes"), groups), start_s, end_s)
+    return ReservedNodes(_nodes(where, table.get("nodes"), groups), start_s, end_s)
 
 
 def _nodes(where: str, named: object, groups: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.slowdowns import Run
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.slowdowns import TimedRun
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, Lateness
 from dlq_master.model.jobs.reward import BEST_EFFORT, Step, Steps, strict
@@ -150,8 +150,8 @@ def _steps(row: TraceJob) -> Steps:
     return () if row.deadline_s is None else strict(row.deadline_s)
 
 
-def _profile(row: TraceJob) -> Profile:
-    return Profile(skew=row.skew, rho=row.rho)
+def _profile(row: TraceJob) -> TrafficProfile:
+    return TrafficProfile(skew=row.skew, rho=row.rho)
 
 
 def sizes_of(row: TraceJob) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ def sizes_of(row: TraceJob) -> tuple[int, ...]:
     return tuple(workers * each for workers in range(least, most + 1))
 
 
-class Rates:
+class WorkRates:
     """The speed of each placement: what `Speed` says of it, on these nodes."""
 
     __slots__ = ("_cluster", "_of_node", "_places", "_speed")
@@ -206,14 +206,14 @@ class Rates:
         shares = (self._of_node[node_id] * mask.bit_count() for node_id, mask in allocation.slots)
         return self._speed.mixed * sum(shares) / allocation.width
 
-    def measured(self, row: TraceJob, allocation: Allocation) -> Run | None:
+    def measured(self, row: TraceJob, allocation: Allocation) -> TimedRun | None:
         """What a run on these GPUs has shown of how the job takes to being spread, exactly; None:
         it has one GPU, or nodes mean nothing here."""
         if not self._places or allocation.width == 1:
             return None
         spread = len(allocation.slots) > 1 and self._spread(row, allocation)
         slowdown = self._speed.slowed(row) if spread else 1.0
-        return Run(_profile(row), spread=spread, slowdown=slowdown)
+        return TimedRun(_profile(row), spread=spread, slowdown=slowdown)
 
     def _spread(self, row: TraceJob, allocation: Allocation) -> bool:
         """Over more nodes than the width needs; only asked of jobs to which it matters."""

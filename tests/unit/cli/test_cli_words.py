@@ -9,7 +9,7 @@ import pytest
 from dlq.v1 import profile_pb2
 from dlq_cli.commands.jobs.cancel import _ordered
 from dlq_cli.commands.jobs.each import _named
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_cli.text.traffic import believed_lines, traffic_pairs
 from dlq_common.text.sizes import parse_range
 from dlq_master.rpc.jobs.visible import _shown
@@ -38,7 +38,7 @@ def test_a_range_below_one_gpu() -> None:
 
 
 def test_a_recording_in_which_nothing_was_seen_is_not_shown() -> None:
-    look = Look(tty=False, color=False, now_s=0.0)
+    look = OutputLook(tty=False, color=False, now_s=0.0)
     start = profile_pb2.RecordedStart(attempt=1, cause="first")
     start.traffic.reason = "nothing-recorded"
     traffic = profile_pb2.JobTraffic(starts=[start])

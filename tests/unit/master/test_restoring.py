@@ -14,7 +14,7 @@ from dlq_common.clock import FakeClock
 from dlq_master.app import main
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
-from dlq_master.rpc.audit.writer import Known
+from dlq_master.rpc.audit.writer import KnownHead
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import AUDIT_HEAD, Batch
 from dlq_master.store.open import claim, read_meta
@@ -52,7 +52,7 @@ class Site:
         """A master that serves for a moment: one job, and its line in the audit."""
         path = self.state_dir / "dlq.db"
         writer = Writer(path)
-        known = Known(Head.read(read_meta(path, AUDIT_HEAD)))
+        known = KnownHead(Head.read(read_meta(path, AUDIT_HEAD)))
         audit = Audit(self.state_dir / "audit.jsonl", FakeClock(), known=known)
         asyncio.run(writer.commit(Batch(jobs=[a_job(job_id)], meta={"copy": "no"})))
         asyncio.run(audit.recorded(None, "submit", str(job_id), "OK"))

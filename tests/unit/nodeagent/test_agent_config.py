@@ -13,8 +13,8 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_nodeagent.command import main
 from dlq_nodeagent.config import (
     AgentConfig,
-    JobsConfig,
-    MasterConfig,
+    AgentJobsConfig,
+    MasterAddressConfig,
     NodeConfig,
     check_config,
     check_master_address,
@@ -27,7 +27,7 @@ def a_config(monkeypatch: pytest.MonkeyPatch, *, uid: int, **jobs: object) -> Ag
     monkeypatch.setattr(os, "getuid", lambda: uid)
     return AgentConfig(
         node=NodeConfig(devices="fake:8xH100-80GB"),
-        jobs=JobsConfig(**jobs),  # type: ignore[arg-type]
+        jobs=AgentJobsConfig(**jobs),  # type: ignore[arg-type]
     )
 
 
@@ -57,7 +57,7 @@ def test_jobs_as_root_take_orders_from_this_machine_only(monkeypatch: pytest.Mon
     for address in ("10.0.0.1:7320", "head:7320", "0.0.0.0:7320", "[::]:7320"):
         with pytest.raises(ConfigError, match="loopback"):
             check_master_address(config, address)
-    check_master_address(replace(config, jobs=JobsConfig()), "head:7320")
+    check_master_address(replace(config, jobs=AgentJobsConfig()), "head:7320")
 
 
 def test_an_agent_of_a_user_cannot_start_the_jobs_of_others(
@@ -71,9 +71,9 @@ def test_an_agent_of_a_user_cannot_start_the_jobs_of_others(
     "config",
     [
         AgentConfig(node=NodeConfig(devices="fake:8")),
-        AgentConfig(master=MasterConfig(address="head")),
-        AgentConfig(master=MasterConfig(join="head:99999")),
-        AgentConfig(jobs=JobsConfig(roots=("data",))),
+        AgentConfig(master=MasterAddressConfig(address="head")),
+        AgentConfig(master=MasterAddressConfig(join="head:99999")),
+        AgentConfig(jobs=AgentJobsConfig(roots=("data",))),
     ],
 )
 def test_what_can_be_seen_to_be_wrong_is_refused(config: AgentConfig) -> None:
@@ -84,8 +84,8 @@ def test_what_can_be_seen_to_be_wrong_is_refused(config: AgentConfig) -> None:
 @pytest.mark.parametrize(
     ("config", "key"),
     [
-        (AgentConfig(master=MasterConfig(address="head")), "master.address"),
-        (AgentConfig(master=MasterConfig(join="head:99999")), "master.join"),
+        (AgentConfig(master=MasterAddressConfig(address="head")), "master.address"),
+        (AgentConfig(master=MasterAddressConfig(join="head:99999")), "master.join"),
         (AgentConfig(node=NodeConfig(devices="fake:8")), "node.devices"),
         (AgentConfig(node=NodeConfig(cgroup="dlq.slice")), "node.cgroup"),
     ],

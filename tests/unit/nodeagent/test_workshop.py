@@ -16,12 +16,12 @@ from dlq_nodeagent.launch.launching import Launching, LaunchRules
 from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
-from dlq_nodeagent.model.port import AttemptKey, JobFiles
+from dlq_nodeagent.model.port import JobFiles, RankKey
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.profiling.station import Station
 from dlq_nodeagent.runtimes.podman.prepare import Containers
-from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
-from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, Wish
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
+from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
 from dlq_nodeagent.workshop import Workshop
 from support.agent_bench import a_launch
 
@@ -37,19 +37,19 @@ class Asker:
     profiles: list[ProfileFound] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def prepared(self, key: AttemptKey, preparation: Preparation) -> None:
+    def prepared(self, key: RankKey, preparation: Preparation) -> None:
         self.preparations.append(preparation)
 
-    def preparing(self, key: AttemptKey, detail: str) -> None:
+    def preparing(self, key: RankKey, detail: str) -> None:
         self.details.append(detail)
 
-    def looked(self, key: AttemptKey, purpose: Purpose, look: Look) -> None:
+    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
         self.looks.append(look)
 
     def gpus_seen(self, look: GpuLook) -> None:
         self.at_gpus.append(look)
 
-    def profile_read(self, key: AttemptKey, found: ProfileFound) -> None:
+    def profile_read(self, key: RankKey, found: ProfileFound) -> None:
         self.profiles.append(found)
 
     async def wait(self) -> None:
@@ -207,16 +207,16 @@ class HangingRegistry:
     def plan(self, launch: Launch, *rest: object) -> ContainerPlan:
         assert launch.container is not None
         if launch.container.image != "localhost/here:1":
-            raise ImageWanted(Wish(launch.container.image, launch.user))
+            raise ImageWanted(PullWish(launch.container.image, launch.user))
         return ContainerPlan(image="feed")
 
-    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         self.pulls.want(key, wish, say, done)
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         self.pulls.unwant(key)
 
-    def forget(self, key: AttemptKey) -> None:
+    def forget(self, key: RankKey) -> None:
         """Nothing was made."""
 
 
@@ -225,7 +225,7 @@ async def test_pulls_that_hang_keep_nothing_else_waiting_and_end_with_their_rank
 ) -> None:
     ended: list[str] = []
 
-    def fetch(wish: Wish, say: Say, ending: Ending) -> None:
+    def fetch(wish: PullWish, say: Say, ending: PullEnding) -> None:
         while not ending.over:
             ending.wait(10)
         ended.append(wish.image)
@@ -272,7 +272,7 @@ async def test_a_rank_whose_image_has_come_is_ordered_again(make_bench: MakeBenc
 
 
 async def test_a_rank_that_went_while_podman_was_asked_pulls_nothing(make_bench: MakeBench) -> None:
-    pulled: list[Wish] = []
+    pulled: list[PullWish] = []
     bench = make_bench(HangingRegistry(Pulls(fetch=lambda wish, say, ending: pulled.append(wish))))
     launch = replace(
         a_launch(checkpoint_directory=""), container=ContainerRequest(image="reg.example/a:1")

@@ -10,7 +10,7 @@ from dlq_profiler.directory import profile_directories, read_directory, read_ten
 from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.records import control
 from dlq_profiler.records.recording import RecordingError
-from dlq_profiler.results import Confidence, Method
+from dlq_profiler.results import Method, TrafficConfidence
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file
 
@@ -63,7 +63,7 @@ def test_what_the_hook_told_is_exact(tmp_path: Path) -> None:
     here = host(tmp_path / "host", 0)
     (here / "100-5.tensors.json").write_text(json.dumps(HOOK))
     found, _ = profile_directories([here])
-    assert found.sizes == (Method.EXACT, Confidence.EXACT, None)
+    assert found.sizes == (Method.EXACT, TrafficConfidence.EXACT, None)
     assert found.tensors == tuple(sorted(SIZES, reverse=True))
 
 

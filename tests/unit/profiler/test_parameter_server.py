@@ -8,8 +8,15 @@ from dlq_profiler.identity import role_of
 from dlq_profiler.job import job_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.records.layout import Side
-from dlq_profiler.records.recording import Recording
-from dlq_profiler.results import Confidence, Interval, JobProfile, Method, Pattern, Reason
+from dlq_profiler.records.recording import RecordFile
+from dlq_profiler.results import (
+    Interval,
+    JobProfile,
+    Method,
+    Pattern,
+    TrafficConfidence,
+    TrafficReason,
+)
 from support.model_shapes import MODELS, tensors
 from support.traffic import server_job
 
@@ -17,12 +24,12 @@ from support.traffic import server_job
 SHARES = {"vgg16": 0.743, "resnet50": 0.092, "resnet152": 0.039, "inception3": 0.086}
 
 
-def recordings_of(sizes: list[int], **kwargs: int) -> dict[str, Recording]:
+def recordings_of(sizes: list[int], **kwargs: int) -> dict[str, RecordFile]:
     tapes = server_job(sizes, **kwargs)
     return {name: tape.recording(pid=1 + place) for place, (name, tape) in enumerate(tapes.items())}
 
 
-def job(recordings: dict[str, Recording]) -> JobProfile:
+def job(recordings: dict[str, RecordFile]) -> JobProfile:
     return job_of(profiles_of(recordings.values()))
 
 
@@ -31,8 +38,8 @@ def test_the_messages_are_the_tensors(model: str) -> None:
     sizes = tensors(model)
     found = job(recordings_of(sizes))
     assert found.pattern is Pattern.PARAMETER_SERVER
-    assert found.traffic == (Method.MESSAGES, Confidence.CHECKED, None)
-    assert found.sizes == (Method.MESSAGES, Confidence.CHECKED, None)
+    assert found.traffic == (Method.MESSAGES, TrafficConfidence.CHECKED, None)
+    assert found.sizes == (Method.MESSAGES, TrafficConfidence.CHECKED, None)
     assert found.tensors == tuple(sorted(sizes, reverse=True))
     assert found.iterations == 6
     assert found.skew == Interval(*[max(sizes) / sum(sizes)] * 2)
@@ -65,8 +72,12 @@ def test_the_busiest_server_is_the_bottleneck() -> None:
 def test_a_single_worker_is_believed_more_if_its_server_echoes_it() -> None:
     sizes = tensors("resnet50")
     pair = recordings_of(sizes, servers=1, workers=1)
-    assert job(pair).sizes == (Method.MESSAGES, Confidence.CHECKED, None)
-    assert job({"worker0": pair["worker0"]}).sizes == (Method.MESSAGES, Confidence.ASSUMED, None)
+    assert job(pair).sizes == (Method.MESSAGES, TrafficConfidence.CHECKED, None)
+    assert job({"worker0": pair["worker0"]}).sizes == (
+        Method.MESSAGES,
+        TrafficConfidence.ASSUMED,
+        None,
+    )
 
 
 def test_roles_that_are_told_need_no_sides() -> None:
@@ -79,7 +90,7 @@ def test_roles_that_are_told_need_no_sides() -> None:
         name: replace(each, identity={"DMLC_ROLE": name.rstrip("01")})
         for name, each in every.items()
     }
-    assert job(told).sizes == (Method.MESSAGES, Confidence.CHECKED, None)
+    assert job(told).sizes == (Method.MESSAGES, TrafficConfidence.CHECKED, None)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +112,7 @@ def test_roles_are_those_that_launchers_tell(identity: dict[str, str], role: str
 def test_workers_that_disagree_are_not_believed() -> None:
     few, more = recordings_of([500_000, 4000]), recordings_of([500_000, 4000, 8000])
     found = job({"worker0": few["worker0"], "worker1": replace(more["worker1"], pid=9)})
-    assert found.sizes.reason is Reason.SELF_CHECK
+    assert found.sizes.reason is TrafficReason.SELF_CHECK
     assert found.skew is None
 
 

@@ -13,16 +13,16 @@ from dlq_profiler.all_reduce import BUCKET_CAP, FIRST_BUCKET_CAP, largest_tensor
 from dlq_profiler.job import job_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.records.layout import SOCKET_SENDS, Unseen
-from dlq_profiler.records.recording import Recording
+from dlq_profiler.records.recording import RecordFile
 from dlq_profiler.records.requests import requests_of
 from dlq_profiler.results import (
-    Confidence,
     Interval,
     JobProfile,
     Method,
     Pattern,
-    Reason,
     Tensors,
+    TrafficConfidence,
+    TrafficReason,
 )
 from dlq_profiler.transports import gloo, recurrence
 from support.model_shapes import MODELS, buckets, tensors
@@ -34,7 +34,7 @@ def layouts(sizes: list[int], iterations: int) -> list[list[int]]:
     return [list(buckets(sizes[::-1])), *[list(buckets(sizes))] * (iterations - 1)]
 
 
-def job(recordings: Sequence[Recording]) -> JobProfile:
+def job(recordings: Sequence[RecordFile]) -> JobProfile:
     return job_of(profiles_of(recordings))
 
 
@@ -48,8 +48,8 @@ def test_eight_iterations_tell_bytes_buckets_and_bounds(model: str, ranks: int) 
     sizes = tensors(model)
     found = job(ring_job(layouts(sizes, 8), ranks=ranks))
     assert (found.pattern, found.processes, found.world_size) == (Pattern.ALL_REDUCE, ranks, ranks)
-    assert found.traffic == (Method.ADDRESSES, Confidence.CHECKED, None)
-    assert found.sizes == (Method.ADDRESSES, Confidence.ASSUMED, None)
+    assert found.traffic == (Method.ADDRESSES, TrafficConfidence.CHECKED, None)
+    assert found.sizes == (Method.ADDRESSES, TrafficConfidence.ASSUMED, None)
     assert found.iterations == 7  # the first has another layout
     assert found.buckets == tuple(buckets(sizes))
     assert found.model_bytes == sum(sizes)
@@ -72,7 +72,7 @@ def test_a_warm_up_and_three_iterations_are_enough_and_fewer_are_told(
     if known:
         assert found.model_bytes == sum(GOOGLENET)
     else:
-        assert found.traffic.reason in (Reason.TOO_FEW_ITERATIONS, Reason.SELF_CHECK)
+        assert found.traffic.reason in (TrafficReason.TOO_FEW_ITERATIONS, TrafficReason.SELF_CHECK)
         assert (found.period_s, found.bytes_per_iteration, found.skew) == (None, None, None)
 
 
@@ -144,7 +144,10 @@ def test_phases_begin_with_the_first_request_and_hold_all_bytes() -> None:
 def test_a_rank_that_sends_less_than_the_others_breaks_the_self_check() -> None:
     recordings = ring_job(layouts(GOOGLENET, 8), ranks=4)
     found = job_of(profiles_of(recordings), world_size=2)
-    assert (found.traffic.reason, found.sizes.reason) == (Reason.SELF_CHECK, Reason.SELF_CHECK)
+    assert (found.traffic.reason, found.sizes.reason) == (
+        TrafficReason.SELF_CHECK,
+        TrafficReason.SELF_CHECK,
+    )
     assert found.self_check_error == pytest.approx(0.5, abs=0.01)
     assert (found.bytes_per_iteration, found.model_bytes) == (None, None)
 
@@ -173,10 +176,11 @@ def test_what_was_overwritten_is_counted_and_costs_only_the_oldest_iterations() 
 
 
 @pytest.mark.parametrize(
-    ("unseen", "reason"), [(Unseen.IO_URING, Reason.BYPASS), (Unseen.GRAPH, Reason.GRAPH)]
+    ("unseen", "reason"),
+    [(Unseen.IO_URING, TrafficReason.BYPASS), (Unseen.GRAPH, TrafficReason.GRAPH)],
 )
 def test_what_went_past_us_is_the_reason_why_nothing_was_seen(
-    unseen: Unseen, reason: Reason
+    unseen: Unseen, reason: TrafficReason
 ) -> None:
     empty = ring_rank([[4096]], ranks=2, noise=False).recording(unseen=unseen)
     found = job([empty])
@@ -188,13 +192,16 @@ def test_what_the_framework_told_goes_before_the_bounds() -> None:
     told = Tensors(tuple(GOOGLENET), BUCKET_CAP, FIRST_BUCKET_CAP)
     recordings = GOOGLENET_RANKS[2]
     found = job_of(profiles_of(recordings, {recordings[0].pid: [told]}))
-    assert found.sizes == (Method.EXACT, Confidence.EXACT, None)
+    assert found.sizes == (Method.EXACT, TrafficConfidence.EXACT, None)
     assert found.skew == Interval(*[max(GOOGLENET) / sum(GOOGLENET)] * 2)
     assert found.tensors == tuple(sorted(GOOGLENET, reverse=True))
     assert found.traffic.method is Method.ADDRESSES
     silent = job_of(profiles_of([replace(recordings[0], records=recordings[0].records[:0])],
                                 {recordings[0].pid: [told]}))  # fmt: skip
-    assert (silent.traffic.reason, silent.sizes.confidence) == (Reason.NO_TRAFFIC, Confidence.EXACT)
+    assert (silent.traffic.reason, silent.sizes.confidence) == (
+        TrafficReason.NO_TRAFFIC,
+        TrafficConfidence.EXACT,
+    )
 
 
 @given(st.lists(st.integers(4, 200_000_000), min_size=1, max_size=60), st.integers(1, 60 << 20))
@@ -209,5 +216,5 @@ def test_the_largest_tensor_lies_in_the_interval(sizes: list[int], cap: int) -> 
 
 def test_nothing_recorded_is_told() -> None:
     found = job_of(())
-    assert found.traffic.reason is Reason.NOTHING_RECORDED
+    assert found.traffic.reason is TrafficReason.NOTHING_RECORDED
     assert found.processes == 0

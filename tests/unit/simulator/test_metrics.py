@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_simulator.metrics import Billed, Outcome, mean, measure, percentile
+from dlq_simulator.metrics import Billed, ReplayOutcome, mean, measure, percentile
 from dlq_simulator.workload import TraceJob
 
 
 def an_outcome(
     finish: float, *, start: float = 0, queue: float = 0, overhead: float = 0, **job: Any
-) -> Outcome:
+) -> ReplayOutcome:
     given_job = {"job_id": "1", "submit_time_s": 0, "num_gpus": 1, "duration_s": finish, **job}
-    return Outcome(
+    return ReplayOutcome(
         job=TraceJob(**given_job),
         start_s=start,
         finish_s=finish,

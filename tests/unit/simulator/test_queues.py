@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_simulator.queues import Queues
+from dlq_simulator.queues import TraceQueues
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import ReplaySettings, read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -20,7 +20,7 @@ def by_vc(quota: str) -> ReplaySettings:
 
 def test_queues_stand_in_the_order_of_their_quotas_and_all_others_behind_as_one() -> None:
     rows = [a_row(vc, vc) for vc in ("d", "a", "c", "b")]
-    queues = Queues(Trace.of("t", rows), by_vc("b:0.25,a:0.25").policy, "vc")
+    queues = TraceQueues(Trace.of("t", rows), by_vc("b:0.25,a:0.25").policy, "vc")
     found = {row.vc: queues.of(row) for row in rows}
     assert found == {"b": ("b", 0), "a": ("a", 1), "c": ("c", 2), "d": ("d", 2)}
 
@@ -36,4 +36,4 @@ def test_queues_without_a_quota_are_one_line_in_the_order_of_arrival() -> None:
 def test_a_policy_without_quotas_has_one_queue() -> None:
     (chosen,) = read_settings(["fifo"], [])
     row = a_row("1", "a")
-    assert Queues(Trace.of("t", [row]), chosen.policy, "vc").of(row) == ("default", 0)
+    assert TraceQueues(Trace.of("t", [row]), chosen.policy, "vc").of(row) == ("default", 0)

@@ -8,7 +8,7 @@ from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document, instant, seconds
-from dlq_cli.output.render import Look, age, facts, when
+from dlq_cli.output.render import OutputLook, age, facts, when
 from dlq_client.forecasts import Forecasts
 from dlq_common.text.wire import from_duration, from_timestamp
 
@@ -43,7 +43,9 @@ def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:
     }
 
 
-def _pairs(quality: wire.GetForecastQualityResponse, look: Look) -> tuple[tuple[str, str], ...]:
+def _pairs(
+    quality: wire.GetForecastQualityResponse, look: OutputLook
+) -> tuple[tuple[str, str], ...]:
     looked = quality.HasField("look_time")
     cpu_s = from_duration(quality.cpu_duration)
     return (

@@ -12,7 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.cluster.nodes import chosen_nodes, state_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import Facts, document, instant
-from dlq_cli.output.render import Cell, Look, table
+from dlq_cli.output.render import Cell, OutputLook, table
 from dlq_client.nodes import Nodes
 from dlq_common.text.units import approximate_size
 
@@ -126,7 +126,7 @@ def _known(status: node_pb2.GpuStatus, name: str) -> int | None:
     return int(getattr(status, name)) if status.HasField(name) else None  # type: ignore[arg-type] # one of the three
 
 
-def _list(found: Iterable[Row], look: Look, *, headings: bool) -> str:
+def _list(found: Iterable[Row], look: OutputLook, *, headings: bool) -> str:
     cells = [
         Cell("NODE"),
         Cell("GPU", right=True),

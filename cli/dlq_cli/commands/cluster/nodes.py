@@ -13,7 +13,7 @@ from dlq_cli.commands.cluster.queues import say_freeze
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
-from dlq_cli.output.render import Cell, Look, clean_line, facts, paint, table, when
+from dlq_cli.output.render import Cell, OutputLook, clean_line, facts, paint, table, when
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
@@ -119,7 +119,7 @@ def gpu_types(node: node_pb2.Node) -> str:
     return " + ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())) or "none"
 
 
-def node_text(node: node_pb2.Node, look: Look) -> str:
+def node_text(node: node_pb2.Node, look: OutputLook) -> str:
     """Everything about one node."""
     head = f"Node {clean_line(node.node_id)}: {paint(state_of(node), look)}\n"
     contact = from_timestamp(node.contact_time) if node.HasField("contact_time") else None
@@ -148,19 +148,19 @@ def labels_text(node: node_pb2.Node) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
 
 
-def _told(reason: node_pb2.NodeReason, look: Look) -> str:
+def _told(reason: node_pb2.NodeReason, look: OutputLook) -> str:
     about = ", ".join(word for word in (reason.actor, _since(reason, look)) if word)
     return f"{reason.words} ({about})" if about else reason.words
 
 
-def _maintenance(node: node_pb2.Node, look: Look) -> str:
+def _maintenance(node: node_pb2.Node, look: OutputLook) -> str:
     """Until when its agent has announced to be away; empty: it has not."""
     if not node.HasField("maintenance_end_time"):
         return ""
     return f"its agent may be away until {when(from_timestamp(node.maintenance_end_time), look)}"
 
 
-def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: bool) -> str:
+def _list(found: Iterable[node_pb2.Node], look: OutputLook, *, each: bool, headings: bool) -> str:
     groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for node in found:
         alike = (
@@ -201,7 +201,7 @@ def _list(found: Iterable[node_pb2.Node], look: Look, *, each: bool, headings: b
     return table(cells, rows, look, headings=headings)
 
 
-def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> str:
+def _reasons(found: Iterable[node_pb2.Node], look: OutputLook, *, headings: bool) -> str:
     """One line for each thing that keeps a node, or some of its GPUs, from work: what, who,
     since.
     """
@@ -221,5 +221,5 @@ def _reasons(found: Iterable[node_pb2.Node], look: Look, *, headings: bool) -> s
     return table(cells, rows, look, headings=headings)
 
 
-def _since(reason: node_pb2.NodeReason, look: Look) -> str:
+def _since(reason: node_pb2.NodeReason, look: OutputLook) -> str:
     return when(from_timestamp(reason.since_time), look) if reason.HasField("since_time") else ""

@@ -15,15 +15,20 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.doctor import client, host, nvidia
-from dlq_cli.doctor.verdict import Health, Verdict, skip
-from dlq_cli.output.render import Look, clean_line, paint
+from dlq_cli.doctor.verdict import CheckVerdict, ClientHealth, skip
+from dlq_cli.output.render import OutputLook, clean_line, paint
 from dlq_common.errors import DlqError
 
 if TYPE_CHECKING:
     from dlq_client.line.identity import Identity
 
 # The state words in whose colours the verdicts are painted.
-_LIKE = {Health.OK: "up", Health.SKIP: "skip", Health.WARN: "held", Health.FAIL: "failed"}
+_LIKE = {
+    ClientHealth.OK: "up",
+    ClientHealth.SKIP: "skip",
+    ClientHealth.WARN: "held",
+    ClientHealth.FAIL: "failed",
+}
 _NOWHERE = Path("/nonexistent")
 
 
@@ -65,26 +70,29 @@ def doctor(
     look = _look(app)
     if node is None and (config or state_dir):
         node = True
-    verdicts: list[Verdict] = []
+    verdicts: list[CheckVerdict] = []
     for verdict in chain(_client(app), node_verdicts(machine, node, config, state_dir)):
         verdicts.append(verdict)
         if not as_json:
             click.echo(_text(verdict, look), color=look.color)
-    counts = {health: sum(each.health is health for each in verdicts) for health in Health}
+    counts = {health: sum(each.health is health for each in verdicts) for health in ClientHealth}
     if as_json:
         _json(verdicts, counts)
     else:
-        told = f"{counts[Health.FAIL]} fail, {counts[Health.WARN]} warn, {counts[Health.OK]} ok"
+        told = (
+            f"{counts[ClientHealth.FAIL]} fail, {counts[ClientHealth.WARN]} warn, "
+            f"{counts[ClientHealth.OK]} ok"
+        )
         click.echo(told)
-    if counts[Health.FAIL]:
+    if counts[ClientHealth.FAIL]:
         raise exit_codes.Ended(exit_codes.FAILURE)
 
 
-def _client(app: App) -> Iterator[Verdict]:
+def _client(app: App) -> Iterator[CheckVerdict]:
     yield client.program(shutil.which)
     settings = client.settings(app.settings)
     yield settings
-    broken = settings.health is Health.FAIL
+    broken = settings.health is ClientHealth.FAIL
     broker = _NOWHERE if broken else Path(app.settings.get("login_socket").value)
     told, identity = client.credentials(app.home, broker, app.clock.now_s())
     yield told
@@ -95,11 +103,11 @@ def _client(app: App) -> Iterator[Verdict]:
     yield client.completion(os.environ, Path("~").expanduser())
 
 
-def _line(app: App, identity: Identity) -> Iterator[Verdict]:
+def _line(app: App, identity: Identity) -> Iterator[CheckVerdict]:
     """The way to the master, and what the master says."""
     network = client.reach(identity)
     yield network
-    if network.health is Health.FAIL:
+    if network.health is ClientHealth.FAIL:
         yield from (skip(name, "the network comes first") for name in ("master", "clock"))
         return
     told, answer, middle_s = client.master(identity, app.clock)
@@ -115,7 +123,7 @@ def _line(app: App, identity: Identity) -> Iterator[Verdict]:
 
 def node_verdicts(
     machine: host.Host, node: bool | None, config: Path | None, state_dir: Path | None
-) -> Iterator[Verdict]:
+) -> Iterator[CheckVerdict]:
     """What an agent needs, when asked for: a client is not ill because an agent beside it is."""
     if node is None and host.looks_like_a_node(machine):
         yield skip("node", "an agent is set up here; its account or root can look: --node")
@@ -123,7 +131,7 @@ def node_verdicts(
         yield from _needs_of_an_agent(machine, host.wish_of(machine, config, state_dir))
 
 
-def _needs_of_an_agent(machine: host.Host, wish: host.Wish) -> Iterator[Verdict]:
+def _needs_of_an_agent(machine: host.Host, wish: host.HostWish) -> Iterator[CheckVerdict]:
     yield host.agent(machine, wish)
     shim = host.shim()
     yield shim
@@ -139,21 +147,21 @@ def _needs_of_an_agent(machine: host.Host, wish: host.Wish) -> Iterator[Verdict]
     yield host.users_map(machine, wish)
 
 
-def _look(app: App) -> Look:
+def _look(app: App) -> OutputLook:
     """Plain, where the settings cannot be read: that is one of the verdicts."""
     try:
         return app.look()
     except DlqError:
-        return Look(tty=False, color=False, now_s=0.0)
+        return OutputLook(tty=False, color=False, now_s=0.0)
 
 
-def _text(verdict: Verdict, look: Look) -> str:
+def _text(verdict: CheckVerdict, look: OutputLook) -> str:
     word = paint(_LIKE[verdict.health], look, f"{verdict.health:<5}")
     line = f"{word} {verdict.check:<12} {clean_line(verdict.found)}"
     return f"{line}\n{'':<19}-> {clean_line(verdict.todo)}" if verdict.todo else line
 
 
-def _json(verdicts: list[Verdict], counts: dict[Health, int]) -> None:
+def _json(verdicts: list[CheckVerdict], counts: dict[ClientHealth, int]) -> None:
     from dlq_cli.facts.common import document
 
     click.echo(

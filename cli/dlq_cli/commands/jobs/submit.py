@@ -24,7 +24,7 @@ from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_common.errors import InvalidRequest, Unavailable
 
 
-class Source(NamedTuple):
+class SpecSource(NamedTuple):
     """What is to run, before the flags."""
 
     layer: Layer
@@ -185,7 +185,7 @@ def _flags_layer(flags: dict[str, Any]) -> Layer:
     )
 
 
-def _spec(source: Source, over: Layer) -> Spec:
+def _spec(source: SpecSource, over: Layer) -> Spec:
     merged = merge([source.layer, over], os.environ)
     return finish(merged, directory=_directory(merged), arguments=source.arguments)
 
@@ -209,17 +209,17 @@ def _values(value: object) -> list[Any]:
 
 def _source(
     words: tuple[str, ...], command: tuple[str, ...] | None, wrap: str | None, over: Layer
-) -> Source:
+) -> SpecSource:
     if wrap is not None:
         if words or command:
             raise InvalidRequest("--wrap takes the place of a script or a command")
-        return Source({"run": Given(f"#!/bin/sh\n{wrap}\n", "wrap")}, (), Notes())
+        return SpecSource({"run": Given(f"#!/bin/sh\n{wrap}\n", "wrap")}, (), Notes())
     if command is not None and not words:
         if not command:
             raise InvalidRequest("there is no command after --")
         if not command[0].strip():
             raise InvalidRequest(f"the command after -- is empty: {command[0]!r}")
-        return Source({"command": Given(command, "the command line")}, (), Notes())
+        return SpecSource({"command": Given(command, "the command line")}, (), Notes())
     arguments = (*words[1:], *(("--", *command) if command is not None else ()))
     if not words:
         if sys.stdin.isatty():
@@ -233,14 +233,14 @@ def _source(
                 f"a spec takes no arguments, and {arguments[0]!r} follows it",
                 hint=f"flags come first: dlq submit {arguments[0]} {words[0]}",
             )
-        return Source(read_spec_file(read_source(words[0]), words[0]), (), Notes())
+        return SpecSource(read_spec_file(read_source(words[0]), words[0]), (), Notes())
     return _from_script(words[0], arguments, over)
 
 
-def _from_script(path: str, arguments: tuple[str, ...], over: Layer) -> Source:
+def _from_script(path: str, arguments: tuple[str, ...], over: Layer) -> SpecSource:
     content = read_source(path)
     script = read_script(content, "stdin" if path == STDIN else path, over=over)
     ours = next((word for word in arguments if word.partition("=")[0] in BY_NAME), None)
     if ours is not None:
         script.notes.append(f"{ours} stands after {path}: it goes to the script, not to dlq")
-    return Source(script.layer, arguments, script.notes)
+    return SpecSource(script.layer, arguments, script.notes)

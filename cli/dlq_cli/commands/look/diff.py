@@ -19,14 +19,14 @@ from dlq_cli.jobs.differences import (
     spec_differences,
 )
 from dlq_cli.lists.select import one_job, own_spec
-from dlq_cli.output.render import Cell, Look, clean_line, table
+from dlq_cli.output.render import Cell, OutputLook, clean_line, table
 from dlq_client.jobs import Jobs
 from dlq_common.errors import InvalidRequest, NotFound
 
 _ATTEMPT = re.compile(r"\.?([0-9]{1,9})", re.ASCII)
 
 
-class Side(NamedTuple):
+class DiffSide(NamedTuple):
     """A job, and one of its attempts if that is meant."""
 
     job_id: str
@@ -77,20 +77,20 @@ def diff(app: App, sides: tuple[str, ...], by_code: bool, as_json: bool) -> None
         raise exit_codes.Ended(exit_codes.FAILURE)
 
 
-def _sides(app: App, words: tuple[str, ...]) -> tuple[Side, Side]:
+def _sides(app: App, words: tuple[str, ...]) -> tuple[DiffSide, DiffSide]:
     """What two or three words mean; each job is fetched once."""
     connection = app.connection()
     jobs = Jobs(connection)
     answers: dict[str, Any] = {}
 
-    def side(word: str, of: str = "") -> Side:
+    def side(word: str, of: str = "") -> DiffSide:
         found = _ATTEMPT.fullmatch(word) if of else None
         named = one_job(jobs, f"{of}.{found[1]}" if found else word)
         if named.job_id not in answers:
             answers[named.job_id] = own_spec(jobs, named.job_id, connection.identity.user)
         answer = answers[named.job_id]
         attempt = _attempt(answer, named.attempt) if named.attempt else None
-        return Side(named.job_id, answer.spec, attempt)
+        return DiffSide(named.job_id, answer.spec, attempt)
 
     if len(words) == 1:
         raise InvalidRequest(
@@ -121,13 +121,13 @@ def _attempt(answer: Any, number: int) -> job_pb2.Attempt:
     raise NotFound(f"job {job_id} has no attempt {number}", kind="attempt", id=f"{job_id}.{number}")
 
 
-def _last(side: Side, answer: Any) -> Side:
+def _last(side: DiffSide, answer: Any) -> DiffSide:
     if not answer.attempts:
         raise NotFound(f"job {side.job_id} has no attempts", kind="attempt", id=side.job_id)
     return side._replace(attempt=answer.attempts[-1])
 
 
-def _text(look: Look, left: Side, right: Side, found: list[Difference]) -> None:
+def _text(look: OutputLook, left: DiffSide, right: DiffSide, found: list[Difference]) -> None:
     if not found:
         click.echo(f"{left} and {right}: no difference")
         return

@@ -12,7 +12,7 @@ from dlq_cli.facts.common import document, instant
 from dlq_cli.facts.job import job_facts, range_facts
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import shown_id
-from dlq_cli.output.render import Look, clean_line, facts, paint, when
+from dlq_cli.output.render import OutputLook, clean_line, facts, paint, when
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.validate import Spec
@@ -49,7 +49,7 @@ def tell_start(app: App, job_id: str) -> None:
     """
     if not sys.stderr.isatty():
         return
-    look = Look(tty=True, color=False, now_s=app.clock.now_s())
+    look = OutputLook(tty=True, color=False, now_s=app.clock.now_s())
     try:
         answer = Forecasts(app.connection()).of_job(job_id, wait_s=_QUICKLY_S)
     except DlqError:
@@ -78,7 +78,7 @@ def _facts(answer: wire.EstimateJobResponse) -> dict[str, object]:
     }
 
 
-def _text(answer: wire.EstimateJobResponse, look: Look) -> str:
+def _text(answer: wire.EstimateJobResponse, look: OutputLook) -> str:
     job, has = answer.job, answer.HasField
     there = job.job_id not in ("", "0")
     head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"

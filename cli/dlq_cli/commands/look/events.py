@@ -14,7 +14,7 @@ from dlq_cli.facts.cluster import event_facts
 from dlq_cli.facts.common import document
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.since import past_instant
-from dlq_cli.output.render import Look, sentence, when
+from dlq_cli.output.render import OutputLook, sentence, when
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events
@@ -165,7 +165,7 @@ def _say_what_is_gone(
         )
 
 
-def _line(event: event_pb2.Event, look: Look, jsonl: bool) -> str:
+def _line(event: event_pb2.Event, look: OutputLook, jsonl: bool) -> str:
     if jsonl:
         return document({"event": event_facts(event)})
     job = f"job {event.job_id}" if event.job_id else ""

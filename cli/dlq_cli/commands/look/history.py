@@ -13,11 +13,11 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.lists.listing import not_found
-from dlq_cli.lists.past import PAST, Chosen, parse_format, past_facts, past_table
+from dlq_cli.lists.past import PAST, ChosenColumns, parse_format, past_facts, past_table
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.since import midnight, past_instant
 from dlq_cli.lists.states import parse_states
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_cli.output.zone import local_text
 from dlq_cli.words import ENDED
 from dlq_client.jobs import Jobs
@@ -164,7 +164,11 @@ def _ended(jobs: Jobs, request: job_service_pb2.ListJobsRequest) -> Iterator[job
 
 
 def _print_parsable(
-    columns: Sequence[Chosen], jobs: Iterator[job_pb2.Job], look: Look, *, headings: bool
+    columns: Sequence[ChosenColumns],
+    jobs: Iterator[job_pb2.Job],
+    look: OutputLook,
+    *,
+    headings: bool,
 ) -> None:
     if headings:
         click.echo("|".join(each.column.cell.heading for each in columns))

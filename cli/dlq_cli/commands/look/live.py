@@ -10,8 +10,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
-from dlq_cli.lists.listing import Layout, Query
-from dlq_cli.output.render import Look
+from dlq_cli.lists.listing import ListLayout, Query
+from dlq_cli.output.render import OutputLook
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_events
@@ -22,7 +22,7 @@ PICTURE_S = 1.0
 _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 
 
-def watch_status(app: App, jobs: Jobs, query: Query, layout: Layout, *, jsonl: bool) -> None:
+def watch_status(app: App, jobs: Jobs, query: Query, layout: ListLayout, *, jsonl: bool) -> None:
     """Show the jobs and then every change, until Ctrl-C or until all named jobs have ended.
 
     A terminal gets a picture that is redrawn; a pipe gets the list and then one line for each
@@ -35,7 +35,7 @@ def watch_status(app: App, jobs: Jobs, query: Query, layout: Layout, *, jsonl: b
             _lines(app, jobs, query, layout, jsonl=jsonl)
 
 
-def _pictures(app: App, jobs: Jobs, query: Query, layout: Layout) -> None:
+def _pictures(app: App, jobs: Jobs, query: Query, layout: ListLayout) -> None:
     """Redraw at most once a PICTURE_S; silent spells are used to let run times grow."""
     connection = app.connection()
     while True:
@@ -64,7 +64,7 @@ def _pictures(app: App, jobs: Jobs, query: Query, layout: Layout) -> None:
                 break
 
 
-def _lines(app: App, jobs: Jobs, query: Query, layout: Layout, *, jsonl: bool) -> None:
+def _lines(app: App, jobs: Jobs, query: Query, layout: ListLayout, *, jsonl: bool) -> None:
     look = app.look()
     told: dict[str, str] = {}
     while True:
@@ -97,7 +97,7 @@ def _lines(app: App, jobs: Jobs, query: Query, layout: Layout, *, jsonl: bool) -
 
 
 def _print(
-    jobs: list[job_pb2.Job], layout: Layout, look: Look, *, jsonl: bool, headings: bool
+    jobs: list[job_pb2.Job], layout: ListLayout, look: OutputLook, *, jsonl: bool, headings: bool
 ) -> None:
     if jsonl:
         for job in jobs:

@@ -12,7 +12,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.columns import COLUMNS, DEFAULT, parse_format
-from dlq_cli.lists.listing import Layout, Query, not_found
+from dlq_cli.lists.listing import ListLayout, Query, not_found
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.since import ended_within_s
 from dlq_cli.lists.states import parse_states
@@ -90,7 +90,7 @@ def status(
         states=parse_states(state),
         ended_within_s=None if job else ended_within_s(since, app.clock.now_s(), RECENT_S),
     )
-    layout = Layout(
+    layout = ListLayout(
         columns=parse_format(format_) if format_ else DEFAULT,
         headings=not no_header,
         ids_only=quiet,

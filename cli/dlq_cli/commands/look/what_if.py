@@ -14,7 +14,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document, instant
 from dlq_cli.facts.job import range_facts
-from dlq_cli.output.render import Cell, Look, age, facts, table
+from dlq_cli.output.render import Cell, OutputLook, age, facts, table
 from dlq_cli.text.foreseen import short_range
 from dlq_client.forecasts import Forecasts
 from dlq_common.errors import InvalidRequest
@@ -150,7 +150,7 @@ def _gain_s(one: wire.ComparedStart) -> float:
     return 0.0 if now_s == then_s else then_s - now_s
 
 
-def _row(one: wire.ComparedStart, look: Look) -> list[str]:
+def _row(one: wire.ComparedStart, look: OutputLook) -> list[str]:
     now = short_range(one.start, look) if one.HasField("start") else "never"
     then = short_range(one.other_start, look) if one.HasField("other_start") else "never"
     return [one.job_id, now, then]

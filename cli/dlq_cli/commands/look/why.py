@@ -14,7 +14,7 @@ from dlq_cli.lists.columns import where, where_beside_state
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import failure_text, reason_text
 from dlq_cli.lists.tasks import shown_id
-from dlq_cli.output.render import Look, clean_line
+from dlq_cli.output.render import OutputLook, clean_line
 from dlq_cli.text.traffic import believed_lines
 from dlq_cli.words import ENDED, shown_state
 from dlq_client.jobs import Jobs
@@ -51,7 +51,7 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
     }
 
 
-def _text(answer: job_service_pb2.ExplainJobResponse, look: Look) -> str:
+def _text(answer: job_service_pb2.ExplainJobResponse, look: OutputLook) -> str:
     job = answer.job
     name = f"Job {shown_id(job)} {clean_line(job.name)}"
     believed = [f"  {line}" for line in believed_lines(answer.traffic, look)]
@@ -105,7 +105,7 @@ def _named(one: job_pb2.WaitShare) -> str:
     return f"{one.code} ({clean_line(one.subject)})" if one.subject else one.code
 
 
-def _no_reason(job: job_pb2.Job, look: Look) -> str:
+def _no_reason(job: job_pb2.Job, look: OutputLook) -> str:
     state = shown_state(job)
     if state in ENDED:
         return f"has ended: {state} {where_beside_state(job, look)}".rstrip()

@@ -14,7 +14,7 @@ from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
 
 
-class Taken(NamedTuple):
+class TakenOption(NamedTuple):
     """An option of sbatch that became one of ours."""
 
     line: int
@@ -37,7 +37,7 @@ class Conversion:
 
     source: str
     text: str
-    taken: list[Taken] = field(default_factory=list)
+    taken: list[TakenOption] = field(default_factory=list)
     ignored: list[Ignored] = field(default_factory=list)
     remarks: list[Remark] = field(default_factory=list)
     compat: bool = False
@@ -58,10 +58,10 @@ def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
     except InvalidRequest as error:
         ignore(made, option, error.what.removeprefix("it: "))
         return
-    made.taken.append(Taken(option.line, option.written, flag, raw))
+    made.taken.append(TakenOption(option.line, option.written, flag, raw))
 
 
-def _already(made: Conversion, flag: Flag) -> Taken | None:
+def _already(made: Conversion, flag: Flag) -> TakenOption | None:
     return next((taken for taken in made.taken if taken.flag.key == flag.key), None)
 
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from dlq_cli.spec.fields import SECTIONS
-from dlq_cli.spec.slurm.conversion import Conversion, Taken
+from dlq_cli.spec.slurm.conversion import Conversion, TakenOption
 from dlq_cli.spec.slurm.sbatch import is_command, is_directive
 
 _NUMBERS = frozenset(
@@ -58,7 +58,7 @@ def _directives(made: Conversion) -> list[str]:
     return [*(f"#DLQ {flag_text(taken)}" for taken in made.taken), *_comments(made)]
 
 
-def flag_text(taken: Taken) -> str:
+def flag_text(taken: TakenOption) -> str:
     """The flag as it is written on a #DLQ line."""
     name = next(name for name in taken.flag.names if name.startswith("--"))
     return name if taken.raw is True else f"{name}={shlex.quote(str(taken.raw))}"
@@ -73,7 +73,7 @@ def _commands(text: str) -> str:
     return "\n".join(line for line in text.split("\n") if not is_directive(line))
 
 
-def _value(taken: Taken) -> str:
+def _value(taken: TakenOption) -> str:
     if taken.raw is True:
         return "true"
     text = str(taken.raw)

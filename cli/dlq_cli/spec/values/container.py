@@ -22,7 +22,7 @@ from dlq_common.text.suggest import did_you_mean
 T = TypeVar("T")
 
 
-class MountRequest(NamedTuple):
+class MountSpec(NamedTuple):
     """A path of the nodes at a place in the container."""
 
     source: str
@@ -34,11 +34,11 @@ class MountRequest(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerRequest:
+class ImageSpec:
     """None where the cluster decides."""
 
     image: str
-    mounts: tuple[MountRequest, ...]
+    mounts: tuple[MountSpec, ...]
     shm_size_bytes: int | None
     network: str | None
     image_secret: str | None
@@ -50,7 +50,7 @@ def read_image(raw: object) -> str:
     return check_image(read_text(raw).removeprefix("docker://"))
 
 
-def read_mounts(raw: object) -> tuple[MountRequest, ...]:
+def read_mounts(raw: object) -> tuple[MountSpec, ...]:
     """`SRC:DST[:ro]`, or a list of such."""
     return tuple(_mount(read_text(item)) for item in (raw if isinstance(raw, list) else [raw]))
 
@@ -82,10 +82,10 @@ def read_secrets(raw: object) -> tuple[str, ...]:
     return tuple(read_secret(item) for item in (raw if isinstance(raw, list) else [raw]))
 
 
-def container_of(merged: ReadLayer) -> ContainerRequest | None:
+def container_of(merged: ReadLayer) -> ImageSpec | None:
     """The container, if an image is given; what makes sense only with one is refused without."""
     image = _value(merged, "image", str)
-    mounts = tuple(_below(merged, "mounts.", MountRequest))
+    mounts = tuple(_below(merged, "mounts.", MountSpec))
     secrets = tuple(_below(merged, "secrets.", str))
     if image is None:
         for key, given in merged.items():
@@ -93,7 +93,7 @@ def container_of(merged: ReadLayer) -> ContainerRequest | None:
                 word = key.partition(".")[0] if key.startswith(("mounts.", "secrets.")) else key
                 raise wrong(given.origin, f"{word} needs an image: there is no container without")
         return None
-    return ContainerRequest(
+    return ImageSpec(
         image=image,
         mounts=mounts,
         shm_size_bytes=_value(merged, "resources.shm_size", int),
@@ -106,21 +106,19 @@ def container_of(merged: ReadLayer) -> ContainerRequest | None:
 def entries(key: str, value: tuple[object, ...]) -> Mapping[str, object]:
     """Keys of a layer for each mount (by its target) and secret (by its name): a higher layer adds
     to a lower one's, and replaces what has the same place."""
-    return {
-        f"{key}.{item.target if isinstance(item, MountRequest) else item}": item for item in value
-    }
+    return {f"{key}.{item.target if isinstance(item, MountSpec) else item}": item for item in value}
 
 
 _ONLY_WITH_IMAGE = ("resources.shm_size", "network", "image_secret")
 
 
-def _mount(text: str) -> MountRequest:
+def _mount(text: str) -> MountSpec:
     source, _, rest = text.partition(":")
     target, _, option = rest.partition(":")
     if not source or not target or option not in ("", "ro", "rw"):
         raise ValueError(f"{shown(text)} is not a mount: write SRC:DST or SRC:DST:ro")
     check_mount_source(source)
-    return MountRequest(source, check_mount_target(target), option == "ro")
+    return MountSpec(source, check_mount_target(target), option == "ro")
 
 
 def _below(merged: ReadLayer, prefix: str, kind: type[T]) -> list[T]:

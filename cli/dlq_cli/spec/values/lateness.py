@@ -10,7 +10,7 @@ from dlq_cli.spec.values.readers import worded
 from dlq_common.text.names import shown
 
 
-class Lateness(NamedTuple):
+class LatenessSpec(NamedTuple):
     """When it is due, and what each hour of being late costs."""
 
     due: Due

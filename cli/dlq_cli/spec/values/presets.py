@@ -14,7 +14,7 @@ from dlq_cli.spec.values.readers import SignalAhead
 KEY = "checkpoint.preset"
 
 
-class Preset(NamedTuple):
+class FrameworkPreset(NamedTuple):
     """One framework's habits."""
 
     signal: str
@@ -30,15 +30,15 @@ class Preset(NamedTuple):
     to_ranks: bool = False  # of a launcher, not to the launcher
 
 
-PRESETS: Mapping[str, Preset] = {
-    "sigterm": Preset(
+PRESETS: Mapping[str, FrameworkPreset] = {
+    "sigterm": FrameworkPreset(
         signal="TERM",
         reaches="the main process",
         saves="its own handler saves and leaves",
         proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
         resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
     ),
-    "torchrun": Preset(
+    "torchrun": FrameworkPreset(
         signal="TERM",
         reaches="the main process of each rank that torchrun has started, not torchrun",
         saves="the ranks save and leave, and torchrun with them: with 1 if one of them failed",
@@ -46,7 +46,7 @@ PRESETS: Mapping[str, Preset] = {
         resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
         to_ranks=True,
     ),
-    "hf": Preset(
+    "hf": FrameworkPreset(
         signal="TERM",
         reaches="the main process; under torchrun that of each rank",
         saves="Trainer with enable_jit_checkpoint (several ranks: a callback) saves and leaves",
@@ -57,7 +57,7 @@ PRESETS: Mapping[str, Preset] = {
         directory="the trainer's output_dir",
         to_ranks=True,
     ),
-    "lightning": Preset(
+    "lightning": FrameworkPreset(
         signal="USR1",
         reaches="all tasks that srun has started, else the main process",
         saves="Trainer saves hpc_ckpt_N.ckpt in its default_root_dir, and calls scontrol requeue",
@@ -67,7 +67,7 @@ PRESETS: Mapping[str, Preset] = {
         settle_s=1.0,
         compat="slurm",
     ),
-    "submitit": Preset(
+    "submitit": FrameworkPreset(
         signal="USR2",
         reaches="all tasks that srun has started, else the main process",
         saves="task 0 calls the function's checkpoint(), stores what it returns, and requeues",

@@ -1,5 +1,5 @@
-"""Jobs that are resized while they run (model/attempts/live_resize.py): ranks are launched and stopped
-while the others go on.
+"""Jobs that are resized while they run (model/attempts/live_resize.py): ranks are launched and
+stopped while the others go on.
 
 A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any
 other, and starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves

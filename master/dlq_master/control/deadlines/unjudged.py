@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.offloaded import Away
+from dlq_master.control.placement.offloaded import Offloaded
 
 
-def delay_of(away: Away) -> str:
+def delay_of(away: Offloaded) -> str:
     """Why nothing new is promised until people do something; empty: it is."""
     planner = away.planner
     if planner is None:

@@ -19,7 +19,7 @@ MOST_AWAITED = 20_000
 WRITTEN_AT_ONCE = 500  # ranges in one turn
 
 
-class Compared(NamedTuple):
+class ComparedStart(NamedTuple):
     """A job that has started, and the first range that its user could see."""
 
     job_id: JobId
@@ -61,7 +61,7 @@ class Starts:
         self._awaited: dict[JobId, Foreseen] = {}
         self._unwritten: dict[JobId, None] = {}  # of the awaited
         self._gone: list[JobId] = []  # rows of which nothing will come any more
-        self.compared: deque[Compared] = deque()
+        self.compared: deque[ComparedStart] = deque()
         rows = list(loaded)
         started = [row for row in rows if row.started_s is not None]
         for row in sorted(started, key=lambda row: (row.started_s or 0.0, row.job_id)):
@@ -136,12 +136,12 @@ class Starts:
         )
 
 
-def compared_of(row: Foreseen) -> Compared | None:
+def compared_of(row: Foreseen) -> ComparedStart | None:
     """What a row says; None: its job has not started."""
     job_id, at_s, low_s, likely_s, high_s, started_s = row
     if started_s is None:
         return None
-    return Compared(job_id, at_s, Range(low_s, likely_s, high_s), started_s)
+    return ComparedStart(job_id, at_s, Range(low_s, likely_s, high_s), started_s)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -25,7 +25,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner import questions
 from dlq_master.planner.answers import Nonsense, read_compared, read_estimate, read_forecast
-from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Past, Range
+from dlq_master.planner.forecasts import Changes, Compared, Forecast, PastRuns, Range, StartEstimate
 from dlq_master.store.batch import Batch
 
 _log = get_logger("master.forecasts")
@@ -52,7 +52,7 @@ class Unknown(Exception):
     """There is no estimate, and why."""
 
 
-class Forecasts:
+class ForecastKeeper:
     """What the twin last said, and how good that was. Touched in the loop's thread only."""
 
     def __init__(self, state: State, config: TwinConfig, twin: Twin, clock: Clock) -> None:
@@ -69,7 +69,7 @@ class Forecasts:
         self._changed = asyncio.Event()
         self._changed.set()
         self._looked_s = -math.inf  # when the twin was given the state that it has
-        self._past: deque[Past] = deque(maxlen=PAST_KEPT)
+        self._past: deque[PastRuns] = deque(maxlen=PAST_KEPT)
         self._recent: deque[Job] = deque(maxlen=RECENT_KEPT)  # submitted last
         self._submitted(state.cluster.jobs.values())
         self.latest: Forecast | None = None
@@ -104,7 +104,7 @@ class Forecasts:
             run_s = job.worked_s or job.total_executed_s
             if run_s > 0.0:
                 limits = (job.time_limit_s, job.duration_estimate_s)
-                self._past.append(Past(job.user, job.name, run_s, *limits))
+                self._past.append(PastRuns(job.user, job.name, run_s, *limits))
 
     # --- what others ask ------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class Forecasts:
         """How far first estimates were off."""
         return self._state.starts.quality()
 
-    async def estimate(self, job: Job, patience_s: float) -> Estimate:
+    async def estimate(self, job: Job, patience_s: float) -> StartEstimate:
         """Of one job, whether it is there or not. Raises Unknown."""
         cpu_s = min(self._config.cpu_seconds, patience_s / 2.0)
         number = next(self._numbers)

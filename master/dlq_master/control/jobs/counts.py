@@ -41,7 +41,7 @@ def of_queue(queue: str, user: str = "") -> str:
     return f"queue {queue} {user}"
 
 
-class Crowd:
+class JobCounts:
     """Counts of jobs that have not ended. As committed: who came in the turn at hand is counted by
     the turn.
     """

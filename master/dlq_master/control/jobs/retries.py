@@ -17,7 +17,7 @@ from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
 
 
-class Watched(Protocol):
+class WatchedJob(Protocol):
     """What is looked at when something happens."""
 
     @property
@@ -33,7 +33,7 @@ class Retries:
     jobs: dict[JobId, None] = field(default_factory=dict)
     due: bool = False  # one of them, or a node, has changed since the last look
 
-    def moved(self, state: Watched, happened: Iterable[Happened]) -> None:
+    def moved(self, state: WatchedJob, happened: Iterable[Happened]) -> None:
         """These have moved: a job may have failed, or nodes may have come or gone."""
         for one in happened:
             if one.node_id is not None:

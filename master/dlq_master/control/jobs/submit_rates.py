@@ -15,7 +15,7 @@ class _Bucket(NamedTuple):
     since_s: float
 
 
-class Rates:
+class SubmitRates:
     """The buckets of all users, by the master's steady clock."""
 
     def __init__(self, rate_per_s: float, burst: int) -> None:

@@ -14,7 +14,7 @@ from dlq_master.policy.reclaim.demand import Demand
 MOST_PLANS = 200  # of which each can still be carried out
 
 
-class Planned(NamedTuple):
+class PlannedReclaim(NamedTuple):
     """A reclaim that was told to somebody. `effects`: tells apart what it does."""
 
     ask: ReclaimServers
@@ -56,7 +56,7 @@ def written(off: SwitchedOff | None) -> str:
 
 
 @dataclass(slots=True)
-class Loans:
+class LoanState:
     """`asked`: the number under which a node was last asked what is on its GPUs, and has not
     answered. `words`: what a server waits for."""
 
@@ -65,9 +65,9 @@ class Loans:
     words: dict[NodeId, str] = field(default_factory=dict)
     followed: Followed | None = None
     off: SwitchedOff | None = None  # the only thing here that is stored
-    plans: OrderedDict[str, Planned] = field(default_factory=OrderedDict)
+    plans: OrderedDict[str, PlannedReclaim] = field(default_factory=OrderedDict)
 
-    def keep(self, token: str, planned: Planned) -> None:
+    def keep(self, token: str, planned: PlannedReclaim) -> None:
         """Remember a plan; the oldest is forgotten."""
         self.plans[token] = planned
         self.plans.move_to_end(token)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
 from dlq_common.text.units import format_span
 from dlq_master.control.loans import loans
-from dlq_master.control.loans.loan_state import Planned
+from dlq_master.control.loans.loan_state import PlannedReclaim
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.scheduling import look
@@ -29,7 +29,7 @@ from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice, Demand
 from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import (
-    Taken,
+    TakenServers,
     demand_of,
     dice,
     is_asked_back,
@@ -41,7 +41,7 @@ from dlq_master.store.tables.codec import decode, encode
 _AGAIN = "plan again: what was told is not what would be done now"
 
 
-class Wanted(NamedTuple):
+class WantedServers(NamedTuple):
     """`fewer` of `there` are to go; `lending` are not lent after all, `leaving` are asked back
     already.
     """
@@ -112,7 +112,7 @@ def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
     return _do(turn, ask, asked, wanted, taken)
 
 
-def _wanted(turn: Turn, ask: ReclaimServers) -> Wanted:
+def _wanted(turn: Turn, ask: ReclaimServers) -> WantedServers:
     cluster = turn.state.cluster
     lent = [one.node_id for one in loans.servers(turn) if is_lent(cluster, one.node_id)]
     lending = [one.node_id for one in loans.servers(turn) if NodeFlag.LENDING in one.flags]
@@ -124,16 +124,16 @@ def _wanted(turn: Turn, ask: ReclaimServers) -> Wanted:
                 lent=len(lent) + len(lending),
             )
         first = tuple(lending[: ask.count])
-        return Wanted(tuple(lent), ask.count - len(first), first)
+        return WantedServers(tuple(lent), ask.count - len(first), first)
     named = dict.fromkeys(ask.node_ids)
     for node_id in named:
         loans.must_be_server(turn.node(node_id))
     there = tuple(sorted(named.keys() & set(lent)))
     back = tuple(sorted(name for name in named if is_asked_back(cluster, name)))
-    return Wanted(there, len(there), tuple(sorted(named.keys() & set(lending))), back)
+    return WantedServers(there, len(there), tuple(sorted(named.keys() & set(lending))), back)
 
 
-def _basis(wanted: Wanted, demand: Demand) -> str:
+def _basis(wanted: WantedServers, demand: Demand) -> str:
     """Which servers, and who is on them: what a choice is made from, but for what moves with
     time.
     """
@@ -161,8 +161,8 @@ def _choose(rule: object, random: object, demand: Demand) -> Choice:
 def _plan(
     turn: Turn,
     ask: ReclaimServers,
-    wanted: Wanted,
-    taken: Taken,
+    wanted: WantedServers,
+    taken: TakenServers,
     found: Found,
     demand: Demand,
 ) -> Reclaimed:
@@ -170,12 +170,16 @@ def _plan(
     effects = _effects(turn, ask, wanted, taken)
     token = _token(turn, ask, wanted, taken, found.basis)
     asked = replace(ask, plan_only=False, request_id="", found=None, hurry=False)
-    turn.state.loans.keep(token, Planned(asked, found, demand, effects))
+    turn.state.loans.keep(token, PlannedReclaim(asked, found, demand, effects))
     return answer._replace(token=token)
 
 
 def _do(
-    turn: Turn, ask: ReclaimServers, asked: ReclaimServers, wanted: Wanted, taken: Taken
+    turn: Turn,
+    ask: ReclaimServers,
+    asked: ReclaimServers,
+    wanted: WantedServers,
+    taken: TakenServers,
 ) -> Reclaimed:
     """`asked`: what is to be done, `ask` as which request."""
     answer = _answer(turn, asked, wanted, taken)
@@ -206,7 +210,9 @@ def _do(
     return answer
 
 
-def _answer(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Reclaimed:
+def _answer(
+    turn: Turn, ask: ReclaimServers, wanted: WantedServers, taken: TakenServers
+) -> Reclaimed:
     node_ids = (*wanted.lending, *wanted.leaving, *taken.choice.servers)
     hits = tuple(_hits(turn, ask, wanted, taken))
     promised_s = max((hit.grace_s for hit in hits), default=0.0)
@@ -220,18 +226,22 @@ def _answer(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Re
     )
 
 
-def _hits(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> Iterator[Hit]:
+def _hits(
+    turn: Turn, ask: ReclaimServers, wanted: WantedServers, taken: TakenServers
+) -> Iterator[Hit]:
     within_s = ask.within_s if ask.force else None
     gone = (*wanted.leaving, *taken.choice.servers)
     return hits_of(look(turn), taken.plan, gone, within_s)
 
 
-def _token(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken, basis: str) -> str:
+def _token(
+    turn: Turn, ask: ReclaimServers, wanted: WantedServers, taken: TakenServers, basis: str
+) -> str:
     """Names what is done on a cluster like this: the same wherever that is the same."""
     return _digest(_effects(turn, ask, wanted, taken), basis)[:12]
 
 
-def _effects(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> str:
+def _effects(turn: Turn, ask: ReclaimServers, wanted: WantedServers, taken: TakenServers) -> str:
     """What is done to which jobs, whenever it is done."""
     hits = [
         (hit.job_id, hit.action, hit.gpus, hit.kept_gpus, hit.killed)
@@ -240,7 +250,7 @@ def _effects(turn: Turn, ask: ReclaimServers, wanted: Wanted, taken: Taken) -> s
     return _digest(wanted, taken.choice.servers, hits, ask.within_s, ask.force)
 
 
-def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: Taken) -> IllegalTransition:
+def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: TakenServers) -> IllegalTransition:
     """Raised as the answer to what is asked too soon."""
     within_s = ask.within_s or 0.0
     slow = [hit for hit in answer.hits if hit.grace_s > within_s]

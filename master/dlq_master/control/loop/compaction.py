@@ -24,7 +24,7 @@ SHARE: Final = 20
 SHORTEST_PAUSE_S: Final = 0.02
 
 
-class Journal(Protocol):
+class CompactedJournal(Protocol):
     """What may go."""
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut: ...
@@ -38,7 +38,7 @@ class Pruner(Protocol):
 
 
 async def compact(
-    journal: Journal,
+    journal: CompactedJournal,
     pruner: Pruner,
     retention: RetentionConfig,
     clock: Clock,

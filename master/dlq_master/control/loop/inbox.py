@@ -8,7 +8,7 @@ from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.audit_note import AuditNote
 
 
-class Letter(NamedTuple):
+class Envelope(NamedTuple):
     """A stimulus, who waits for its answer (None: nobody), and when it arrived (None: in this
     turn).
     """
@@ -23,7 +23,7 @@ class Inbox:
     """A queue that is emptied whole. Used from the loop's thread only."""
 
     def __init__(self) -> None:
-        self._letters: deque[Letter] = deque()
+        self._letters: deque[Envelope] = deque()
         self._arrived = asyncio.Event()
 
     def put(
@@ -34,14 +34,14 @@ class Inbox:
         note: AuditNote | None = None,
     ) -> None:
         """Leave a stimulus for the next turn."""
-        self._letters.append(Letter(stimulus, answer, arrived_s, note))
+        self._letters.append(Envelope(stimulus, answer, arrived_s, note))
         self._arrived.set()
 
     def wake(self) -> None:
         """Have a turn even if nothing has arrived."""
         self._arrived.set()
 
-    async def drain(self, timeout_s: float) -> list[Letter]:
+    async def drain(self, timeout_s: float) -> list[Envelope]:
         """Everything that has arrived, or nothing after `timeout_s` on the monotonic clock."""
         if not self._letters:
             try:
@@ -52,7 +52,7 @@ class Inbox:
         self._arrived.clear()
         return self.take()
 
-    def take(self) -> list[Letter]:
+    def take(self) -> list[Envelope]:
         """Everything that has arrived, without waiting."""
         letters = list(self._letters)
         self._letters.clear()

@@ -38,7 +38,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, Unavailable
 from dlq_master.control.loop import compaction
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.loop.inbox import Inbox, Letter
+from dlq_master.control.loop.inbox import Envelope, Inbox
 from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.loop.meter import Meter
 from dlq_master.control.loop.ports import Transport
@@ -46,7 +46,12 @@ from dlq_master.control.loop.state import State, forget
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.loop.turn import Answer, Archive, Turn, Wiring
 from dlq_master.control.placement.offloaded import Planner
-from dlq_master.control.read_model.published import NOBODY_FORESEES, Foreseen, History, Published
+from dlq_master.control.read_model.published import (
+    NOBODY_FORESEES,
+    ForeseenStarts,
+    HistoryRecords,
+    Published,
+)
 from dlq_master.control.read_model.recent import AT_ONCE
 from dlq_master.control.read_model.watch import Subscription, Watchers
 from dlq_master.control.stimuli import (
@@ -75,7 +80,7 @@ class Store(Protocol):
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
 
 
-class Records(Archive, History, compaction.Journal, Protocol):
+class Records(Archive, HistoryRecords, compaction.CompactedJournal, Protocol):
     """Committed rows: what turns and readers look up."""
 
 
@@ -95,7 +100,7 @@ class Loop:
         state_dir: Path,
         periods_s: Mapping[str, float] = PERIODS_S,
         progressed: Callable[[], None] = lambda: None,
-        foreseen: Foreseen = NOBODY_FORESEES,
+        foreseen: ForeseenStarts = NOBODY_FORESEES,
         meter: Meter | None = None,
         incidents: Incidents | None = None,
     ) -> None:
@@ -161,7 +166,7 @@ class Loop:
             patience_s = self._patience_s()
             letters = await self._inbox.drain(patience_s)
             self._own_lag(patience_s)
-            letters += [Letter(Tick(name), None) for name in self._late_ticks()]
+            letters += [Envelope(Tick(name), None) for name in self._late_ticks()]
             try:
                 await self.turn(letters)
                 self._progressed()
@@ -172,7 +177,7 @@ class Loop:
                         letter.answer.set_exception(Unavailable("the master has failed"))
                 raise
 
-    async def turn(self, letters: list[Letter]) -> None:
+    async def turn(self, letters: list[Envelope]) -> None:
         """One turn, as the module's contract says."""
         began_s, now_s = self._clock.boottime_s(), self._clock.now_s()
         self._stamp(letters, now_s)  # 1
@@ -193,7 +198,7 @@ class Loop:
         self._housekeep(letters)
         self._meter.turned(self._clock.boottime_s() - began_s)
 
-    def _handle(self, turn: Turn, letter: Letter) -> Callable[[], Any]:
+    def _handle(self, turn: Turn, letter: Envelope) -> Callable[[], Any]:
         """The stimulus' effect on the draft, and its answer as of the end of the turn."""
         if isinstance(letter.stimulus, Tick):
             self._watchdog.heard(letter.stimulus.name, self._clock.boottime_s())
@@ -219,7 +224,7 @@ class Loop:
             watch(turn)
         return lambda: None
 
-    def _evaluate(self, letter: Letter, answer: Callable[[], Any], now_s: float) -> Any:
+    def _evaluate(self, letter: Envelope, answer: Callable[[], Any], now_s: float) -> Any:
         try:
             return answer()
         except DlqError as refusal:
@@ -227,7 +232,7 @@ class Loop:
         except Exception as fault:
             raise self._failed(letter, fault, now_s) from fault
 
-    def _failed(self, letter: Letter, fault: Exception, now_s: float) -> HandlerFailed:
+    def _failed(self, letter: Envelope, fault: Exception, now_s: float) -> HandlerFailed:
         """Put the stimulus aside; who sent it is told at once."""
         incident = self._incidents.put_aside(letter.stimulus, fault, now_s)
         if letter.answer is not None and not letter.answer.done():
@@ -235,7 +240,7 @@ class Loop:
         return HandlerFailed(incident)
 
     async def _commit(
-        self, batch: Batch, letters: list[Letter], outcomes: list[Any], now_s: float
+        self, batch: Batch, letters: list[Envelope], outcomes: list[Any], now_s: float
     ) -> None:
         if batch:
             notes = audit_note.owed([letter.note for letter in letters], outcomes)
@@ -284,7 +289,7 @@ class Loop:
             forget(self._state, job_id)
             self.published.forget(job_id)
 
-    def _send(self, turn: Turn, batch: Batch, letters: list[Letter]) -> None:
+    def _send(self, turn: Turn, batch: Batch, letters: list[Envelope]) -> None:
         """Send commands, ask nodes what is on their GPUs, and close sessions."""
         self._send_commands(batch, letters, turn.now_s)
         sessions = self._state.sessions
@@ -294,7 +299,7 @@ class Loop:
         for node_id, session_id in turn.hung_up:
             self._transport.close(node_id, session_id)
 
-    def _send_commands(self, batch: Batch, letters: list[Letter], now_s: float) -> None:
+    def _send_commands(self, batch: Batch, letters: list[Envelope], now_s: float) -> None:
         """New commands, and for a node that has just come (back) all that it has not yet taken."""
         came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
         rows = [row for row in batch.intentions if row.node_id not in came]
@@ -309,7 +314,7 @@ class Loop:
             self._transport.send(node_id, self._state.sessions[node_id], commands)
         self._failpoints.passed("after_send", batch.events)
 
-    def _housekeep(self, letters: list[Letter]) -> None:
+    def _housekeep(self, letters: list[Envelope]) -> None:
         ticks = {x.stimulus.name for x in letters if isinstance(x.stimulus, Tick)}
         if "leases" in ticks:
             free_bytes = shutil.disk_usage(self._state_dir).free
@@ -353,7 +358,7 @@ class Loop:
     def _plan_time(self, now_s: float) -> bool:
         return self._wake_at_s is not None and now_s >= self._wake_at_s
 
-    def _stamp(self, letters: Sequence[Letter], now_s: float) -> None:
+    def _stamp(self, letters: Sequence[Envelope], now_s: float) -> None:
         """Every node was heard when its message arrived, however late the turn takes it up.
 
         All are stamped before the first tick of the turn judges who is silent.
@@ -404,7 +409,7 @@ async def _moment(writing: asyncio.Future[None]) -> None:
     await asyncio.wait({writing}, timeout=LISTEN_S)
 
 
-def _answer(letter: Letter, outcome: Any) -> None:
+def _answer(letter: Envelope, outcome: Any) -> None:
     if letter.answer is None or letter.answer.done():
         return
     if isinstance(outcome, BaseException):

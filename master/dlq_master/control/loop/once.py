@@ -8,9 +8,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
-from dlq_master.control.loop.turn import Request, Turn
+from dlq_master.control.loop.turn import OnceRequest, Turn
 
-Ask = TypeVar("Ask", bound=Request)
+Ask = TypeVar("Ask", bound=OnceRequest)
 Answered = TypeVar("Answered")
 
 

@@ -12,7 +12,7 @@ from dlq_master.control.loop.state import Beat
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
-from dlq_master.control.people.team_use import Use
+from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.stimuli import (
@@ -35,12 +35,12 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.accounting import Level
 from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
-from dlq_master.planner.forecasts import Changes, Compared, Estimate, Forecast, Range
+from dlq_master.planner.forecasts import Changes, Compared, Forecast, Range, StartEstimate
 from dlq_master.store.batch import PastJobs as PastJobs
 from dlq_master.store.tables.accounts import Books as Books
 
 
-class Readable(Protocol):
+class ReadModel(Protocol):
     """The published read model: what the last commit made true. Safe to read at any time."""
 
     epoch: int
@@ -105,7 +105,7 @@ class Readable(Protocol):
     def reservations(self) -> Sequence[Reservation]: ...  # the first to begin first
     def on_reserved(self, one: Reservation) -> tuple[Sequence[JobId], Sequence[JobId]]: ...
     def teams(self) -> Sequence[Team]: ...  # by name
-    def team_uses(self, now_s: float) -> Mapping[str, Use]: ...  # by team, and by account
+    def team_uses(self, now_s: float) -> Mapping[str, TeamUse]: ...  # by team, and by account
     def team_notice(self) -> str: ...  # why teams make no difference; empty: they do
     def queues(self) -> Sequence[QueueFacts]: ...
     def freeze_reason(self) -> str: ...
@@ -126,7 +126,7 @@ class Foresight(Protocol):
     latest: Forecast | None
 
     def quality(self) -> Quality: ...
-    async def estimate(self, job: Job, patience_s: float) -> Estimate: ...
+    async def estimate(self, job: Job, patience_s: float) -> StartEstimate: ...
     async def what_if(self, changes: Changes, patience_s: float) -> Compared: ...
 
 
@@ -134,7 +134,7 @@ class Control(Protocol):
     """The loop as the rpc room sees it."""
 
     @property
-    def published(self) -> Readable: ...
+    def published(self) -> ReadModel: ...
 
     async def ask(self, stimulus: Stimulus) -> Any:
         """Put a stimulus in, wait until its turn is on disk, return its answer or raise a

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from dlq_master.model.event import Fact
-from dlq_master.store.commit_record import Committed
+from dlq_master.store.commit_record import CommittedBatch
 
 MOST_NAMED: Final = 32
 
@@ -21,7 +21,7 @@ class Losses(NamedTuple):
     nothing.
     """
 
-    batches: Sequence[Committed] = ()
+    batches: Sequence[CommittedBatch] = ()
     audit: str = ""
 
     def events(self) -> Iterator[tuple[str, Mapping[str, Fact], str]]:
@@ -44,7 +44,7 @@ class Losses(NamedTuple):
 NO_LOSSES: Final = Losses()
 
 
-def _facts(batches: Sequence[Committed]) -> Mapping[str, Fact]:
+def _facts(batches: Sequence[CommittedBatch]) -> Mapping[str, Fact]:
     return {
         "first_batch": batches[0].number,
         "last_batch": batches[-1].number,
@@ -54,5 +54,5 @@ def _facts(batches: Sequence[Committed]) -> Mapping[str, Fact]:
     }
 
 
-def _jobs(batches: Sequence[Committed]) -> list[int]:
+def _jobs(batches: Sequence[CommittedBatch]) -> list[int]:
     return sorted({job for one in batches for job in one.jobs})[:MOST_NAMED]

@@ -10,14 +10,14 @@ from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines.risk_watch import Risks
 from dlq_master.control.forecast.accuracy import Starts
 from dlq_master.control.forecast.helper_health import HelperHealth
-from dlq_master.control.jobs.counts import Crowd
+from dlq_master.control.jobs.counts import JobCounts
 from dlq_master.control.jobs.gates import Gates, build
 from dlq_master.control.jobs.retries import Retries
 from dlq_master.control.jobs.retries import build as retries_of
-from dlq_master.control.jobs.submit_rates import Rates
-from dlq_master.control.loans.loan_state import SWITCH, Loans, read_switch
-from dlq_master.control.machines.occupancy import Stays
-from dlq_master.control.machines.pool_state import Pools
+from dlq_master.control.jobs.submit_rates import SubmitRates
+from dlq_master.control.loans.loan_state import SWITCH, LoanState, read_switch
+from dlq_master.control.machines.occupancy import Occupancy
+from dlq_master.control.machines.pool_state import PoolState
 from dlq_master.control.nodes.failures import Suspicion
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.nodes.instance_state import Instances
@@ -25,7 +25,7 @@ from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.control.people.queues import in_order, rank_base
 from dlq_master.control.placement import usage
 from dlq_master.control.placement.chosen_policy import Chosen
-from dlq_master.control.placement.offloaded import Away
+from dlq_master.control.placement.offloaded import Offloaded
 from dlq_master.control.read_model.recent import Recent
 from dlq_master.control.read_model.waits import Waits
 from dlq_master.control.reservations.conflict_watch import Bookings
@@ -40,12 +40,12 @@ from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
-from dlq_master.policy.reasons.summary import Glance
-from dlq_master.policy.sensitivity.traffic_estimates import Beliefs
+from dlq_master.policy.reasons.summary import ReasonSummary
+from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.trial.steps import Track
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.store.backup import COPY
-from dlq_master.store.batch import HORIZON, JoinToken, Loaded, User, Window
+from dlq_master.store.batch import HORIZON, JoinToken, Loaded, MemoryWindow, User
 from dlq_master.store.tables.accounts import LEVELS, Levels
 from dlq_master.store.tables.tenants import Reservation, Team
 
@@ -64,7 +64,7 @@ class Beat(NamedTuple):
     time_s: float
 
 
-class Clinging(NamedTuple):
+class UnreleasedRank(NamedTuple):
     """What its agent says of a rank whose GPUs cannot be given back."""
 
     why: str
@@ -98,9 +98,11 @@ class State:
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited for what
     starts: Starts = field(default_factory=Starts)  # as they were foreseen, and as they came
     bookkeeping: Bookkeeping = field(init=False)  # who has held how many GPUs for how long
-    stays: Stays = field(default_factory=Stays)  # of attempts on rented machines
+    stays: Occupancy = field(default_factory=Occupancy)  # of attempts on rented machines
     shares_kept: Shares | None = None  # usage, while the policy knows no shares
-    crowd: Crowd = field(default_factory=Crowd)  # jobs that have not ended, by whom they count for
+    crowd: JobCounts = field(
+        default_factory=JobCounts
+    )  # jobs that have not ended, by whom they count for
     sessions: dict[NodeId, int] = field(default_factory=dict)
     contacts: dict[NodeId, float] = field(default_factory=dict)  # never stored
     beats: dict[JobId, Beat] = field(default_factory=dict)
@@ -120,13 +122,13 @@ class State:
     frozen: bool = False  # nothing silent is taken for lost just now
     plan_fault: PlanFault | None = None  # plans fail: a bug, and how often it has been met
     pause: ReasonCode | None = None  # why the last plan could place nothing new
-    away: Away = field(default_factory=Away)  # what is planned by another process
+    away: Offloaded = field(default_factory=Offloaded)  # what is planned by another process
     twin_health: HelperHealth = field(default_factory=lambda: HelperHealth("twin"))
     # Of the last plan: what it decided, if it came to that; and once somebody has asked, what would
     # be decided since, and why jobs wait.
     last: Outcome | None = None
     decisions: Decisions | None = None
-    glance: Glance | None = None
+    glance: ReasonSummary | None = None
     # Ranks that run, or may start, for nobody, and their GPUs as far as known, which are not free.
     # Told anew by every hello.
     strays: dict[NodeId, dict[tuple[AttemptKey, int], tuple[int, ...]]] = field(
@@ -138,7 +140,9 @@ class State:
     unexplained: dict[NodeId, frozenset[tuple[AttemptKey, int]]] = field(default_factory=dict)
     instances: Instances = field(default_factory=Instances)
     # Ranks whose GPUs cannot be given back although they should be gone; told anew likewise.
-    clinging: dict[NodeId, dict[tuple[AttemptKey, int], Clinging]] = field(default_factory=dict)
+    clinging: dict[NodeId, dict[tuple[AttemptKey, int], UnreleasedRank]] = field(
+        default_factory=dict
+    )
     # What was last told of ranks that are being prepared.
     preparing: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
     starting: set[AttemptKey] = field(default_factory=set)  # gangs that do not run yet
@@ -149,17 +153,17 @@ class State:
     cancel_late: dict[JobId, None] = field(default_factory=dict)  # jobs that want no late end
     reservations: dict[str, Reservation] = field(default_factory=dict)
     bookings: Bookings = field(default_factory=Bookings)  # who may run into them
-    loans: Loans = field(default_factory=Loans)
-    pools: Pools = field(default_factory=Pools)
+    loans: LoanState = field(default_factory=LoanState)
+    pools: PoolState = field(default_factory=PoolState)
     risks: Risks = field(default_factory=Risks)  # promises that may not be kept
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     journal_horizon: int = 0  # up to this sequence the journal may have been cut
     recent: Recent = field(init=False)  # ended jobs that are still in memory
-    rates: Rates = field(init=False)  # how fast users submit
+    rates: SubmitRates = field(init=False)  # how fast users submit
     figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)  # of GPUs, never stored
     suspicion: Suspicion = field(default_factory=Suspicion)  # what speaks against nodes
     chosen: Chosen = field(default_factory=lambda: Chosen("", {}, "", 0.0))  # "" = the file's
-    beliefs: Beliefs = field(init=False)  # how jobs communicate
+    beliefs: TrafficEstimates = field(init=False)  # how jobs communicate
     gpu_actions: Mapping[str, Action] = field(init=False)  # what is done about which symptom
 
     def forget_decisions(self) -> None:
@@ -174,15 +178,15 @@ class State:
             settings = dict(scheduler.settings)
             self.chosen = Chosen(scheduler.policy, settings, "", self.started_s)
         self.recent = Recent(window_of(self.config))
-        self.beliefs = Beliefs(self.config.profiler.bytes_per_s)
+        self.beliefs = TrafficEstimates(self.config.profiler.bytes_per_s)
         self.gpu_actions = actions_of(self.config.health.actions)
         self.bookkeeping = Bookkeeping(Levels(self.started_s, {}))
-        self.rates = Rates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
+        self.rates = SubmitRates(self.config.jobs.submit_rate, self.config.jobs.submit_burst)
 
 
-def window_of(config: MasterConfig) -> Window:
+def window_of(config: MasterConfig) -> MemoryWindow:
     """Which ended jobs memory holds."""
-    return Window(float(config.retention.ended_kept), config.retention.ended_most)
+    return MemoryWindow(float(config.retention.ended_kept), config.retention.ended_most)
 
 
 def forget(state: State, job_id: JobId) -> None:

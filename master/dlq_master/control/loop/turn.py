@@ -48,7 +48,7 @@ class Archive(Protocol):
     def waited(self, job_id: JobId) -> Waited | None: ...
 
 
-class Request(Protocol):
+class OnceRequest(Protocol):
     """A stimulus that changes something for somebody, once."""
 
     @property
@@ -251,7 +251,7 @@ class Turn:
 
     # --- answering once -----------------------------------------------------------------------
 
-    def replay(self, ask: Request) -> str | None:
+    def replay(self, ask: OnceRequest) -> str | None:
         """The result of an earlier request with this id; None for the first of its kind.
 
         Raises AlreadyExists when the id was used for something else.
@@ -276,7 +276,7 @@ class Turn:
             if user is None or user.key != caller.person:
                 raise Unauthenticated(f"there is no user {caller.name} (any more)")
 
-    def remember(self, ask: Request, result: object) -> None:
+    def remember(self, ask: OnceRequest, result: object) -> None:
         """Keep the result of a request, so that a repeat changes nothing."""
         if not ask.request_id:
             return
@@ -369,7 +369,7 @@ def _take_back(dropped: list[Name], name: Name) -> None:
         dropped.remove(name)
 
 
-def digest(ask: Request) -> str:
+def digest(ask: OnceRequest) -> str:
     """What a request asks for, without its id: equal for a repeat, different for anything else."""
     if isinstance(ask, SubmitJob):
         return ask.digest

@@ -21,14 +21,14 @@ from dlq_master.model.nodes.node import Node, NodePool
 from dlq_master.model.usage.cost import Stay
 
 
-class Machines(Protocol):
+class MachineIndex(Protocol):
     """Who knows which nodes are rented."""
 
     def of_node(self, node_id: NodeId) -> Machine | None: ...
 
 
 @dataclass(slots=True)
-class Stays:
+class Occupancy:
     """`here`: of attempts that live; none of them is closed."""
 
     here: dict[AttemptKey, tuple[Stay, ...]] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Stays:
         self,
         attempts: Iterable[Attempt],
         nodes: Mapping[NodeId, Node],
-        machines: Machines,
+        machines: MachineIndex,
         now_s: float,
     ) -> Iterator[Stay]:
         """What is to be written of these attempts, as they are now."""
@@ -59,7 +59,7 @@ class Stays:
         yield from (it for name, it in now.items() if name not in before)
 
 
-def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: Machines) -> Iterator[Stay]:
+def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: MachineIndex) -> Iterator[Stay]:
     for node_id, mask in attempt.lease.allocation.slots:
         node = nodes.get(node_id)
         if node is None or node.pool is not NodePool.PRICED:

@@ -19,7 +19,7 @@ from dlq_master.model.machines.rented import Machine
 from dlq_master.policy.rent.moving import OnTheWay
 
 if TYPE_CHECKING:
-    from dlq_master.policy.rent.times import RunTimes
+    from dlq_master.policy.rent.times import MachineRunTimes
 
 FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, one after another
 
@@ -38,7 +38,7 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class Pools:
+class PoolState:
     """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`:
     when each pool's provider was asked for what is there, and has answered since. `words`: why
     nothing is rented from a pool."""
@@ -61,7 +61,9 @@ class Pools:
         default_factory=dict
     )  # by machine: when its provider takes it
     on_the_way: OnTheWay = field(default_factory=OnTheWay)  # from own nodes to a machine
-    times: RunTimes | None = None  # of jobs (run_times.py), when they were learned, and from whom
+    times: MachineRunTimes | None = (
+        None  # of jobs (run_times.py), when they were learned, and from whom
+    )
     learned_s: float = 0.0
     learned_from: set[JobId] = field(default_factory=set)
     unforetold: set[JobId] = field(default_factory=set)  # of which nobody has said what they cost

@@ -116,7 +116,7 @@ def _market(
     outranked: Mapping[AttemptKey, JobId],
 ) -> Market:
     from dlq_master.policy.rent import market
-    from dlq_master.policy.rent.market import Market, Offer
+    from dlq_master.policy.rent.market import MachineOffer, Market
 
     state, config = turn.state, turn.state.config
     order = {pool.name: n for n, pool in enumerate(config.pools)}
@@ -130,7 +130,7 @@ def _market(
         outranked=outranked,
         moving=moving,
     )
-    offers = tuple(Offer(node_type(pool), left(turn, pool)) for pool in config.pools)
+    offers = tuple(MachineOffer(node_type(pool), left(turn, pool)) for pool in config.pools)
     machines = tuple(
         market.here(
             state.cluster,

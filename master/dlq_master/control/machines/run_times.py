@@ -15,22 +15,22 @@ from dlq_master.model.jobs.job import Job, JobState
 
 if TYPE_CHECKING:
     from dlq_master.policy.priced.catalogue import NodeType
-    from dlq_master.policy.rent.times import RunTimes
+    from dlq_master.policy.rent.times import MachineRunTimes
 
 LEARN_EVERY_S = 30.0
 
 
-def run_times(turn: Turn) -> RunTimes:
+def run_times(turn: Turn) -> MachineRunTimes:
     """The models, with what has ended since they were last looked at."""
     import numpy as np  # not before the first pool: a master starts without it
 
-    from dlq_master.policy.rent.times import RunTimes
+    from dlq_master.policy.rent.times import MachineRunTimes
 
     rented, pools = turn.state.pools, turn.state.config.pools
     if rented.times is None:
         draw = np.random.default_rng(turn.state.epoch)
         types = [node_type(pool) for pool in pools]
-        rented.times = RunTimes(types, [pool.speed for pool in pools], draw)
+        rented.times = MachineRunTimes(types, [pool.speed for pool in pools], draw)
         rented.learned_s = -inf
     if turn.now_s >= rented.learned_s + LEARN_EVERY_S:
         rented.learned_s = turn.now_s

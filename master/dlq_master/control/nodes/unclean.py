@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from dlq_master.control.attempts.rank_status import PHASES
 from dlq_master.control.attempts.standing import Standing
-from dlq_master.control.loop.state import Clinging
+from dlq_master.control.loop.state import UnreleasedRank
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.model.attempts.attempt import RankPhase
@@ -45,11 +45,11 @@ def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Stan
     here = turn.state.clinging.setdefault(node_id, {})
     rank = (report.key, report.node_rank)
     if report.gpus_held:
-        here[rank] = Clinging(report.gpus_held, True, report.gpu_indexes)
+        here[rank] = UnreleasedRank(report.gpus_held, True, report.gpu_indexes)
     elif found is Standing.GONE and PHASES[report.phase] is not RankPhase.EXITED:
-        here[rank] = Clinging("not looked at yet", True, report.gpu_indexes)
+        here[rank] = UnreleasedRank("not looked at yet", True, report.gpu_indexes)
     elif report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
-        here[rank] = Clinging(report.error, False, report.gpu_indexes)
+        here[rank] = UnreleasedRank(report.error, False, report.gpu_indexes)
     else:
         here.pop(rank, None)
 
@@ -96,5 +96,5 @@ def _unclean(turn: Turn, node_id: NodeId) -> str:
     return "; ".join(f"{key}: {why}" for key, why in late.items())
 
 
-def _clinging(turn: Turn, node_id: NodeId) -> dict[tuple[AttemptKey, int], Clinging]:
+def _clinging(turn: Turn, node_id: NodeId) -> dict[tuple[AttemptKey, int], UnreleasedRank]:
     return dict(sorted(turn.state.clinging.get(node_id, {}).items()))

@@ -12,7 +12,7 @@ from dlq_master.model.jobs.lane import Lane
 
 
 @dataclass(slots=True)
-class Use:
+class TeamUse:
     """Of one team, or of one member."""
 
     gpus: int = 0
@@ -30,10 +30,10 @@ def count(
     jobs: Iterable[Job],
     used: Mapping[str, float],
     ratios: Mapping[str, float],
-) -> Mapping[str, Use]:
+) -> Mapping[str, TeamUse]:
     """Team, or account (model/jobs/accounts.py) -> what it has. `held`: jobs that hold GPUs, and
     how many; `used`: by account; `ratios`: as policy/order/share.py has them."""
-    found: dict[str, Use] = defaultdict(Use)
+    found: dict[str, TeamUse] = defaultdict(TeamUse)
     for job, gpus in held:
         for name in (team_of(job.account), job.account):
             use = found[name]

@@ -30,8 +30,8 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import Facts, Write
 from dlq_master.planner.snapshot import slices, take_promises
-from dlq_master.planner.told import Told
-from dlq_master.policy.legal.recheck import Basis, Dropped, basis_of, recheck
+from dlq_master.planner.told import StateTold
+from dlq_master.policy.legal.recheck import Dropped, PlanBasis, basis_of, recheck
 from dlq_master.policy.offload import (
     Elsewhere,
     Stage,
@@ -68,14 +68,14 @@ class Planning(NamedTuple):
     last_fault: str = ""
 
 
-class Question(NamedTuple):
+class PlanQuestion(NamedTuple):
     """What was asked when, and what the answer will stand on."""
 
     number: int
     stage: Stage
     asked_s: float
     policy: Policy
-    basis: Basis
+    basis: PlanBasis
 
 
 class Variants(NamedTuple):
@@ -89,13 +89,13 @@ class Variants(NamedTuple):
 
 
 @dataclass(slots=True)
-class Away:
+class Offloaded:
     """What is being planned elsewhere. `planner` None: everything is planned on the spot."""
 
     planner: Planner | None = None
     number: int = 0
     wanted: Stage | None = None  # to be asked when this turn is on disk
-    asked: Question | None = None
+    asked: PlanQuestion | None = None
     answer: Answer | None = None
     stirred: bool = False  # something has happened since the question
     rest_until_s: float = 0.0  # no whole plan is asked for before
@@ -139,11 +139,11 @@ class Away:
             return
         self.number += 1
         self.stirred = False
-        self.asked = Question(self.number, stage, now_s, policy, basis_of(cluster))
+        self.asked = PlanQuestion(self.number, stage, now_s, policy, basis_of(cluster))
         view = View(cluster, now_s, pause)
         whole = stage is Stage.PLAN
 
-        def write(known: Told) -> Iterator[bytes]:
+        def write(known: StateTold) -> Iterator[bytes]:
             return (
                 slices(view, policy)
                 if whole
@@ -157,7 +157,12 @@ Apply = Callable[[], Decided]
 
 
 def decided(
-    away: Away, cluster: Cluster, policy: Policy, now_s: float, epoch: int, pause: ReasonCode | None
+    away: Offloaded,
+    cluster: Cluster,
+    policy: Policy,
+    now_s: float,
+    epoch: int,
+    pause: ReasonCode | None,
 ) -> Decided:
     """As `policy.turn.decide`, but never for long: what may take long is asked for after this
     turn.
@@ -189,7 +194,7 @@ def decided(
 
 
 def _meanwhile(
-    asked: Question, own: Variants, now_s: float, by: Callable[[Policy], Decided]
+    asked: PlanQuestion, own: Variants, now_s: float, by: Callable[[Policy], Decided]
 ) -> Decided:
     """What is done while somebody else plans."""
     patient_s = asked.asked_s + PATIENCE_S[asked.stage]
@@ -219,7 +224,12 @@ class Applied(NamedTuple):
 
 
 def apply(
-    away: Away, cluster: Cluster, policy: Policy, now_s: float, epoch: int, pause: ReasonCode | None
+    away: Offloaded,
+    cluster: Cluster,
+    policy: Policy,
+    now_s: float,
+    epoch: int,
+    pause: ReasonCode | None,
 ) -> Applied:
     """Do what still holds of the answer that has come, if one has."""
     answer, question = away.answer, away.asked
@@ -273,7 +283,7 @@ def _woken(decided: Decided, at_s: float | None) -> Decided:
     return decided._replace(wake_at_s=at_s if wake_s is None else min(wake_s, at_s))
 
 
-def _faulty(away: Away, now_s: float, why: str) -> None:
+def _faulty(away: Offloaded, now_s: float, why: str) -> None:
     """One that died or hung rests by itself, and another one takes its place; a bug would be met
     again.
     """
@@ -285,7 +295,7 @@ def _faulty(away: Away, now_s: float, why: str) -> None:
         _useless(away, now_s, why)
 
 
-def _useless(away: Away, now_s: float, why: str) -> None:
+def _useless(away: Offloaded, now_s: float, why: str) -> None:
     away.faults += 1
     away.useless += 1
     away.last_fault = why
@@ -295,8 +305,8 @@ def _useless(away: Away, now_s: float, why: str) -> None:
 
 
 def _judge(
-    away: Away,
-    question: Question,
+    away: Offloaded,
+    question: PlanQuestion,
     answer: Answer,
     now_s: float,
     done: int,

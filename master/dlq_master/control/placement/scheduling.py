@@ -28,7 +28,7 @@ from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
 RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
@@ -203,11 +203,11 @@ def _decisions(state: State, now_s: float) -> Decisions:
     return state.decisions
 
 
-def _glance(state: State, now_s: float) -> Glance:
+def _glance(state: State, now_s: float) -> ReasonSummary:
     """As of the last plan."""
     if state.glance is None:
         decisions = _decisions(state, now_s)
-        state.glance = Glance(decisions.view, decisions.policy, decisions)
+        state.glance = ReasonSummary(decisions.view, decisions.policy, decisions)
     return state.glance
 
 

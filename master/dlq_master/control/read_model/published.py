@@ -13,7 +13,7 @@ from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
-from dlq_master.control.people.team_use import Use
+from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
@@ -34,7 +34,7 @@ from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
-from dlq_master.policy.sensitivity.traffic_estimates import Beliefs
+from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.tables.accounts import Books
@@ -43,7 +43,7 @@ from dlq_master.store.tables.tenants import Reservation, Team
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
 
 
-class History(Protocol):
+class HistoryRecords(Protocol):
     """Committed rows that are not in memory."""
 
     def job(self, job_id: JobId) -> Job | None: ...
@@ -60,7 +60,7 @@ class History(Protocol):
     ) -> tuple[JournalEvent, ...]: ...
 
 
-class Foreseen(Protocol):
+class ForeseenStarts(Protocol):
     """Who knows when jobs will start, as far as anybody does."""
 
     def committed(self, batch: Batch) -> None: ...
@@ -87,8 +87,8 @@ class Published:
     def __init__(
         self,
         state: State,
-        history: History,
-        foreseen: Foreseen = NOBODY_FORESEES,
+        history: HistoryRecords,
+        foreseen: ForeseenStarts = NOBODY_FORESEES,
         incidents: Callable[[], tuple[Incident, ...]] = tuple,
     ) -> None:
         """Take over what a fresh state has loaded: all of it is on disk. `incidents`: on what the
@@ -109,7 +109,7 @@ class Published:
         self._reservations = dict(state.reservations)
         self._machines = Fleet(state.pools.machines.values())
         self._owners: dict[JobId, Owner] = {}
-        self._beliefs = Beliefs(state.config.profiler.bytes_per_s)
+        self._beliefs = TrafficEstimates(state.config.profiler.bytes_per_s)
         for recording in state.beliefs:
             self._beliefs.put(recording)
         self.last_sequence = state.next_event - 1
@@ -447,7 +447,7 @@ class Published:
         """Who holds GPUs of its nodes, and who of those may run into it."""
         return reservations.on_them(self._state, one)
 
-    def team_uses(self, now_s: float) -> Mapping[str, Use]:
+    def team_uses(self, now_s: float) -> Mapping[str, TeamUse]:
         """What teams, and accounts, have now: O(jobs)."""
         held = [
             (self._jobs[key.job_id], attempt.lease.allocation.width)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.store.batch import Window
+from dlq_master.store.batch import MemoryWindow
 
 # A turn lets go of at most so many beyond those that came: a thousand cost it about 1 ms.
 AT_ONCE: Final = 1_000
@@ -21,7 +21,7 @@ AT_ONCE: Final = 1_000
 class Recent:
     """The ids of the window, in the order in which they entered."""
 
-    def __init__(self, window: Window) -> None:
+    def __init__(self, window: MemoryWindow) -> None:
         self.window = window
         self.complete_from_s = -math.inf  # all jobs that ended after this are in memory
         self._ends: OrderedDict[JobId, float] = OrderedDict()

@@ -15,7 +15,7 @@ from typing import Final
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.store.tables.tenants import Spent, Waited
 
 AT_ONCE: Final = 500  # jobs that are looked at in one turn
@@ -52,7 +52,9 @@ class Waits:
             now = (RUNS,) if job.live_attempt is not None else ()
             self._put(settled(known, now_s)._replace(now=now))
 
-    def look(self, jobs: Mapping[JobId, Job], find: Glance, now_s: float, since_s: float) -> None:
+    def look(
+        self, jobs: Mapping[JobId, Job], find: ReasonSummary, now_s: float, since_s: float
+    ) -> None:
         """Some of those that wait: who was not looked at for longest comes first. `since_s`: what
         was before is not known of jobs that nobody has looked at yet. What it costs does not grow
         with the queue."""
@@ -84,7 +86,7 @@ class Waits:
         self._known.pop(job_id, None)
         self._written_s.pop(job_id, None)
 
-    def _look_at(self, job: Job, find: Glance, now_s: float, since_s: float) -> None:
+    def _look_at(self, job: Job, find: ReasonSummary, now_s: float, since_s: float) -> None:
         kinds = tuple([kind.word for kind in find.kinds(job)])
         known = self._known.get(job.job_id)
         if known is None:

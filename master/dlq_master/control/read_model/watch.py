@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from dlq_common.errors import CursorExpired
-from dlq_master.control.read_model.published import History
+from dlq_master.control.read_model.published import HistoryRecords
 from dlq_master.model.event import JournalEvent
 
 PAGE: Final = 500
@@ -70,7 +70,7 @@ class Subscription:
 class Watchers:
     """All readers of the journal."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: HistoryRecords) -> None:
         self.history = history
         self.horizon = 0  # of the journal; moved before anything behind it is cut
         # What is behind this one is on disk already, but what it made of its job is not to be seen

@@ -31,7 +31,7 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes import reserved as booked_nodes
 from dlq_master.model.nodes.node import NodeFlag
-from dlq_master.model.nodes.reserved import Kept
+from dlq_master.model.nodes.reserved import KeptNodes
 from dlq_master.model.nodes.windows import Window, expected_left_s
 from dlq_master.store.tables.tenants import Reservation
 
@@ -126,10 +126,10 @@ def concerned(turn: Turn) -> list[JobId]:
     return [job_id for job_id in found if job_id in jobs and _may_move(jobs[job_id])]
 
 
-def kept_off(state: State, job: Job, now_s: float) -> Kept:
+def kept_off(state: State, job: Job, now_s: float) -> KeptNodes:
     """Nodes on which the job would run into a reservation."""
     if not state.reservations:
-        return Kept((), inf)
+        return KeptNodes((), inf)
     nodes = state.cluster.nodes
     booked = sorted({node_id for one in state.reservations.values() for node_id in one.node_ids})
     return booked_nodes.kept_off(

@@ -7,14 +7,20 @@ from typing import Final
 from dlq_master.model.jobs.recording import Evidence, Found, Told
 from dlq_profiler.job import job_of
 from dlq_profiler.limits import limited
-from dlq_profiler.results import Confidence, JobProfile, ProcessProfile, Reason, Verdict
+from dlq_profiler.results import (
+    JobProfile,
+    ProcessProfile,
+    TrafficConfidence,
+    TrafficReason,
+    TrafficVerdict,
+)
 
-_REASONS: Final = frozenset(Reason)
+_REASONS: Final = frozenset(TrafficReason)
 _LEAST_FIRST: Final = (
-    Confidence.UNKNOWN,
-    Confidence.ASSUMED,
-    Confidence.CHECKED,
-    Confidence.EXACT,
+    TrafficConfidence.UNKNOWN,
+    TrafficConfidence.ASSUMED,
+    TrafficConfidence.CHECKED,
+    TrafficConfidence.EXACT,
 )
 
 
@@ -31,10 +37,10 @@ def job_profile(parts: Sequence[Evidence]) -> JobProfile:
     return min(summaries, key=lambda one: _LEAST_FIRST.index(one.traffic.confidence))
 
 
-def _limits(parts: Sequence[Evidence]) -> list[Reason]:
+def _limits(parts: Sequence[Evidence]) -> list[TrafficReason]:
     """Of all nodes; words that only a newer agent knows say nothing here."""
     words = dict.fromkeys(word for part in parts for word in part.limits)
-    return [Reason(word) for word in words if word in _REASONS]
+    return [TrafficReason(word) for word in words if word in _REASONS]
 
 
 def found_of(parts: Sequence[Evidence]) -> Found:
@@ -55,6 +61,6 @@ def found_of(parts: Sequence[Evidence]) -> Found:
     )
 
 
-def _told(verdict: Verdict) -> Told:
+def _told(verdict: TrafficVerdict) -> Told:
     reason = "" if verdict.reason is None else verdict.reason.value
     return Told(verdict.method.value, verdict.confidence.value, reason)

@@ -19,12 +19,12 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Cause, Evidence, Found, Recording, Told, family_of
 from dlq_master.model.resources import Allocation
-from dlq_master.policy.sensitivity.traffic_estimates import Start
-from dlq_profiler.results import Reason
+from dlq_master.policy.sensitivity.traffic_estimates import RecordedStart
+from dlq_profiler.results import TrafficReason
 
 ASKED, OFF = "asked", "off"
 # Of a node that is lost, or whose rank could never be started.
-NOT_TOLD = Told("none", "unknown", Reason.NOT_TOLD.value)
+NOT_TOLD = Told("none", "unknown", TrafficReason.NOT_TOLD.value)
 SETTLED_S = 60.0  # after its start a master hears first what agents have kept for it
 
 
@@ -123,7 +123,7 @@ def _why(turn: Turn, job: Job, attempt: Attempt) -> Cause | None:
         return None
     if not job.records and (mode == ASKED or allocation.width == 1):
         return None
-    start = Start(
+    start = RecordedStart(
         job,
         gpu_type_of(state.cluster, allocation),
         allocation.width,

@@ -21,7 +21,7 @@ from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.transitions import StopCause
-from dlq_master.policy.trial.judge import STEADY_S, Told, Watched, judged
+from dlq_master.policy.trial.judge import STEADY_S, TrialTold, WatchedTrial, judged
 from dlq_master.policy.trial.rules import PROFILE_S
 from dlq_master.policy.trial.steps import Track, followed
 
@@ -59,13 +59,13 @@ def _look(turn: Turn, job: Job, attempt: Attempt, *, reduced: bool) -> None:
         turn.step_job(job.job_id, left, actor="master")
 
 
-def _is_news(job: Job, told: Told, profile_s: float | None) -> bool:
+def _is_news(job: Job, told: TrialTold, profile_s: float | None) -> bool:
     """Where nobody is measured, nobody has to hear that."""
     awaited = profile_s is not None or bool(job.trials) or job.step_count is not None
     return awaited and job.basis.unmeasured is not told.basis.unmeasured
 
 
-def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) -> Watched:
+def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) -> WatchedTrial:
     """Where nobody is measured a job may still say how many steps there are, and is then known
     early.
     """
@@ -79,7 +79,7 @@ def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) ->
     found = None if recording is None else recording.found
     began_s = attempt.started_time_s or attempt.assigned_time_s
     fallback_s = PROFILE_S if job.trials or is_reduced(attempt, job) else STEADY_S
-    return Watched(
+    return WatchedTrial(
         job=job,
         attempt=attempt,
         track=track,
@@ -103,7 +103,7 @@ def _track(turn: Turn, attempt: Attempt) -> Track | None:
     return track
 
 
-def _end(turn: Turn, attempt: Attempt, told: Told) -> None:
+def _end(turn: Turn, attempt: Attempt, told: TrialTold) -> None:
     """The trial is over: there is nothing in it to save."""
     turn.state.tracks.pop(attempt.key.job_id, None)
     known = told.work_s is not None

@@ -123,8 +123,8 @@ class RankStatus(NamedTuple):
 
 
 class LiveResize(NamedTuple):
-    """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs, since
-    an instant, and why. Those who leave are given notice at `due_s`."""
+    """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs,
+    since an instant, and why. Those who leave are given notice at `due_s`."""
 
     from_gpus: int
     since_s: float

@@ -13,7 +13,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.resources import Allocation
-from dlq_master.model.transitions import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalStep, StopCause
 from dlq_master.model.values import Draft, maker
 
 
@@ -299,7 +299,7 @@ def step(  # noqa: C901 one case per event
     """
     target = TABLE.get((attempt.state, type(event)))
     if target is None:
-        raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+        raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
     draft = list(attempt)
     draft[_STATE] = target
     match event:
@@ -353,7 +353,7 @@ _RENEWED_IN = frozenset(state for state, event in TABLE if event is Renewed)
 def renewed(attempt: Attempt, event: Renewed) -> Attempt:
     """What `step` makes of the most frequent event, for those who know that it is this one."""
     if attempt.state not in _RENEWED_IN:
-        raise IllegalTransition("attempt", str(attempt.key), attempt.state, event)
+        raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
     draft = list(attempt)
     draft[_LEASE] = until(attempt.lease, event.term_end_s, event.kind)
     return _attempt(draft)

@@ -14,21 +14,21 @@ KEPT = 20  # of a family
 FAMILIES_KEPT = 10_000
 
 
-class Known(NamedTuple):
+class KnownCosts(NamedTuple):
     """The last pauses and resumes of a family, in seconds."""
 
     pauses: tuple[float, ...] = ()
     resumes: tuple[float, ...] = ()
 
 
-class Costs:
+class StopCosts:
     """Stored nowhere: every job keeps its own (`Job.saves`, `Job.resumes`), and a master that
     starts again learns its families from the jobs that it loads."""
 
     __slots__ = ("_families",)
 
     def __init__(self) -> None:
-        self._families: dict[str, Known] = {}
+        self._families: dict[str, KnownCosts] = {}
 
     def index(self, before: Job | None, job: Job) -> None:
         """The job of a family, which has some, has another value or is new."""
@@ -37,7 +37,7 @@ class Costs:
         if not pauses and not resumes:
             return
         known = self._families.pop(job.family, _NOTHING)  # the latest stands last
-        self._families[job.family] = Known(
+        self._families[job.family] = KnownCosts(
             (*known.pauses, *pauses)[-KEPT:], (*known.resumes, *resumes)[-KEPT:]
         )
         if len(self._families) > FAMILIES_KEPT:
@@ -61,17 +61,17 @@ class Costs:
         save_s = _most(job.saves or known.pauses, terms.save_lead_s)
         return Pause(save_s, _most(job.resumes or known.resumes, terms.resume_s))
 
-    def of(self, families: Iterable[str]) -> Costs:
+    def of(self, families: Iterable[str]) -> StopCosts:
         """No more than what is known of these."""
-        less = Costs()
+        less = StopCosts()
         less._families = {name: self._families[name] for name in families if name in self._families}
         return less
 
-    def _known(self, job: Job) -> Known:
+    def _known(self, job: Job) -> KnownCosts:
         return self._families.get(job.family, _NOTHING) if job.family else _NOTHING
 
 
-_NOTHING = Known()
+_NOTHING = KnownCosts()
 FEW = 5
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.attempts.claims import Claims
-from dlq_master.model.attempts.costs import Costs
+from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.attempts.slow_saves import SlowSaves
 from dlq_master.model.cache import Memo
 from dlq_master.model.estimates.demand import Offers
@@ -34,7 +34,7 @@ from dlq_master.model.order.positions import Moves
 from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.resources import Shape
-from dlq_master.model.usage.shares import Ledger, Shares
+from dlq_master.model.usage.shares import ShareLedger, Shares
 from dlq_master.model.values import maker
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
@@ -113,7 +113,7 @@ class Cluster:
         self.slot = -1  # of the SLO grid: who runs in it has been decided
         self.profiling = Profiling(terms.resume_s)
         self.history = None if ordering.refresh is None else History(ordering.refresh)
-        self.costs = Costs()
+        self.costs = StopCosts()
         self.packing: Packing | None = None  # set by plans; None: shapes say nothing of it
         self.slowdowns = Slowdowns()
         self.shares = None if ordering.half_life_s is None else Shares(ordering.half_life_s)
@@ -141,7 +141,7 @@ class Cluster:
     def share(self, shares: Shares | None) -> None:
         """Go on with what another cluster has written down."""
         if self.shares is not None and shares is not None:
-            self.shares.ledger = Ledger(self.shares.ledger.half_life_s, shares.ledger.accounts)
+            self.shares.ledger = ShareLedger(self.shares.ledger.half_life_s, shares.ledger.accounts)
             self.shares.standing, self.shares.term = shares.standing, shares.term
             self._rekey()
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.attempts.costs import Costs
+from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offers
 from dlq_master.model.estimates.history import History
@@ -43,7 +43,7 @@ class Frozen(NamedTuple):
     offers: Offers
     profiled: Remembered
     shares: Shares | None
-    costs: Costs
+    costs: StopCosts
 
 
 def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:

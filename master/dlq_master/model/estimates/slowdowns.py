@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections import deque
 from typing import NamedTuple
 
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 
 # Older ones are forgotten: a fabric changes, and a limit needs no more.
 KEPT = 2_000
 
 
-class Run(NamedTuple):
+class TimedRun(NamedTuple):
     """One attempt of a job on several GPUs that is over.
 
     `spread`: it ran on more nodes than its width needs. `slowdown`: its time for an iteration over
     that of the same job on as few nodes as can be; 1 is as fast.
     """
 
-    profile: Profile
+    profile: TrafficProfile
     spread: bool
     slowdown: float
 
@@ -30,11 +30,11 @@ class Slowdowns:
 
     def __init__(self) -> None:
         """`learned` is replaced as a whole after a tenth of what is known; it is never changed."""
-        self.learned: tuple[Run, ...] = ()
-        self._newest: deque[Run] = deque(maxlen=KEPT)
+        self.learned: tuple[TimedRun, ...] = ()
+        self._newest: deque[TimedRun] = deque(maxlen=KEPT)
         self._since = 0
 
-    def add(self, run: Run) -> None:
+    def add(self, run: TimedRun) -> None:
         """One more; refused unless it took time."""
         if not 0.0 < run.slowdown < float("inf"):
             raise ValueError(f"a slowdown is a positive number, not {run.slowdown}")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dlq_master.model.resources import Shape
 
 
-class Profile(NamedTuple):
+class TrafficProfile(NamedTuple):
     """What is known of how a job communicates. Nothing of it places by itself: a policy asks.
 
     `skew`: its largest tensor over its model, 0 to 1 (Tiresias 3.3). `rho`: the time in which it
@@ -38,7 +38,7 @@ class Packing(NamedTuple):
     tolerated: float | None = None  # None: measured slowdowns decide nothing
     unknown: bool | None = True  # None: as the place stage likes
 
-    def together(self, profile: Profile | None) -> bool | None:
+    def together(self, profile: TrafficProfile | None) -> bool | None:
         """Whether a job with this profile is to be kept on few nodes."""
         skew, rho, _, slowdown = profile or _UNKNOWN
         if slowdown is not None and self.tolerated is not None:
@@ -50,14 +50,14 @@ class Packing(NamedTuple):
                 return False
         return self.unknown if skew is None else skew > self.skew_limit
 
-    def shape(self, shape: Shape, profile: Profile | None) -> Shape:
+    def shape(self, shape: Shape, profile: TrafficProfile | None) -> Shape:
         """The shape of a request of a job with this profile. One GPU cannot be spread, and an
         explicit number of nodes is its user's choice."""
         if shape.gpus == 1 or shape.nodes is not None:
             return shape
         return shape._replace(together=self.together(profile))
 
-    def cause(self, profile: Profile | None) -> str:
+    def cause(self, profile: TrafficProfile | None) -> str:
         """Why the job is kept together, for people."""
         skew, rho, _, slowdown = profile or _UNKNOWN
         if slowdown is not None and self.tolerated is not None:
@@ -78,4 +78,4 @@ class Packing(NamedTuple):
         )
 
 
-_UNKNOWN = Profile()
+_UNKNOWN = TrafficProfile()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.estimates.scaling import SizePace
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.model.jobs.eligible import Array, Block, Dependency
@@ -215,7 +215,7 @@ class Job(NamedTuple):
     speeds: tuple[float, ...] = ()  # at its request's sizes, if known; 1 on what it asked for
     worked_s: float = 0.0  # total_executed_s in seconds of what it asked for, without what was lost
     nice: int = 0  # above 0 behind, below before all others of its queue; part of rank_base
-    profile: Profile | None = None  # how it communicates, once that is known
+    profile: TrafficProfile | None = None  # how it communicates, once that is known
     steps: Steps = BEST_EFFORT  # what its completion is worth; deadlines from its submission
     keeps_work: bool = True  # a stop costs it nothing that it has saved
     lane: Lane = Lane.SPOT

@@ -23,7 +23,7 @@ from dlq_master.model.jobs.job import (
 )
 from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
-from dlq_master.model.transitions import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalStep, StopCause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -528,5 +528,5 @@ def vacated(job: Job, usage: Usage) -> Job:
     return to.sealed(draft, job.state)
 
 
-def _illegal(job: Job, event: JobEvent) -> IllegalTransition:
-    return IllegalTransition("job", str(job.job_id), job.state, event)
+def _illegal(job: Job, event: JobEvent) -> IllegalStep:
+    return IllegalStep("job", str(job.job_id), job.state, event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 
@@ -112,7 +112,7 @@ class Evidence(NamedTuple):
 class Belief(NamedTuple):
     """What is believed of how a job communicates, and from what."""
 
-    profile: Profile  # what plans go by
+    profile: TrafficProfile  # what plans go by
     basis: Recording  # the start that its figures are from
     own: bool  # it was the job's own start; else one of its family
     together: Recording | None = None  # on as few nodes as can be, and ...

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from dlq_master.model.ids import NodeId
-from dlq_master.model.transitions import IllegalTransition
+from dlq_master.model.transitions import IllegalStep
 
 _HOUR_S = 3600.0
 
@@ -107,7 +107,7 @@ class _Moved(NamedTuple):
 def moved(machine: Machine, target: MachineState, at_s: float, fault: str = "") -> Machine:
     """The machine in another state; raises IllegalTransition where the table has no edge."""
     if (machine.state, target) not in EDGES:
-        raise IllegalTransition("machine", machine.request_id, machine.state, _Moved(target))
+        raise IllegalStep("machine", machine.request_id, machine.state, _Moved(target))
     after = machine._replace(
         state=target, since_s=at_s, tries=0, retry_s=0.0, fault=fault or machine.fault
     )

@@ -11,7 +11,7 @@ from dlq_master.model.nodes.gpu_health import Cleared, GpuCondition, after_boot
 from dlq_master.model.nodes.node import OF_LOANS, FlagNote, Gpu, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.resources import mask_of
-from dlq_master.model.transitions import IllegalTransition
+from dlq_master.model.transitions import IllegalStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +183,7 @@ def step(  # noqa: C901 one case per event
     """The node after `event` at `at_s`; raises IllegalTransition where the table has no row."""
     target = TABLE.get((node.state, type(event)))
     if target is None:
-        raise IllegalTransition("node", node.node_id, node.state, event)
+        raise IllegalStep("node", node.node_id, node.state, event)
     match event:
         case Heard():
             after = node._replace(state=target, last_contact_s=at_s, vanished_time_s=None)

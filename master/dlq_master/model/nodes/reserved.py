@@ -12,7 +12,7 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.windows import runs_into, runs_into_later_s
 
 
-class Kept(NamedTuple):
+class KeptNodes(NamedTuple):
     """A job that does not run keeps off `off`; `until_s`: nothing but an event of the job, or of a
     reservation, changes that before (inf: at all)."""
 
@@ -20,12 +20,12 @@ class Kept(NamedTuple):
     until_s: float
 
 
-def kept_off(job: Job, booked: Iterable[Node], now_s: float, terms: Terms) -> Kept:
+def kept_off(job: Job, booked: Iterable[Node], now_s: float, terms: Terms) -> KeptNodes:
     """For these nodes, in their order."""
     nodes = [node for node in booked if node.windows]
     off = [node.node_id for node in nodes if runs_into(job, node.windows, now_s, terms)]
     windows = [window for node in nodes for window in node.windows]
-    return Kept(tuple(off), runs_into_later_s(job, windows, now_s, terms))
+    return KeptNodes(tuple(off), runs_into_later_s(job, windows, now_s, terms))
 
 
 def is_reserved(node: Node, now_s: float) -> bool:

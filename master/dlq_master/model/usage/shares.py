@@ -13,7 +13,7 @@ _LN2 = log(2.0)
 _LEAST_GPU_S = 1.0  # below it an account is forgotten
 
 
-class Ledger:
+class ShareLedger:
     """GPU-seconds of each account (model.accounts), older ones counting less."""
 
     __slots__ = ("_accounts", "changed", "half_life_s")
@@ -70,6 +70,6 @@ class Shares:
     __slots__ = ("ledger", "standing", "term")
 
     def __init__(self, half_life_s: float) -> None:
-        self.ledger = Ledger(half_life_s)
+        self.ledger = ShareLedger(half_life_s)
         self.standing: Mapping[str, int] = {}
         self.term = -1

@@ -16,10 +16,10 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.deadlines import alternative, begun, book_of, judged, moved, offer_to
 from dlq_master.policy.promise.capacity.grids import type_of
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.slots.plan import step_made
-from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.reading import (
     kept_plan,
     margin,
@@ -34,7 +34,7 @@ class Amended(NamedTuple):
     could be, on this ground, and this could."""
 
     changes: tuple[Reserve, ...] = ()
-    by: Ground = Ground.HOLES
+    by: VerdictGround = VerdictGround.HOLES
     instead: Alternative | None = None
 
 
@@ -47,19 +47,19 @@ def amended(view: View, job: Job, steps: Steps, rules: Promises) -> Amended:
     others = book.without([str(job.job_id)])
     kept = _kept(view, book, asks, rules)
     if kept == 0:
-        return Amended((_reserve(job, job.slots, 0, Ground.HOLES),))
+        return Amended((_reserve(job, job.slots, 0, VerdictGround.HOLES),))
     verdict = judged(view, others, asks, rules)
     if verdict.step is not None and (kept is None or verdict.step < kept):
         made = numbered(verdict.book.plan, job.job_id, origin)
         own = _reserve(job, (*begun(job, origin), *made), verdict.step, verdict.by)
         return Amended((own, *moved(cluster, others, verdict.book)))
     if kept is not None:
-        return Amended((_reserve(job, job.slots, kept, Ground.HOLES),))
+        return Amended((_reserve(job, job.slots, kept, VerdictGround.HOLES),))
     found = offer_to(view, others, asks, verdict, rules, quick=True)
     return Amended(by=verdict.by, instead=alternative(found, view.now_s, verdict))
 
 
-def _kept(view: View, book: Book, asks: Job, rules: Promises) -> int | None:
+def _kept(view: View, book: PromiseBook, asks: Job, rules: Promises) -> int | None:
     """The first of the deadlines that the slots keep as they are; None: none of them."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     spare = may_make_way(asks, book.grid)
@@ -68,6 +68,6 @@ def _kept(view: View, book: Book, asks: Job, rules: Promises) -> int | None:
     return step_made(own._replace(promised=None), planned, book.grid)
 
 
-def _reserve(job: Job, slots: Segments, promised: int, by: Ground) -> Reserve:
+def _reserve(job: Job, slots: Segments, promised: int, by: VerdictGround) -> Reserve:
     reason = Reason(ReasonCode.GUARANTEED, detail=by.value)
     return Reserve(job.job_id, job.lane, slots, promised, by.value, reason, job.margin)

@@ -10,12 +10,12 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.place.all_types import all_types
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.unmet import unmet
 
 
 def admissions(
-    view: View, placement: Placement, profiles: Profiles | None = None
+    view: View, placement: Placement, profiles: TrialRules | None = None
 ) -> list[Admit | Reject]:
     """A verdict for every PENDING job that has one, in order.
 

@@ -25,13 +25,18 @@ from dlq_master.policy.promise.capacity.grids import (
     type_of,
     whole_block,
 )
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.capacity.rules import Guarantees, Promises, Slots
 from dlq_master.policy.promise.capacity.types import free_gpus, on_type, types_for
 from dlq_master.policy.promise.solver.price import price
-from dlq_master.policy.promise.verdicts.admission import Book, Verdict, admit, in_reach
-from dlq_master.policy.promise.verdicts.offer import Offer, offer
+from dlq_master.policy.promise.verdicts.admission import (
+    AdmissionVerdict,
+    PromiseBook,
+    admit,
+    in_reach,
+)
+from dlq_master.policy.promise.verdicts.offer import PromiseOffer, offer
 from dlq_master.policy.promise.verdicts.reading import (
     margin,
     may_make_way,
@@ -97,9 +102,11 @@ class _Bench:
     def __init__(self, view: View, gpu_type: str, rules: Promises) -> None:
         self._view, self._gpu_type, self._rules = view, gpu_type, rules
         self._grid = grid_of(view.cluster, gpu_type, rules, view.cluster.slot + 1)
-        self._before: Book | None = None  # what was promised before, once anybody has to look
-        self._after = Book(grid=self._grid, quotas=rules.quotas)
-        self._found: list[tuple[Job, Verdict]] = []
+        self._before: PromiseBook | None = (
+            None  # what was promised before, once anybody has to look
+        )
+        self._after = PromiseBook(grid=self._grid, quotas=rules.quotas)
+        self._found: list[tuple[Job, AdmissionVerdict]] = []
         self.free = free_gpus(
             view.cluster, gpu_type
         )  # now, but for those who have been promised some
@@ -111,13 +118,13 @@ class _Bench:
         promised = sum(job.gpus * job.work_s for job in self._after.jobs)
         return promised / max(1, self._grid.at(0))
 
-    def enter(self, job: Job, verdict: Verdict) -> None:
+    def enter(self, job: Job, verdict: AdmissionVerdict) -> None:
         """That is what becomes of it."""
         self._found.append((job, verdict))
         if verdict.guaranteed and job.live_attempt is None:
             self.free -= job.request.gpus
 
-    def hear(self, job: Job) -> Verdict:
+    def hear(self, job: Job) -> AdmissionVerdict:
         """The verdict on one more; who is guaranteed is in the book from here on."""
         asked = _asked(self._view, self._grid, job, self._rules)
         if self._before is None and not _hopeless(self._after, asked):
@@ -147,7 +154,7 @@ class _Asked(NamedTuple):
 
     own: SloJob
     steps: Sequence[int] | None = None  # None: any
-    never: Ground | None = None
+    never: VerdictGround | None = None
     need: float | None = None  # of that ground (`admission.Verdict`)
     have: float | None = None
 
@@ -158,7 +165,7 @@ def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
     spare = may_make_way(job, grid)
     own = slo_job(cluster, job, cluster.slot + 1, margin(cluster, rules), spare=spare)
     if never is not None:
-        wide = never is Ground.WIDTH
+        wide = never is VerdictGround.WIDTH
         most = whole_block(cluster, type_of(cluster, job), grid)
         return _Asked(own, None, never, width(own, grid) if wide else None, most if wide else None)
     if rules.guarantees is Guarantees.FITTING:
@@ -168,28 +175,30 @@ def _asked(view: View, grid: Grid, job: Job, rules: Promises) -> _Asked:
     worthy = [step for step, (_, reward) in enumerate(own.steps) if reward >= each * gpu_slots]
     if worthy:
         return _Asked(own, worthy)
-    return _Asked(own, worthy, Ground.WORTH, each, max(worth for _, worth in own.steps) / gpu_slots)
+    return _Asked(
+        own, worthy, VerdictGround.WORTH, each, max(worth for _, worth in own.steps) / gpu_slots
+    )
 
 
-def _hopeless(book: Book, asked: _Asked) -> bool:
+def _hopeless(book: PromiseBook, asked: _Asked) -> bool:
     """Whether nothing can be promised whatever else has been: nobody has to look what that is."""
     return asked.never is not None or (
         book.quota(asked.own.team) is None and not in_reach(asked.own, book.grid, asked.steps)
     )
 
 
-def _judged(book: Book, asked: _Asked) -> Verdict:
+def _judged(book: PromiseBook, asked: _Asked) -> AdmissionVerdict:
     if asked.never is not None:
-        return Verdict(by=asked.never, book=book, need=asked.need, have=asked.have)
+        return AdmissionVerdict(by=asked.never, book=book, need=asked.need, have=asked.have)
     return admit(book, asked.own, asked.steps)
 
 
-def judged(view: View, book: Book, job: Job, rules: Promises) -> Verdict:
+def judged(view: View, book: PromiseBook, job: Job, rules: Promises) -> AdmissionVerdict:
     """Whether one of its deadlines can be promised beside those of the book."""
     return _judged(book, _asked(view, book.grid, job, rules))
 
 
-def offered(view: View, job: Job, rules: Promises) -> Offer:
+def offered(view: View, job: Job, rules: Promises) -> PromiseOffer:
     """What could be promised to a job that was judged and is not guaranteed: the earliest deadline,
     as seconds from now, and the cheapest change with which one would be. Takes longer than a
     verdict (`promise.offer`)."""
@@ -201,8 +210,14 @@ def offered(view: View, job: Job, rules: Promises) -> Offer:
 
 
 def offer_to(
-    view: View, book: Book, job: Job, verdict: Verdict, rules: Promises, *, quick: bool = False
-) -> Offer:
+    view: View,
+    book: PromiseBook,
+    job: Job,
+    verdict: AdmissionVerdict,
+    rules: Promises,
+    *,
+    quick: bool = False,
+) -> PromiseOffer:
     cluster = view.cluster
     own = slo_job(
         cluster,
@@ -211,8 +226,8 @@ def offer_to(
         margin(cluster, rules),
         spare=may_make_way(job, book.grid),
     )
-    if promisable(cluster, job, type_of(cluster, job)) not in (None, Ground.WIDTH):
-        return Offer(earliest_s=None, fix=None)
+    if promisable(cluster, job, type_of(cluster, job)) not in (None, VerdictGround.WIDTH):
+        return PromiseOffer(earliest_s=None, fix=None)
     narrower = _narrower(job, own.work_s + own.resume_s)  # which may be charged a pause more
     made = offer(book, own, verdict, narrower, out_of_time=lambda: quick)
     until_s = (cluster.slot + 1) * slot_s(cluster) - view.now_s
@@ -231,7 +246,7 @@ def _narrower(job: Job, work_s: float) -> dict[int, float]:
     return {gpus: work_s / job.speed_on(gpus) for gpus in fewer}
 
 
-def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
+def book_of(view: View, gpu_type: str, rules: Promises) -> PromiseBook:
     """What has been promised on GPUs of this type, from the first slot that is not decided."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     grid, extra = grid_of(cluster, gpu_type, rules, origin), margin(cluster, rules)
@@ -239,7 +254,12 @@ def book_of(view: View, gpu_type: str, rules: Promises) -> Book:
 
 
 def _entered(
-    cluster: Cluster, job: Job, verdict: Verdict, book: Book, extra: float, rules: Promises
+    cluster: Cluster,
+    job: Job,
+    verdict: AdmissionVerdict,
+    book: PromiseBook,
+    extra: float,
+    rules: Promises,
 ) -> Reserve:
     lane = Lane.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Lane.SPOT
     slots = numbered(book.plan, job.job_id, cluster.slot + 1) if verdict.guaranteed else ()
@@ -253,8 +273,8 @@ def _entered(
 
 def _told(
     view: View,
-    book: Book,
-    found: list[tuple[Job, Verdict]],
+    book: PromiseBook,
+    found: list[tuple[Job, AdmissionVerdict]],
     entered: list[Reserve],
     rules: Promises,
 ) -> list[Reserve]:
@@ -264,7 +284,7 @@ def _told(
         if not verdict.guaranteed:
             made = offer_to(view, book, job, verdict, rules, quick=refused >= SEARCHED)
             told_of = alternative(made, view.now_s, verdict)
-            if verdict.by is Ground.TYPE:
+            if verdict.by is VerdictGround.TYPE:
                 told_of = told_of._replace(detail=", ".join(own_types(view.cluster)))
             change = change._replace(alternative=told_of)
             refused += 1
@@ -272,7 +292,7 @@ def _told(
     return told
 
 
-def alternative(made: Offer, now_s: float, verdict: Verdict) -> Alternative:
+def alternative(made: PromiseOffer, now_s: float, verdict: AdmissionVerdict) -> Alternative:
     """Instants in whole seconds, none earlier than it was found: people write them down."""
     fix = made.fix
     return Alternative(
@@ -285,7 +305,7 @@ def alternative(made: Offer, now_s: float, verdict: Verdict) -> Alternative:
     )
 
 
-def moved(cluster: Cluster, before: Book, after: Book) -> list[Reserve]:
+def moved(cluster: Cluster, before: PromiseBook, after: PromiseBook) -> list[Reserve]:
     """Who had a promise before, and now other slots."""
     old, new, origin = before.plan.segments, after.plan.segments, cluster.slot + 1
     found: list[Reserve] = []

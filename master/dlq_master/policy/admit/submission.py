@@ -12,7 +12,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.admit.estimates import from_history
 from dlq_master.policy.promise.capacity.grids import home_type
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.trial.trials import charged, node_gpus
 
 NOT_YET_S = float("inf")
@@ -57,7 +57,7 @@ class _Window:
         return NOT_YET_S
 
 
-def late(view: View, rules: Profiles) -> dict[JobId, Late]:
+def late(view: View, rules: TrialRules) -> dict[JobId, Late]:
     """Pending jobs that have to wait until their users may send more, by job. Jobs that nobody has
     to profile count for nothing."""
     if rules.submit_gpus is None or not view.cluster.pending:
@@ -65,7 +65,7 @@ def late(view: View, rules: Profiles) -> dict[JobId, Late]:
     return _entered(view, rules, rules.submit_gpus)[1]
 
 
-def refused(view: View, rules: Profiles, job: Job, count: int = 1) -> Late | None:
+def refused(view: View, rules: TrialRules, job: Job, count: int = 1) -> Late | None:
     """What keeps a user from sending so many jobs like this one now; None: nothing does.
 
     More than the limit at once may be sent when nothing else counts; what it is beyond the limit
@@ -80,7 +80,7 @@ def refused(view: View, rules: Profiles, job: Job, count: int = 1) -> Late | Non
 
 
 def _entered(
-    view: View, rules: Profiles, limit: int
+    view: View, rules: TrialRules, limit: int
 ) -> tuple[dict[str, _Window], dict[JobId, Late]]:
     """The windows of users with all that they have sent, and who of the pending has no place
     there.
@@ -107,6 +107,6 @@ def _profiled(view: View, job: Job) -> bool:
     return job.duration_estimate_s is None and from_history(view.cluster, job) is None
 
 
-def opens_s(view: View, rules: Profiles) -> float:
+def opens_s(view: View, rules: TrialRules) -> float:
     """When the first of those may enter that may not yet; inf: there is none."""
     return min([held.opens_s for held in late(view, rules).values()], default=NOT_YET_S)

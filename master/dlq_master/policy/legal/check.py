@@ -59,7 +59,7 @@ class IllegalPlan(Exception):
 
 def check_delta(view: View, plan: Plan, policy: Policy) -> None:
     """Raise IllegalPlan at the first change that is not legal for the view. Costs O(changes)."""
-    book = Book(view, policy)
+    book = CheckBook(view, policy)
     if policy.resizing is Taking.FREE:
         book.shrink(change for change in plan.changes if isinstance(change, Resize))
     for change in plan.changes:
@@ -71,7 +71,7 @@ def check_full(cluster: Cluster) -> None:
     validate(cluster)
 
 
-class Book:
+class CheckBook:
     """What the plan's earlier changes have used up. It reads values, never the planner's pools."""
 
     __slots__ = ("cluster", "freed", "jobs", "policy", "servers", "taken", "view")

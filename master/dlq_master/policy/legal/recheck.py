@@ -16,13 +16,13 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.plan import Change, Lapse, NextSlot, Plan, Renew, Reserve, Resize, Start
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.legal.check import Book, IllegalPlan
+from dlq_master.policy.legal.check import CheckBook, IllegalPlan
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.verdicts.proof import broken
 from dlq_master.policy.transit.taking import Taking
 
 
-class Basis(NamedTuple):
+class PlanBasis(NamedTuple):
     """What a plan stands on beyond what is legal: the slot, and jobs with deadlines as they
     were.
     """
@@ -45,13 +45,13 @@ class Rechecked(NamedTuple):
     dropped: tuple[Dropped, ...]
 
 
-def basis_of(cluster: Cluster) -> Basis:
+def basis_of(cluster: Cluster) -> PlanBasis:
     """To be kept until the plan comes back; O(jobs with deadlines)."""
     told = {*cluster.judged, *cluster.unjudged}
-    return Basis(cluster.slot, {job_id: cluster.jobs[job_id] for job_id in told})
+    return PlanBasis(cluster.slot, {job_id: cluster.jobs[job_id] for job_id in told})
 
 
-def recheck(view: View, plan: Plan, policy: Policy, basis: Basis) -> Rechecked:
+def recheck(view: View, plan: Plan, policy: Policy, basis: PlanBasis) -> Rechecked:
     """The plan without what is stale; costs O(changes), and with promises O(jobs with
     deadlines).
     """
@@ -65,7 +65,7 @@ def _timely(
     view: View,
     changes: tuple[Change, ...],
     policy: Policy,
-    basis: Basis,
+    basis: PlanBasis,
     dropped: list[Dropped],
 ) -> list[Change]:
     """Whose cause is still there."""
@@ -86,7 +86,7 @@ def _timely(
     return kept
 
 
-def _stale(view: View, change: Change, basis: Basis) -> str:
+def _stale(view: View, change: Change, basis: PlanBasis) -> str:
     cluster, now_s = view.cluster, view.now_s
     if isinstance(change, Lapse):
         job = cluster.jobs.get(change.for_job)
@@ -118,7 +118,7 @@ def _asks(job: Job) -> tuple[object, ...]:
 def _legal(
     view: View, changes: list[Change], policy: Policy, dropped: list[Dropped]
 ) -> list[Change]:
-    book = Book(view, policy)
+    book = CheckBook(view, policy)
     if policy.resizing is Taking.FREE:
         book.shrink(change for change in changes if isinstance(change, Resize))
     kept = []

@@ -16,7 +16,7 @@ from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy
 
 
-class Held:
+class HeldByAccount:
     """How many GPUs and jobs each team, and each member in one (`TEAM/USER`), holds: O(attempts) to
     make.
     """
@@ -53,7 +53,7 @@ def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     no room for it; or that others of its team, who stand before it, take what they leave."""
     code = _code(job)
     found = []
-    for word in _words(Held(cluster), policy, job):
+    for word in _words(HeldByAccount(cluster), policy, job):
         named: tuple[JobId, ...] = ()
         if word.resource != "width":
             named = tuple(holders(cluster, word.name))[:BLOCKERS_NAMED]
@@ -63,7 +63,7 @@ def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     return found or [Reason(code, "rest", detail=f"team {team}", subject=_rest(team))]
 
 
-def kinds_over_account(held: Held, policy: Policy, job: Job) -> Iterator[Kind]:
+def kinds_over_account(held: HeldByAccount, policy: Policy, job: Job) -> Iterator[Kind]:
     """The same for a list: O(1)."""
     found = [Kind(_code(job), word.subject) for word in _words(held, policy, job)]
     yield from found or [Kind(_code(job), _rest(team_of(job.account)))]
@@ -89,7 +89,7 @@ def _rest(team: str) -> str:
     return f"gpus of team {team}"
 
 
-def _words(held: Held, policy: Policy, job: Job) -> Iterator[Word]:
+def _words(held: HeldByAccount, policy: Policy, job: Job) -> Iterator[Word]:
     if job.lane is not Lane.LIMIT:
         yield from _over(policy.borrowing, held.gpus, job, job.request.base, "gpus")
         return

@@ -37,7 +37,7 @@ _LENDING = (Lane.SPOT, *_BESIDE)
 _WITHIN = Reason(ReasonCode.FITS)
 
 
-class Line(NamedTuple):
+class LendingLine(NamedTuple):
     """Jobs of an account (of a team, while nothing is told of members) that hold or wait for as
     many GPUs each: job -> position, in the order of positions."""
 
@@ -53,21 +53,21 @@ class Line(NamedTuple):
         return len(self.jobs) * self.gpus
 
 
-class Words(NamedTuple):
+class BorrowingWords(NamedTuple):
     """What is told of teams and members: GPUs, and jobs."""
 
     gpus: Told
     jobs: Told = None
 
-    def budget(self, find: Callable[[Told], int | None]) -> Budget | None:
+    def budget(self, find: Callable[[Told], int | None]) -> BorrowingBudget | None:
         """What one of them may have; None: as much as there is."""
         gpus, jobs = find(self.gpus), find(self.jobs)
         if gpus is None and jobs is None:
             return None
-        return Budget(inf if gpus is None else gpus, inf if jobs is None else jobs)
+        return BorrowingBudget(inf if gpus is None else gpus, inf if jobs is None else jobs)
 
 
-class Budget:
+class BorrowingBudget:
     """GPUs and jobs that are left."""
 
     __slots__ = ("gpus", "jobs")
@@ -84,20 +84,20 @@ class Budget:
         self.jobs -= jobs
 
 
-class Room(NamedTuple):
+class BorrowingRoom(NamedTuple):
     """What is left for a team, and for those of its members who have a word of their own."""
 
-    team: Budget | None
-    members: Mapping[str, Budget]
+    team: BorrowingBudget | None
+    members: Mapping[str, BorrowingBudget]
 
-    def holds(self, lines: Collection[Line]) -> bool:
+    def holds(self, lines: Collection[LendingLine]) -> bool:
         """Whether all of them fit, whatever their order."""
         if self.members:
             return False
         total, jobs = sum(line.total for line in lines), sum(len(line.jobs) for line in lines)
         return self.team is None or self.team.allows(total, jobs)
 
-    def budgets(self, account: str) -> list[Budget]:
+    def budgets(self, account: str) -> list[BorrowingBudget]:
         """What has to allow a job of this account."""
         found = (self.team, self.members.get(account))
         return [budget for budget in found if budget is not None]
@@ -115,10 +115,12 @@ def relabelled(
     cluster = view.cluster
     lines = lines_of(cluster, running)
     found: list[Reserve] = []
-    most = Words(limits, jobs)
-    leaving = leaving_of(cluster, running) if most != Words(None) else {}
+    most = BorrowingWords(limits, jobs)
+    leaving = leaving_of(cluster, running) if most != BorrowingWords(None) else {}
     for team in sorted(lines):
-        found += _Team(cluster, team, lines[team], Words(quotas), most).told(leaving.get(team, []))
+        found += _Team(cluster, team, lines[team], BorrowingWords(quotas), most).told(
+            leaving.get(team, [])
+        )
     # Each line is kept in the order of arrival: so they come to its end.
     found.sort(key=lambda change: cluster.jobs[change.job_id].sequence)
     return found
@@ -126,11 +128,11 @@ def relabelled(
 
 def lines_of(
     cluster: Cluster, running: RunningIndex | RunningByKey
-) -> Mapping[str, Sequence[Line]]:
+) -> Mapping[str, Sequence[LendingLine]]:
     """Everybody of each team who runs or waits."""
     if not isinstance(cluster.waiting, WaitingByTeam):
         raise TypeError("quotas of teams need an ordering by_team")
-    lines: dict[str, list[Line]] = defaultdict(list)
+    lines: dict[str, list[LendingLine]] = defaultdict(list)
     for line in _of_running(cluster, running):
         lines[team_of(line.account)].append(line)
     for account, waiting in cluster.waiting.teams.items():
@@ -138,47 +140,53 @@ def lines_of(
     return lines
 
 
-def leaving_of(cluster: Cluster, running: RunningIndex | RunningByKey) -> Mapping[str, list[Line]]:
+def leaving_of(
+    cluster: Cluster, running: RunningIndex | RunningByKey
+) -> Mapping[str, list[LendingLine]]:
     """Those of each team who hold GPUs and do not stand among who runs: they save, or nobody hears
     of them.
     """
-    found: dict[str, list[Line]] = defaultdict(list)
+    found: dict[str, list[LendingLine]] = defaultdict(list)
     for key, attempt in cluster.attempts.items():
         if key.job_id not in running.places:
             job, at = cluster.jobs[key.job_id], {key.job_id: 0}
             gpus = attempt.lease.allocation.width
-            found[team_of(job.account)].append(Line(job.account, job.lane, 0, gpus, at, True))
+            found[team_of(job.account)].append(
+                LendingLine(job.account, job.lane, 0, gpus, at, True)
+            )
     return found
 
 
-def room_of(team: str, words: Words, taken: Iterable[Line], accounts: Collection[str]) -> Room:
+def room_of(
+    team: str, words: BorrowingWords, taken: Iterable[LendingLine], accounts: Collection[str]
+) -> BorrowingRoom:
     """What is left of what is told of a team and those of its members."""
     members = {}
     for account in accounts if any(map(tells_of_members, words)) else ():
         budget = words.budget(partial(of_member, account=account))
         if budget is not None:
             members[account] = budget
-    room = Room(words.budget(lambda told: of_team(told, team)), members)
+    room = BorrowingRoom(words.budget(lambda told: of_team(told, team)), members)
     for line in taken:
         for budget in room.budgets(line.account):
             budget.take(line.total, len(line.jobs))
     return room
 
 
-def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[Line]:
+def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[LendingLine]:
     """A line for each; what an elastic job holds beyond its base is nobody's by right."""
     for job_id in running.places:
         job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
         at = {job_id: running.position(job_id)}
-        yield Line(job.account, job.lane, _without(place.rank, job), gpus, at, True)
+        yield LendingLine(job.account, job.lane, _without(place.rank, job), gpus, at, True)
 
 
-def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterator[Line]:
+def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterator[LendingLine]:
     for rank, shapes in waiting.by_rank.items():
         for shape, fifo in shapes.items():
             first = cluster.jobs[next(iter(fifo))]  # all of a rank are in one lane
-            yield Line(account, first.lane, _without(rank, first), shape.gpus, fifo, False)
+            yield LendingLine(account, first.lane, _without(rank, first), shape.gpus, fifo, False)
 
 
 def _without(rank: int, job: Job) -> int:
@@ -189,7 +197,12 @@ class _Team:
     """One team: who of it stands where."""
 
     def __init__(
-        self, cluster: Cluster, team: str, lines: Sequence[Line], quotas: Words, limits: Words
+        self,
+        cluster: Cluster,
+        team: str,
+        lines: Sequence[LendingLine],
+        quotas: BorrowingWords,
+        limits: BorrowingWords,
     ) -> None:
         self.cluster = cluster
         self.team = team
@@ -198,7 +211,7 @@ class _Team:
         self.free = [line for line in lines if line.lane in _LENDING]
         self.own = [line for line in lines if line.lane < Lane.SPOT]
 
-    def told(self, leaving: Sequence[Line]) -> Iterator[Reserve]:
+    def told(self, leaving: Sequence[LendingLine]) -> Iterator[Reserve]:
         """Those who stand elsewhere from here on; what others of it are still leaving is not theirs
         yet.
         """
@@ -212,7 +225,7 @@ class _Team:
                 lane = _lane(job_id, right, beside)
                 yield self._in_lane(self.cluster.jobs[job_id], lane)
 
-    def _room(self, words: Words, taken: Iterable[Line]) -> Room:
+    def _room(self, words: BorrowingWords, taken: Iterable[LendingLine]) -> BorrowingRoom:
         return room_of(self.team, words, taken, {line.account for line in self.free})
 
     def _in_lane(self, job: Job, lane: Lane) -> Reserve:
@@ -232,7 +245,7 @@ def _lane(job_id: JobId, right: set[JobId] | None, may: set[JobId] | None) -> La
     return Lane.SPOT if right is None or job_id in right else Lane.BORROW
 
 
-def _moved(line: Line, right: set[JobId] | None, may: set[JobId] | None) -> list[JobId]:
+def _moved(line: LendingLine, right: set[JobId] | None, may: set[JobId] | None) -> list[JobId]:
     """Of a line those who stand elsewhere from here on."""
     if line.lane is Lane.SPOT and right is None and may is None:
         return []
@@ -252,7 +265,7 @@ def _kept(lane: Lane, right: set[JobId] | None, may: set[JobId] | None) -> set[J
     return right if may is None else None
 
 
-def _first(lines: list[Line], room: Room) -> set[JobId] | None:
+def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
     """The first for whom there is room, each who still fits; None: everybody."""
     if room.team is None and not room.members:
         return None

@@ -10,7 +10,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.offload import Elsewhere, Stage
 from dlq_master.policy.promise.capacity.grids import grid_of, type_of
 from dlq_master.policy.promise.capacity.leases import round_up
-from dlq_master.policy.promise.capacity.rules import Decided, Promises
+from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises
 from dlq_master.policy.promise.verdicts.reading import kept_plan, lane_of, numbered
 
 _KEPT = Reason(ReasonCode.SLOT_OVER, detail="by the kept plan; no new one was made in time")
@@ -21,11 +21,11 @@ def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | R
 
     Raises Elsewhere when somebody else is to be asked.
     """
-    if slot is not None and rules.decided is Decided.KEPT:
+    if slot is not None and rules.decided is DeadlinesDecided.KEPT:
         return tuple(kept_slot(view, rules, slot))
     if slot is not None:
         raise Elsewhere(Stage.SLOT)
-    if view.cluster.unjudged and rules.decided is Decided.ELSEWHERE:
+    if view.cluster.unjudged and rules.decided is DeadlinesDecided.ELSEWHERE:
         raise Elsewhere(Stage.PROMISES)
     return ()
 

@@ -15,13 +15,13 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.promise.capacity.grids import home_type
-from dlq_master.policy.trial.rules import Profiles, floor_of
+from dlq_master.policy.trial.rules import TrialRules, floor_of
 from dlq_master.policy.trial.trials import charged, node_gpus
 
 _SLACK = 1e-9  # of a sum of rates
 
 
-class Room(NamedTuple):
+class TrialRoom(NamedTuple):
     """GPUs for trials, and how many of them trials hold."""
 
     gpus: int
@@ -32,7 +32,7 @@ class Room(NamedTuple):
         other runs: it would wait for ever."""
         return not self.held or self.held + gpus <= self.gpus
 
-    def after(self, gpus: int) -> Room:
+    def after(self, gpus: int) -> TrialRoom:
         """The same with one more trial."""
         return self._replace(held=self.held + gpus)
 
@@ -41,7 +41,7 @@ class Room(NamedTuple):
         return max(0, self.gpus - self.held)
 
 
-def scale(view: View, rules: Profiles) -> Scale | None:
+def scale(view: View, rules: TrialRules) -> Scale | None:
     """How many GPUs are for trials in this hour, in whole nodes; None: that has been decided.
 
     C = lambda x T_profile, where lambda is what arrived in the hour before, each job with what it
@@ -63,7 +63,7 @@ def scale(view: View, rules: Profiles) -> Scale | None:
     return Scale(hour, nodes * size, reason)
 
 
-def next_scale_s(cluster: Cluster, rules: Profiles) -> float:
+def next_scale_s(cluster: Cluster, rules: TrialRules) -> float:
     """When fewer GPUs may do; inf: it is the floor already, and only arrivals could change that."""
     if cluster.profiling.gpus <= floor_nodes(cluster, rules) * node_gpus(
         cluster, home_type(cluster)
@@ -72,17 +72,17 @@ def next_scale_s(cluster: Cluster, rules: Profiles) -> float:
     return (cluster.profiling.hour + 1) * WINDOW_S
 
 
-def room(cluster: Cluster, rules: Profiles) -> Room:
+def room(cluster: Cluster, rules: TrialRules) -> TrialRoom:
     """The GPUs for trials now, and those that trials hold, including those that are leaving."""
     floor = floor_nodes(cluster, rules) * node_gpus(cluster, home_type(cluster))
     held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
     for key in {*cluster.claims.silent, *pausing(cluster)}:
         if cluster.jobs[key.job_id].lane is Lane.PROFILE:
             held += cluster.attempts[key].lease.allocation.width
-    return Room(max(cluster.profiling.gpus, floor), held)
+    return TrialRoom(max(cluster.profiling.gpus, floor), held)
 
 
-def floor_nodes(cluster: Cluster, rules: Profiles) -> int:
+def floor_nodes(cluster: Cluster, rules: TrialRules) -> int:
     """Nodes that are always for trials."""
     return floor_of(rules.floor, _nodes(cluster))
 

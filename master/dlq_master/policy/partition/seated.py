@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
-from dlq_master.policy.partition.borrowing import Words
+from dlq_master.policy.partition.borrowing import BorrowingWords
 from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.grids import home_type, type_of
@@ -44,7 +44,7 @@ def seating_of(
     safe = protected(cluster, policy.guards, ending)
     left = {}
     if policy.by_team:
-        words = Words(policy.limits, policy.job_limits)
+        words = BorrowingWords(policy.limits, policy.job_limits)
         left = yielding(cluster, running, words, ending, {*safe, *going})
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)

@@ -23,7 +23,7 @@ from dlq_master.policy.promise.capacity.grids import (
 )
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, within
 from dlq_master.policy.promise.capacity.rules import PRINTED_S, Promises, Selector, Selects, Slots
-from dlq_master.policy.promise.slots.plan import Plan, faults, left_of
+from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
 from dlq_master.policy.promise.solver.selector import Selection, select, settled
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.verdicts.proof import at_risk
@@ -155,7 +155,7 @@ def _no_room(closed: str) -> str:
     return f"{words}: {closed}" if closed else words
 
 
-def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
+def _chosen(left: SlotPlan, asked: list[SloJob], grid: Grid, rules: Promises) -> Selection:
     """With slots as late as can be a plan is not run as it is: how often it stops jobs is no ground
     for another.
     """
@@ -172,7 +172,7 @@ def _chosen(left: Plan, asked: list[SloJob], grid: Grid, rules: Promises) -> Sel
 
 
 def _spared(
-    chosen: Selection, left: Plan, asked: list[SloJob], grid: Grid, whole: Grid, rules: Promises
+    chosen: Selection, left: SlotPlan, asked: list[SloJob], grid: Grid, whole: Grid, rules: Promises
 ) -> Selection:
     """No promise is given up for a floor: only then those that were made use all GPUs, and nobody
     else gets slots.
@@ -184,7 +184,7 @@ def _spared(
     return other if len(other.broken) < len(chosen.broken) else chosen
 
 
-def _left(jobs: list[Job], table: Table, slot: int) -> Plan:
+def _left(jobs: list[Job], table: Table, slot: int) -> SlotPlan:
     """The kept plan from this slot on."""
     found = {}
     for job in jobs:
@@ -192,7 +192,7 @@ def _left(jobs: list[Job], table: Table, slot: int) -> Plan:
         slots = left_of(job.slots, slot) if one is None else one.slots
         if slots:
             found[str(job.job_id) if one is None else one.own.key] = slots
-    return Plan(found)
+    return SlotPlan(found)
 
 
 def _asked(
@@ -231,7 +231,7 @@ def _let_end(job: Job) -> Reserve:
     return Reserve(job.job_id, Lane.SLO, (), job.promised, job.verdict, _NEXT)
 
 
-def _kept(whole: Plan, asked: list[SloJob], grid: Grid) -> Plan:
+def _kept(whole: SlotPlan, asked: list[SloJob], grid: Grid) -> SlotPlan:
     """The plan so far. Slots of jobs that nothing was promised give way to what has been promised
     since.
     """
@@ -241,7 +241,7 @@ def _kept(whole: Plan, asked: list[SloJob], grid: Grid) -> Plan:
 
 
 def _place(
-    job: Job, chosen: Selection | None, left: Plan, slot: int, rules: Promises
+    job: Job, chosen: Selection | None, left: SlotPlan, slot: int, rules: Promises
 ) -> Reserve | None:
     """Where it stands in this slot; None: as it stood, and nothing else is planned for it."""
     key, job_id = str(job.job_id), job.job_id

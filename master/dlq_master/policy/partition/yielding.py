@@ -18,10 +18,17 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.order.running import RunningByKey, RunningIndex
-from dlq_master.policy.partition.borrowing import Budget, Line, Words, leaving_of, lines_of, room_of
+from dlq_master.policy.partition.borrowing import (
+    BorrowingBudget,
+    BorrowingWords,
+    LendingLine,
+    leaving_of,
+    lines_of,
+    room_of,
+)
 
 Stand = tuple[int, int | float, JobId]
-Budgets = Callable[[str], list[Budget]]  # account -> what has to allow a job of it
+Budgets = Callable[[str], list[BorrowingBudget]]  # account -> what has to allow a job of it
 
 
 class _One(NamedTuple):
@@ -39,13 +46,13 @@ class _One(NamedTuple):
 def yielding(
     cluster: Cluster,
     running: RunningIndex | RunningByKey,
-    limits: Words,
+    limits: BorrowingWords,
     ending: Collection[AttemptKey],
     safe: Collection[AttemptKey],
 ) -> dict[AttemptKey, JobId]:
     """Of those whose terms end, who leaves, and for which job: for one of each team at a time.
     `safe`: who does not."""
-    if limits == Words(None) or not ending:
+    if limits == BorrowingWords(None) or not ending:
         return {}
     may = {key.job_id: key for key in ending if key not in safe}
     still = leaving_of(cluster, running)
@@ -61,7 +68,7 @@ def yielding(
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _firsts(lines: Sequence[Line]) -> list[_One]:
+def _firsts(lines: Sequence[LendingLine]) -> list[_One]:
     """The first of each line that its team's limit keeps back, the best first."""
     found = []
     for line in lines:
@@ -74,9 +81,9 @@ def _firsts(lines: Sequence[Line]) -> list[_One]:
 def _of_team(
     cluster: Cluster,
     team: str,
-    lines: Sequence[Line],
+    lines: Sequence[LendingLine],
     kept_back: Sequence[_One],
-    limits: Words,
+    limits: BorrowingWords,
     may: Mapping[JobId, AttemptKey],
 ) -> dict[_One, JobId]:
     last_first = sorted(_lesser(cluster, lines, may), reverse=True)
@@ -90,7 +97,9 @@ def _of_team(
     return {}
 
 
-def _lesser(cluster: Cluster, lines: Sequence[Line], may: Mapping[JobId, AttemptKey]) -> list[_One]:
+def _lesser(
+    cluster: Cluster, lines: Sequence[LendingLine], may: Mapping[JobId, AttemptKey]
+) -> list[_One]:
     """Who runs by the order, on no more than its base."""
     found = []
     for line in lines:
@@ -130,11 +139,11 @@ def _least(better: _One, last_first: Sequence[_One], budgets: Budgets) -> list[_
     return leaving
 
 
-def _allow(budgets: Collection[Budget], one: _One) -> bool:
+def _allow(budgets: Collection[BorrowingBudget], one: _One) -> bool:
     return all(budget.allows(one.gpus) for budget in budgets)
 
 
-def _take(budgets: Collection[Budget], gpus: int, jobs: int) -> None:
+def _take(budgets: Collection[BorrowingBudget], gpus: int, jobs: int) -> None:
     for budget in budgets:
         budget.take(gpus, jobs)
 

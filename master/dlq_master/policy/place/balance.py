@@ -35,7 +35,7 @@ TIME_LIMIT_S = 10.0
 _OPTIMAL = 0
 
 
-class Program(NamedTuple):
+class BalanceProgram(NamedTuple):
     """One job and the nodes that may hold it. Sizes and traffic in one unit, such as bytes."""
 
     free: Sequence[int]  # g_i
@@ -46,7 +46,7 @@ class Program(NamedTuple):
     beside: bool = False  # servers only where workers are
 
 
-class Solution(NamedTuple):
+class BalanceSolution(NamedTuple):
     """`busiest` is max T_i, `total` what the job itself adds to all nodes."""
 
     workers: tuple[int, ...]
@@ -55,7 +55,7 @@ class Solution(NamedTuple):
     total: float
 
 
-def load(program: Program, workers: Sequence[int], servers: Sequence[int]) -> list[float]:
+def load(program: BalanceProgram, workers: Sequence[int], servers: Sequence[int]) -> list[float]:
     """T_i of a placement, as the appendix prints it."""
     model, hosted = sum(program.servers), [0.0] * len(program.free)
     for size, node in zip(program.servers, servers, strict=True):
@@ -64,7 +64,7 @@ def load(program: Program, workers: Sequence[int], servers: Sequence[int]) -> li
     return [t + w * (model - h) + (program.workers - w) * h for t, w, h in rows]
 
 
-def solve(program: Program, time_limit_s: float = TIME_LIMIT_S) -> Solution | None:
+def solve(program: BalanceProgram, time_limit_s: float = TIME_LIMIT_S) -> BalanceSolution | None:
     """The proven optimum; None if there is no placement, or none was proven within the limits."""
     nodes, count = len(program.free), len(program.servers)
     if nodes * count > MOST_BINARIES or sum(program.free) < program.workers:
@@ -85,13 +85,13 @@ def solve(program: Program, time_limit_s: float = TIME_LIMIT_S) -> Solution | No
     hosts = best[nodes : nodes + nodes * count].reshape(count, nodes)
     servers = tuple(int(node) for node in hosts.argmax(axis=1))
     loads = load(program, workers, servers)
-    return Solution(workers, servers, max(loads), sum(loads) - sum(program.traffic))
+    return BalanceSolution(workers, servers, max(loads), sum(loads) - sum(program.traffic))
 
 
 class _Model:
     """Columns: w_i, then p_ji and z_ji by server and node, then u_i (only with `each`), then T."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: BalanceProgram) -> None:
         nodes, count = len(program.free), len(program.servers)
         each = program.each
         self._width = nodes + 2 * nodes * count + (nodes if each else 0) + 1

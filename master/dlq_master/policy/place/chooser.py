@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MODEL_BYTES = 259.75e6
 
 
-class Choice(NamedTuple):
+class PlacementChoice(NamedTuple):
     """Where the job goes, and how that was found, for people."""
 
     parts: Parts
@@ -43,22 +43,22 @@ class Balance:
             widths = [(slot.node_id, slot.mask.bit_count()) for slot in slots]
             self._carry(cluster.jobs[key.job_id], widths)
 
-    def choose(self, job: Job, pool: Pool, shape: Shape, fallback: Parts) -> Choice:
+    def choose(self, job: Job, pool: Pool, shape: Shape, fallback: Parts) -> PlacementChoice:
         """The optimum, or the fallback with the reason why it is none; counted as placed."""
         choice = self._choose(job, pool, shape, fallback)
         names = self._cluster.capacity.node_ids
         self._carry(job, [(names[node], mask.bit_count()) for node, mask in choice.parts])
         return choice
 
-    def _choose(self, job: Job, pool: Pool, shape: Shape, fallback: Parts) -> Choice:
+    def _choose(self, job: Job, pool: Pool, shape: Shape, fallback: Parts) -> PlacementChoice:
         if len(fallback) == 1:
-            return Choice(fallback, "")  # no network at all: nothing is better
-        from dlq_master.policy.place.balance import Program, solve
+            return PlacementChoice(fallback, "")  # no network at all: nothing is better
+        from dlq_master.policy.place.balance import BalanceProgram, solve
 
         allowed = pool.allowed(shape)
         nodes = [node for node, mask in enumerate(allowed.masks) if mask]
         names = self._cluster.capacity.node_ids
-        program = Program(
+        program = BalanceProgram(
             free=[allowed.masks[node].bit_count() for node in nodes],
             traffic=[self._traffic.get(names[node], 0.0) for node in nodes],
             servers=_servers(job.profile, shape.gpus),
@@ -68,13 +68,15 @@ class Balance:
         )
         found = solve(program)
         if found is None:
-            return Choice(
+            return PlacementChoice(
                 fallback,
                 "on the fewest nodes: its placement program was too large, or not solved in time",
             )
         widths = [(n, w) for n, w in zip(nodes, found.workers, strict=True) if w]
         parts = tuple(Part(node, lowest(allowed.masks[node], width)) for node, width in widths)
-        return Choice(parts, f"the busiest node sends {found.busiest / 1e9:.2f} GB an iteration")
+        return PlacementChoice(
+            parts, f"the busiest node sends {found.busiest / 1e9:.2f} GB an iteration"
+        )
 
     def _carry(self, job: Job, widths: Sequence[tuple[str, int]]) -> None:
         if len(widths) > 1:
@@ -84,12 +86,12 @@ class Balance:
                 self._traffic[node] = self._traffic.get(node, 0.0) + added
 
 
-def _model_bytes(profile: Profile | None) -> float:
+def _model_bytes(profile: TrafficProfile | None) -> float:
     known = None if profile is None else profile.model_bytes
     return MODEL_BYTES if known is None else known
 
 
-def _servers(profile: Profile | None, count: int) -> list[float]:
+def _servers(profile: TrafficProfile | None, count: int) -> list[float]:
     """What each parameter server hosts."""
     model, skew = _model_bytes(profile), None if profile is None else profile.skew
     if count == 1 or skew is None or skew <= 1 / count:

@@ -28,14 +28,14 @@ GROUPS = Placement("groups", consolidate.fewest_now, groups=True)
 _ALL = -1  # every bit
 
 
-class Held(Protocol):
+class HeldGroups(Protocol):
     """GPUs of one type, some of them free."""
 
     @property
     def free(self) -> Pool: ...
 
 
-S = TypeVar("S", bound=Held)
+S = TypeVar("S", bound=HeldGroups)
 
 
 class _Kinds(NamedTuple):
@@ -46,7 +46,7 @@ class _Kinds(NamedTuple):
     flexible: int  # where there are flexible workers and nobody has its base
 
 
-class Groups:
+class PlacementGroups:
     """The servers of one plan by what is on them."""
 
     def __init__(self, cluster: Cluster) -> None:

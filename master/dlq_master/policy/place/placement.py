@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.packing.class_packing import Packed, pack
+from dlq_master.policy.place.packing.class_packing import PackedClasses, pack
 from dlq_master.policy.place.packing.joint import Arrangement, Joint
 
 Find = Callable[[Pool, Shape], Parts | None]
@@ -35,7 +35,7 @@ class Placement(NamedTuple):
     balances: bool = False
     room: Callable[[Pool, Shape], int] | None = None
     repacks: bool = False
-    pack: Callable[[Joint], Packed] = pack
+    pack: Callable[[Joint], PackedClasses] = pack
     arranges: Arrange | None = None
     groups: bool = False
 

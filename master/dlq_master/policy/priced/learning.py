@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats
-from dlq_master.policy.priced.performance import FEWEST, Performance, Run, fit
+from dlq_master.policy.priced.performance import FEWEST, PastRun, Performance, fit
 
 GROWTH = 1.5  # a model is fitted anew when so many times as many runs are known
 _HOUR_S, _SCALING = 3600.0, 0.85
@@ -36,7 +36,7 @@ class Kin(NamedTuple):
     iterations: int | None = None
 
 
-class Shape(NamedTuple):
+class JobShape(NamedTuple):
     """So many GPUs of one kind, by its place in the catalogue."""
 
     kind: int
@@ -55,7 +55,7 @@ class Took(NamedTuple):
 class _Group:
     """What is known of one family, or of all (of those with iterations, or of those without)."""
 
-    runs: list[Run] = field(default_factory=list)
+    runs: list[PastRun] = field(default_factory=list)
     jobs: set[str] = field(default_factory=set)  # that `runs` are of
     levels: list[float] = field(default_factory=list)  # of jobs without iterations
     seen: int = 0  # runs that the model was fitted to
@@ -69,7 +69,7 @@ class _Group:
 
 
 @dataclass
-class Learned:
+class LearnedTimes:
     """`speeds`: of one GPU of each kind; `most`: GPUs of the largest node. `draw` deals runs to
     folds.
 
@@ -95,7 +95,7 @@ class Learned:
             scale = level if kin.iterations is None else 1.0
             group.jobs.add(job)
             group.runs += [
-                Run(_numbers(kin, one.gpus, one.speed), one.time_s / scale, job) for one in took
+                PastRun(_numbers(kin, one.gpus, one.speed), one.time_s / scale, job) for one in took
             ]
 
     def times(self, kin: Kin) -> Floats:
@@ -122,7 +122,7 @@ class Learned:
         }
 
 
-def refined(times: Floats, measured: Mapping[Shape, float]) -> Floats:
+def refined(times: Floats, measured: Mapping[JobShape, float]) -> Floats:
     """What was measured holds where it was measured; everywhere else times move by the same factor,
     their geometric mean."""
     if not measured:

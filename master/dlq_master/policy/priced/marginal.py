@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats, Ints
-from dlq_master.policy.priced.packing import Packing
+from dlq_master.policy.priced.packing import NodePacking
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation
 
 _HOUR_S = 3600.0
@@ -35,7 +35,7 @@ LOOKAHEAD = 1.5  # mean run times; anything from 0.5 to 3 costs within a few per
 HOLD = 0.3  # of its worth, on top of it, for a GPU that the job holds
 
 
-class Wish(NamedTuple):
+class MarginalWish(NamedTuple):
     """By job: `kind`; `gpus` at most; `rate[j, g]` the share of the job done per second on g GPUs
     of the kind (0 on none); `cost` $ to its end in that shape; `urgency` $ per second of being
     late, discounted by slack."""
@@ -66,7 +66,7 @@ def marginal(
     return packing.schedule([job.key for job in situation.jobs])
 
 
-def wishes(situation: Situation, lookahead: float) -> Wish:
+def wishes(situation: Situation, lookahead: float) -> MarginalWish:
     """What each job is to have at most, and what it is worth."""
     time, due = situation.time, situation.due[:, None, None]
     each = _per_gpu(situation)
@@ -82,10 +82,10 @@ def wishes(situation: Situation, lookahead: float) -> Wish:
     scale = lookahead * max(float(short.mean()), 1e-9)
     slack = np.maximum(0.0, situation.due - short)
     urgency = situation.weight * np.exp(-slack / scale)
-    return Wish(kind, gpus + 1, _rates(time[jobs, kind]), cost[jobs, kind, gpus], urgency)
+    return MarginalWish(kind, gpus + 1, _rates(time[jobs, kind]), cost[jobs, kind, gpus], urgency)
 
 
-def hurried(situation: Situation, wish: Wish) -> Wish:
+def hurried(situation: Situation, wish: MarginalWish) -> MarginalWish:
     """Of the fastest kind, the fewest GPUs that make the due date; where none do, the fastest
     number.
     """
@@ -105,7 +105,7 @@ def _rates(mine: Floats) -> Floats:
     return rate
 
 
-class Held(NamedTuple):
+class HeldNode(NamedTuple):
     """By job: what it has just now; kind and node are -1 and GPUs 0 where it waits."""
 
     kind: Ints
@@ -113,10 +113,10 @@ class Held(NamedTuple):
     node: Ints
 
 
-def held(situation: Situation) -> Held:
+def held(situation: Situation) -> HeldNode:
     """Who runs where."""
     running, catalogue = situation.running, situation.catalogue
-    found = Held(*np.full((3, len(situation.jobs)), -1, dtype=np.int64))
+    found = HeldNode(*np.full((3, len(situation.jobs)), -1, dtype=np.int64))
     found.gpus[:] = 0
     for number, job in enumerate(situation.jobs):
         if (grant := running.grants.get(job.key)) is not None:
@@ -134,7 +134,7 @@ def _per_gpu(situation: Situation) -> Floats:
     return np.where(np.isfinite(each), each, 0.0)
 
 
-def allocate(wish: Wish, capacity: int, mine: Ints) -> Ints:
+def allocate(wish: MarginalWish, capacity: int, mine: Ints) -> Ints:
     """GPUs of each job: its wish, or what the greatest worths add up to if that is more than there
     is.
 
@@ -151,7 +151,7 @@ def allocate(wish: Wish, capacity: int, mine: Ints) -> Ints:
     return np.minimum(given, wish.gpus)
 
 
-def _allowed(situation: Situation, wish: Wish, given: Ints) -> Ints:
+def _allowed(situation: Situation, wish: MarginalWish, given: Ints) -> Ints:
     """The fastest number of GPUs that each may have of those that it was given; 0: none of them."""
     mine = situation.time[np.arange(len(given)), wish.kind]
     within = np.where(np.arange(1, mine.shape[1] + 1) <= given[:, None], mine, np.inf)
@@ -177,10 +177,10 @@ def concave(rate: Floats) -> Floats:
     return hull
 
 
-def _pack(situation: Situation, wish: Wish, gpus: Ints, stays: Ints) -> Packing:
+def _pack(situation: Situation, wish: MarginalWish, gpus: Ints, stays: Ints) -> NodePacking:
     """Who stays, on the node that it has; then the widest first, among equals the most urgent; who
     fits nowhere gets what is left of a node."""
-    packing = Packing(situation.catalogue, situation.nodes)
+    packing = NodePacking(situation.catalogue, situation.nodes)
     kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
     order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]
     names: dict[int, int] = {}  # of the nodes that there are, in the packing
@@ -203,7 +203,7 @@ def _pack(situation: Situation, wish: Wish, gpus: Ints, stays: Ints) -> Packing:
     return packing
 
 
-def _shrink(packing: Packing, situation: Situation, job: int, gpus: int) -> None:
+def _shrink(packing: NodePacking, situation: Situation, job: int, gpus: int) -> None:
     """On at most so many GPUs of any kind, as fast as can be."""
     best: tuple[float, int, int, int] | None = None
     for kind in range(len(packing.most)):
@@ -219,7 +219,7 @@ def _shrink(packing: Packing, situation: Situation, job: int, gpus: int) -> None
         packing.put(job, *best[1:])
 
 
-def _give_idle(packing: Packing, situation: Situation, wish: Wish) -> None:
+def _give_idle(packing: NodePacking, situation: Situation, wish: MarginalWish) -> None:
     """GPUs that are paid for go where each saves most: time of being late, and of renting."""
     value = (wish.urgency * situation.fastest + wish.cost).tolist()
     for node, on in enumerate(packing.on):

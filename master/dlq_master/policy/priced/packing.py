@@ -12,7 +12,7 @@ from dlq_master.policy.priced.catalogue import Catalogue
 from dlq_master.policy.priced.situation import Grant, Schedule
 
 
-class Packing:
+class NodePacking:
     """Nodes that grow with what is put on them, up to the largest type of their kind."""
 
     def __init__(self, catalogue: Catalogue, nodes: int) -> None:

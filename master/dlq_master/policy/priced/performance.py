@@ -21,7 +21,7 @@ _MOST_FEATURES = 8
 _WORTHWHILE = 0.01  # of the error: what a further feature must gain
 
 
-class Run(NamedTuple):
+class PastRun(NamedTuple):
     """One finished run: its numbers by name, all positive, and what it took. Runs of one `job` are
     dealt to one fold, so that no model is judged by a job that it has seen; "": each is a job of
     its own."""
@@ -65,7 +65,7 @@ class Performance:
         return max(float(total), self.least_s / 2)
 
 
-def fit(runs: Sequence[Run], draw: np.random.Generator) -> Performance:
+def fit(runs: Sequence[PastRun], draw: np.random.Generator) -> Performance:
     """Learn from runs of at least five jobs; they are dealt to folds by chance. Raises
     ValueError.
     """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq_master.policy.priced.situation import Schedule, Situation
 
 
-class Verb(StrEnum):
+class PricedVerb(StrEnum):
     """What is done with a node or a job."""
 
     RELEASE = "release"
@@ -19,7 +19,7 @@ class Verb(StrEnum):
     MOVE = "move"
 
 
-class Cause(StrEnum):
+class PricedCause(StrEnum):
     """Why."""
 
     IN_TIME = "in_time"  # it makes its due date like this
@@ -29,37 +29,37 @@ class Cause(StrEnum):
     UNUSED = "unused"  # nobody is to run on it, or another type is cheaper for who is
 
 
-class Change(NamedTuple):
+class PricedChange(NamedTuple):
     """`key` of a job (None: of a node alone), the node, its type's place in the catalogue and the
     GPUs. `seconds`: how long before its due date the job ends if nothing changes any more;
     negative: late."""
 
-    verb: Verb
+    verb: PricedVerb
     node: int
     type: int
-    cause: Cause
+    cause: PricedCause
     key: int | None = None
     gpus: int = 0
     seconds: float = 0.0
 
 
-def changes(situation: Situation, made: Schedule) -> list[Change]:
+def changes(situation: Situation, made: Schedule) -> list[PricedChange]:
     """From what runs to what was decided; what stays as it is has no change."""
     running = situation.running
-    found: list[Change] = []
+    found: list[PricedChange] = []
     for node in sorted({*running.types, *made.types}):
         was, now = running.types.get(node), made.types.get(node)
         if was != now and was is not None:
-            found.append(Change(Verb.RELEASE, node, was, Cause.UNUSED))
+            found.append(PricedChange(PricedVerb.RELEASE, node, was, PricedCause.UNUSED))
     found += [
-        Change(Verb.PROVISION, node, made.types[node], Cause.NEEDED)
+        PricedChange(PricedVerb.PROVISION, node, made.types[node], PricedCause.NEEDED)
         for node in sorted(made.types)
         if made.types[node] != running.types.get(node)
     ]
     return found + _of_jobs(situation, made)
 
 
-def _of_jobs(situation: Situation, made: Schedule) -> list[Change]:
+def _of_jobs(situation: Situation, made: Schedule) -> list[PricedChange]:
     running, catalogue = situation.running, situation.catalogue
     kinds = [catalogue.kinds.index(rented.kind) for rented in catalogue.types]
     lapses, others = [], []
@@ -68,14 +68,18 @@ def _of_jobs(situation: Situation, made: Schedule) -> list[Change]:
         if grant is None:
             if had is not None:
                 was = running.types[had.node]
-                lapses.append(Change(Verb.LAPSE, had.node, was, Cause.OUTBID, job.key, had.gpus))
+                lapses.append(
+                    PricedChange(
+                        PricedVerb.LAPSE, had.node, was, PricedCause.OUTBID, job.key, had.gpus
+                    )
+                )
             continue
         n = made.types[grant.node]
         kept = had is not None and had.node == grant.node and running.types.get(had.node) == n
         if kept and had == grant:
             continue
-        verb = Verb.START if had is None else Verb.RESIZE if kept else Verb.MOVE
+        verb = PricedVerb.START if had is None else PricedVerb.RESIZE if kept else PricedVerb.MOVE
         ahead_s = float(situation.due[number] - situation.time[number, kinds[n], grant.gpus - 1])
-        cause = Cause.IN_TIME if ahead_s >= 0 else Cause.LATE
-        others.append(Change(verb, grant.node, n, cause, job.key, grant.gpus, ahead_s))
+        cause = PricedCause.IN_TIME if ahead_s >= 0 else PricedCause.LATE
+        others.append(PricedChange(verb, grant.node, n, cause, job.key, grant.gpus, ahead_s))
     return lapses + others

@@ -14,7 +14,7 @@ from dlq_master.policy.priced.compared.milp import step_milp
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import DEFAULT, SETTINGS
-from dlq_master.policy.priced.rules import Proxy, Reading, Rules
+from dlq_master.policy.priced.rules import PaperReading, Proxy, Rules
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.registry.settings import PolicyError, suggestion
 
@@ -135,7 +135,7 @@ def _whole(least: int) -> Callable[[str], int]:
     return read
 
 
-def _word(of: type[Reading] | type[Proxy] | type[dp.Variant]) -> Callable[[str], object]:
+def _word(of: type[PaperReading] | type[Proxy] | type[dp.Variant]) -> Callable[[str], object]:
     def read(text: str) -> object:
         if text not in {word.value for word in of}:
             raise ValueError(f"expected one of {', '.join(of)}")
@@ -146,7 +146,7 @@ def _word(of: type[Reading] | type[Proxy] | type[dp.Variant]) -> Callable[[str],
 
 _READERS: Mapping[str, Callable[[str], object]] = MappingProxyType(
     {
-        "reading": _word(Reading),
+        "reading": _word(PaperReading),
         "proxy": _word(Proxy),
         "iterations": _whole(1),
         "elite": _whole(1),

@@ -22,7 +22,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class Reading(StrEnum):
+class PaperReading(StrEnum):
     """Whose rules."""
 
     PAPER = "paper"
@@ -43,7 +43,7 @@ class Rules(NamedTuple):
     MaxIt_PR; 0: as many as nodes.
     """
 
-    reading: Reading = Reading.PAPER
+    reading: PaperReading = PaperReading.PAPER
     proxy: Proxy = Proxy.COST
     iterations: int = 1000
     elite: int = 10
@@ -57,4 +57,4 @@ class Rules(NamedTuple):
     @property
     def released(self) -> bool:
         """The reference's rules."""
-        return self.reading is Reading.REFERENCE
+        return self.reading is PaperReading.REFERENCE

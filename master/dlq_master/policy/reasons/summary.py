@@ -14,7 +14,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.partition.accounts import Held, kinds_over_account
+from dlq_master.policy.partition.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
@@ -28,7 +28,7 @@ from dlq_master.policy.reasons.explain import (
 from dlq_master.policy.walk.outcome import Outcome
 
 
-class Glance:
+class ReasonSummary:
     """What `explain` would say first of each job, at O(1) a job after the first of its shape.
 
     It holds for the view it was made for: whoever keeps one drops it with the next plan.
@@ -138,8 +138,8 @@ class Glance:
         return ReasonCode.BEHIND_HIGHER_RANK
 
     @cached_property
-    def _held(self) -> Held:
-        return Held(self._view.cluster)
+    def _held(self) -> HeldByAccount:
+        return HeldByAccount(self._view.cluster)
 
     @property
     def _outcome(self) -> Outcome:

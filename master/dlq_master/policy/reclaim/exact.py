@@ -15,7 +15,7 @@ from dlq_master.policy.reclaim.demand import Choice, Demand
 from dlq_master.policy.reclaim.rules import algorithm_1
 
 if TYPE_CHECKING:
-    from dlq_master.policy.reclaim.program import Program
+    from dlq_master.policy.reclaim.program import ReclaimProgram
 
 TIME_LIMIT_S = 2.0
 TIE_LIMIT_S = 0.2
@@ -30,9 +30,9 @@ def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
     wanted = min(demand.wanted, len(demand.servers)) - len(free)
     if wanted <= 0 or not first.cost:
         return first._replace(bound=first.cost)
-    from dlq_master.policy.reclaim.program import Program
+    from dlq_master.policy.reclaim.program import ReclaimProgram
 
-    program = Program(demand, set(free), wanted)
+    program = ReclaimProgram(demand, set(free), wanted)
     best = _cheapest(program, first, free, demand, time_limit_s)
     lost_gpu_s = demand.lost_gpu_s(best.servers)
     if lost_gpu_s <= 0:
@@ -48,7 +48,7 @@ def exact(demand: Demand, time_limit_s: float = TIME_LIMIT_S) -> Choice:
 
 
 def _cheapest(
-    program: Program, first: Choice, free: list[NodeId], demand: Demand, time_limit_s: float
+    program: ReclaimProgram, first: Choice, free: list[NodeId], demand: Demand, time_limit_s: float
 ) -> Choice:
     """The best of Algorithm 1, of what it finds beside the relaxation, and of the program."""
     bound = program.relaxed()

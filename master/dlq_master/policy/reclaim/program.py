@@ -33,7 +33,7 @@ _LEANS = 0.99  # the rest keeps costs above nothing
 _OPTIMAL, _INFEASIBLE = 0, 2
 
 
-class Found(NamedTuple):
+class FoundProgram(NamedTuple):
     """The servers of a better choice (none: there is none, or it was not found in time), and what
     no choice costs less than."""
 
@@ -68,7 +68,7 @@ class _Class(NamedTuple):
     alone_gpu_s: float
 
 
-class Program:
+class ReclaimProgram:
     """Columns: the classes' u, then the wide jobs' y."""
 
     def __init__(self, demand: Demand, free: set[NodeId], wanted: int) -> None:
@@ -128,16 +128,16 @@ class Program:
             ]
         )
 
-    def solve(self, known: float, time_limit_s: float) -> Found:
+    def solve(self, known: float, time_limit_s: float) -> FoundProgram:
         """A choice that costs less than what is known, if there is one."""
         less = known - 1.0 if self._whole else known
         found = self._solved(self._costs, less, time_limit_s)
         if found.status == _INFEASIBLE:
-            return Found((), known)
+            return FoundProgram((), known)
         bound = -inf if found.mip_dual_bound is None else self._raised(float(found.mip_dual_bound))
         if found.x is None:
-            return Found((), min(bound, known))
-        return Found(self._taken(found.x), bound)
+            return FoundProgram((), min(bound, known))
+        return FoundProgram(self._taken(found.x), bound)
 
     def spare(self, cost: float, time_limit_s: float) -> tuple[NodeId, ...]:
         """Of the choices that cost no more the one that loses the fewest GPU-seconds; none: not

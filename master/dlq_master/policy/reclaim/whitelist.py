@@ -33,7 +33,7 @@ _LENT, _EMPTY = Reason(ReasonCode.LENT), Reason(ReasonCode.EMPTY)
 _NEVER_S = float("inf")
 
 
-class Taken(NamedTuple):
+class TakenServers(NamedTuple):
     """The plan of a reclaim, the choice behind it, and what it does."""
 
     plan: Plan
@@ -47,7 +47,7 @@ def lend(cluster: Cluster, servers: Sequence[NodeId], more: int) -> Plan:
     return Plan(tuple([Loan(node_id, _LENT) for node_id in away[:more]]))
 
 
-def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Taken:
+def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> TakenServers:
     """So many fewer of these servers are lent: which ones, by the policy's rule, and what that
     means for the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others
     save and queue again. Of servers that are equally good the last go first."""
@@ -72,7 +72,7 @@ def dice(view: View) -> Random:
     return Random(f"{view.now_s}")
 
 
-def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> Taken:
+def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> TakenServers:
     """What this choice means for the jobs there. Nobody is empty yet, as far as this plan goes."""
     cluster = view.cluster
     cluster.capacity.ready()
@@ -83,7 +83,7 @@ def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> Taken:
         for tenant in demand.tenants
         if not gone.isdisjoint(tenant.held)
     ]
-    return Taken(Plan(tuple(changes)), choice, toll(demand, choice.servers))
+    return TakenServers(Plan(tuple(changes)), choice, toll(demand, choice.servers))
 
 
 def returns(cluster: Cluster, servers: Iterable[NodeId]) -> Plan:

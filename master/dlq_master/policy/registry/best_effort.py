@@ -14,7 +14,7 @@ from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import aged, always, shortest, shortest_service, smallest
 from dlq_master.policy.order.expected_left import expected_left
 from dlq_master.policy.promise.capacity.rules import Spot
-from dlq_master.policy.registry.settings import Settings
+from dlq_master.policy.registry.settings import PolicySettings
 
 _SPOT_KEYS: Mapping[Spot, KeyRule | None] = MappingProxyType(
     {
@@ -39,7 +39,7 @@ SPOT_RULES: Mapping[Spot, str] = MappingProxyType(
 )
 
 
-def spot_ordering(chosen: Settings, profile_s: float | None) -> Ordering:
+def spot_ordering(chosen: PolicySettings, profile_s: float | None) -> Ordering:
     """Lanes before everything else, and in each this order."""
     if chosen.spot is Spot.LAS:
         bounds = chosen.thresholds.bounds

@@ -21,10 +21,10 @@ from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.promise.capacity.rules import Promises, Selects, Spot, Trials
 from dlq_master.policy.registry.best_effort import BY_WORK, SPOT_RULES, spot_ordering
 from dlq_master.policy.registry.presets import PRESETS, SKEW, Preset
-from dlq_master.policy.registry.settings import PolicyError, Settings, parse, suggestion
+from dlq_master.policy.registry.settings import PolicyError, PolicySettings, parse, suggestion
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.transit.taking import Taking
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 
 
 def build(
@@ -87,19 +87,19 @@ def build(
     )
 
 
-def _shares(chosen: Settings, words: Mapping[str, str]) -> ShareRules | None:
+def _shares(chosen: PolicySettings, words: Mapping[str, str]) -> ShareRules | None:
     """By default they count only where somebody has said what is due to whom."""
     asked = "share" in words or chosen.team_shares is not None
     return ShareRules(chosen.half_life_s, chosen.team_shares) if chosen.fair and asked else None
 
 
-def _shared(name: str, chosen: Settings, ordering: Ordering, rules: ShareRules) -> Ordering:
+def _shared(name: str, chosen: PolicySettings, ordering: Ordering, rules: ShareRules) -> Ordering:
     if chosen.spot is Spot.LAS:
         raise PolicyError(f"policy {name}: share=fair does not go with spot=las, which has levels")
     return replace(ordering, key=shared(ordering.key), half_life_s=rules.half_life_s)
 
 
-def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profiles | None:
+def _profiling(name: str, chosen: PolicySettings, words: Mapping[str, str]) -> TrialRules | None:
     if _tries(chosen):
         return chosen.profiles
     needs = "trials=partition" if chosen.know is Know.PROFILED else "know=profiled"
@@ -109,16 +109,16 @@ def _profiling(name: str, chosen: Settings, words: Mapping[str, str]) -> Profile
     return None
 
 
-def _profile_s(chosen: Settings) -> float | None:
+def _profile_s(chosen: PolicySettings) -> float | None:
     return chosen.profile_s if chosen.know is Know.PROFILED else None
 
 
-def _tries(chosen: Settings) -> bool:
+def _tries(chosen: PolicySettings) -> bool:
     """Whether jobs are measured on GPUs of their own."""
     return chosen.know is Know.PROFILED and chosen.trials is Trials.PARTITION
 
 
-def _promises(chosen: Settings) -> Promises:
+def _promises(chosen: PolicySettings) -> Promises:
     exact = chosen.know is Know.KNOWN and chosen.margin is None
     return Promises(
         slot_terms=1 if chosen.selects is Selects.ALL else 4,
@@ -134,12 +134,12 @@ def _promises(chosen: Settings) -> Promises:
     )
 
 
-def _chances(chosen: Settings) -> Chances:
+def _chances(chosen: PolicySettings) -> Chances:
     """Run times that are known have no distribution."""
     return Chances.normal(0.0 if chosen.know is Know.KNOWN else chosen.errors)
 
 
-def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRule | None:
+def _packing(name: str, chosen: PolicySettings, words: Mapping[str, str]) -> PackingRule | None:
     if chosen.place.packs:
         return PackingRule(
             chosen.packlimit,
@@ -155,7 +155,7 @@ def _packing(name: str, chosen: Settings, words: Mapping[str, str]) -> PackingRu
     return None
 
 
-def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> Ordering:
+def _ordering(preset: Preset, chosen: PolicySettings, known: ServiceDistribution) -> Ordering:
     if preset.promises:
         told = (chosen.team_quotas, chosen.team_limits, chosen.team_jobs)
         by_team, by_member = any(it is not None for it in told), any(map(tells_of_members, told))
@@ -184,14 +184,14 @@ def _ordering(preset: Preset, chosen: Settings, known: ServiceDistribution) -> O
     )
 
 
-def _rule(preset: Preset, chosen: Settings) -> str:
+def _rule(preset: Preset, chosen: PolicySettings) -> str:
     """The order in words: the first of a summary's are."""
     if preset.promises:
         return SPOT_RULES[chosen.spot]
     return preset.summary.split(";")[0].split(",")[0].removeprefix("elastic: ")
 
 
-def _gittins(chosen: Settings, known: ServiceDistribution) -> Gittins:
+def _gittins(chosen: PolicySettings, known: ServiceDistribution) -> Gittins:
     return Gittins(
         index=chosen.gittins_index,
         last=chosen.last,
@@ -200,7 +200,7 @@ def _gittins(chosen: Settings, known: ServiceDistribution) -> Gittins:
     )
 
 
-def _taking(preset: Preset, chosen: Settings) -> Taking:
+def _taking(preset: Preset, chosen: PolicySettings) -> Taking:
     if not preset.preempts:
         return Taking.NEVER
     return Taking.FREE if chosen.preempt_is_free else Taking.BOUNDARY

@@ -37,7 +37,7 @@ from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards
-from dlq_master.policy.trial.rules import FLOOR, PROFILE_S, Profiles
+from dlq_master.policy.trial.rules import FLOOR, PROFILE_S, TrialRules
 
 
 class PolicyError(ValueError):
@@ -52,7 +52,7 @@ class Thresholds(NamedTuple):
     quantiles: tuple[float, ...] = ()
 
 
-class Settings(NamedTuple):
+class PolicySettings(NamedTuple):
     """Everything a preset may be told. A preset accepts only the settings it uses."""
 
     order: Discipline = Discipline.REQUEUE
@@ -108,9 +108,9 @@ class Settings(NamedTuple):
         return Guards(self.min_run, self.max_preemptions, self.hysteresis, self.cooldown_s)
 
     @property
-    def profiles(self) -> Profiles:
+    def profiles(self) -> TrialRules:
         """How jobs are profiled, if they are."""
-        return Profiles(
+        return TrialRules(
             profile_s=self.profile_s, floor=self.profile_floor, submit_gpus=self.submit_gpus
         )
 
@@ -127,7 +127,7 @@ _KNOWLEDGE = {know.value: know for know in Know}
 _PRICES = {"charged": False, "free": True}
 
 
-def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Settings:
+def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> PolicySettings:
     """The settings of policy `name`; raises PolicyError on a key it does not have, or a bad
     value.
     """
@@ -140,7 +140,7 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Sett
             values[field] = read(text)
         except ValueError as error:
             raise PolicyError(f"setting {key}={text}: {error}") from error
-    chosen = Settings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
+    chosen = PolicySettings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
     if chosen.place is LOCAL_SEARCH and chosen.search_space != SPACE:
         return chosen._replace(place=local_search_within(chosen.search_space))
     return chosen

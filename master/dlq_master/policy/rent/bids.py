@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats, Ints
-from dlq_master.policy.rent.market import Market, Offer, Wanting
+from dlq_master.policy.rent.market import MachineOffer, Market, Wanting
 
 HOUR_S = 3600.0
 
@@ -73,7 +73,7 @@ def late_costs(weight: Floats, due_s: Floats, end_s: Floats) -> Floats:
     return found
 
 
-def parts(offers: Sequence[Offer], width: int) -> Floats:
+def parts(offers: Sequence[MachineOffer], width: int) -> Floats:
     """[offer, g - 1]: which part of a machine so many GPUs are."""
     gpus = np.array([offer.type.gpus for offer in offers])
     found: Floats = np.arange(1, width + 1) / gpus[:, None]

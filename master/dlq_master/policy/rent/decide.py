@@ -28,8 +28,8 @@ from dlq_master.policy.rent.bids import HOUR_S, Bids, bids, late_costs, pay_at_a
 from dlq_master.policy.rent.market import (
     Change,
     Here,
+    MachineOffer,
     Market,
-    Offer,
     Provision,
     Release,
 )
@@ -81,7 +81,7 @@ def _schedule(market: Market, left: Bids, solver: Solver, draw: np.random.Genera
     return solver(Situation(market.now_s, tuple(jobs), catalogue, most), draw)
 
 
-def _shown(offer: Offer) -> NodeType:
+def _shown(offer: MachineOffer) -> NodeType:
     return offer.type if offer.left else offer.type._replace(until_s=-inf)
 
 

@@ -16,7 +16,7 @@ from dlq_master.policy.priced.catalogue import Floats, NodeType
 from dlq_master.policy.rent.line import free_on
 
 
-class Offer(NamedTuple):
+class MachineOffer(NamedTuple):
     """A pool: what one of its machines is, and how many more of them may be rented now."""
 
     type: NodeType
@@ -57,7 +57,7 @@ class Market(NamedTuple):
     may cost in all; inf: any."""
 
     now_s: float
-    offers: tuple[Offer, ...]
+    offers: tuple[MachineOffer, ...]
     here: tuple[Here, ...]
     wanting: tuple[Wanting, ...]
     spare_per_hour: float = inf

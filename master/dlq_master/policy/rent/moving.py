@@ -21,7 +21,7 @@ from dlq_master.policy.rent.line import may_rent
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
     from dlq_master.policy.priced.catalogue import Floats
     from dlq_master.policy.rent.market import Put
-    from dlq_master.policy.rent.times import RunTimes
+    from dlq_master.policy.rent.times import MachineRunTimes
 
 Moving = Mapping[AttemptKey, Job]
 
@@ -46,7 +46,7 @@ def with_moving(
     wanting: Sequence[Job],
     moving: Moving,
     outranked: Collection[AttemptKey],
-    times: RunTimes,
+    times: MachineRunTimes,
     ends: dict[int, float],
 ) -> tuple[list[Job], list[Floats], dict[int, float]]:
     """Who waits and who might move; what is left of each on machines: to who moves its save and its

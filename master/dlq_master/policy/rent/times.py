@@ -18,7 +18,7 @@ import numpy as np
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
-from dlq_master.policy.priced.learning import Kin, Learned, Took
+from dlq_master.policy.priced.learning import Kin, LearnedTimes, Took
 from dlq_master.policy.rent.own import InLine
 
 _LEAST_S = 1.0  # that is left of a job, whatever was said of it
@@ -26,7 +26,7 @@ _Value = TypeVar("_Value")
 _Kept = dict[JobId, tuple[Job, _Value]]
 
 
-class RunTimes:
+class MachineRunTimes:
     """`speeds`: of one GPU of each type, relative to the cluster's own; `draw` deals runs to
     folds.
     """
@@ -35,7 +35,7 @@ class RunTimes:
         self, types: Sequence[NodeType], speeds: Sequence[float], draw: np.random.Generator
     ) -> None:
         self._types = tuple(types)
-        self._learned = Learned((*speeds, 1.0), max(one.gpus for one in types), draw)
+        self._learned = LearnedTimes((*speeds, 1.0), max(one.gpus for one in types), draw)
         self._tables: dict[Kin, Floats] = {}
         self._lefts: _Kept[Floats] = {}
         self._lines: _Kept[InLine] = {}

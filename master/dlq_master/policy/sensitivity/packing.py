@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.slowdowns import TimedRun
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.policy.sensitivity import packlimit, slowdown
 
@@ -31,7 +31,7 @@ class PackingRule:
         self._predicts = predicts
         self._tolerated = tolerated
         self._unknown = unknown
-        self._learned: tuple[Run, ...] = ()
+        self._learned: tuple[TimedRun, ...] = ()
         self._memo = self._of(())
 
     def __call__(self, cluster: Cluster) -> Packing:
@@ -41,7 +41,7 @@ class PackingRule:
             self._learned, self._memo = learned, self._of(learned)
         return self._memo
 
-    def _of(self, runs: tuple[Run, ...]) -> Packing:
+    def _of(self, runs: tuple[TimedRun, ...]) -> Packing:
         limit, learned_from = self._skew_limit, 0
         if limit is None:
             limit = packlimit.learn(runs, tolerated=self._tolerated)
@@ -52,7 +52,7 @@ class PackingRule:
             return Packing(limit, learned_from=learned_from, unknown=self._unknown)
         return Packing(limit, *self._rhos(runs), learned_from, self._tolerated, self._unknown)
 
-    def _rhos(self, runs: tuple[Run, ...]) -> tuple[float, float]:
+    def _rhos(self, runs: tuple[TimedRun, ...]) -> tuple[float, float]:
         """Up to which rho a spread job surely stays within what is tolerated, and from which on
         not.
         """

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import nextafter
 from typing import NamedTuple
 
-from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.slowdowns import TimedRun
 
 # Table 6 of the paper: the largest tensor of the four models that suffer (Figure 3) is at least
 # 61.0 % of the model (AlexNet), that of the six that do not at most 14.6 % (GoogleNet). Half-way
@@ -30,7 +30,7 @@ class Cut(NamedTuple):
 
 
 def learn(
-    runs: Iterable[Run],
+    runs: Iterable[TimedRun],
     *,
     tolerated: float = TOLERATED,
     default: float = DEFAULT,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from math import inf, sqrt
 from typing import NamedTuple
 
-from dlq_master.model.estimates.slowdowns import Run
+from dlq_master.model.estimates.slowdowns import TimedRun
 
 # A spread job computes and communicates with the overlap that fits eleven measured jobs best: mean
 # error 6.3 %, each between perfect overlap (inf) and none (1).
@@ -99,7 +99,7 @@ def rho_at(tolerated: float, overlap: float) -> float:
     return float((tolerated**overlap - 1.0) ** (1.0 / overlap))
 
 
-def fit(runs: Iterable[Run]) -> Fit | None:
+def fit(runs: Iterable[TimedRun]) -> Fit | None:
     """The overlap that fits the spread runs with a rho best; None without any.
 
     Least squares of the slowdowns, so that those that cost most are foretold best. The error is

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq_master.model.estimates.slowdowns import Run
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.slowdowns import TimedRun
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Recording, family_of
@@ -26,7 +26,7 @@ MOST_CUT_SHORT = 8  # and those that were preempted or failed before their windo
 LATE_S = 900.0  # after its window a recording is waited for so long: images are pulled first
 
 
-class Start(NamedTuple):
+class RecordedStart(NamedTuple):
     """A start that may be recorded: of `job`, on so many GPUs of this type."""
 
     job: Job
@@ -36,7 +36,7 @@ class Start(NamedTuple):
     at_s: float
 
 
-class Beliefs:
+class TrafficEstimates:
     """The newest recordings of each family. Part of the working state; their rows are in the
     store.
     """
@@ -58,7 +58,7 @@ class Beliefs:
         """All that are kept."""
         return iter(self._by_key.values())
 
-    def put(self, recording: Recording) -> Run | None:
+    def put(self, recording: Recording) -> TimedRun | None:
         """A new one, or a new value. Returns what is measured now of being spread, if it has become
         so.
         """
@@ -110,23 +110,23 @@ class Beliefs:
         own = basis.key.job_id == job.job_id
         return Belief(profile, basis, own, *self._pair(basis))
 
-    def profile(self, basis: Recording) -> Profile:
+    def profile(self, basis: Recording) -> TrafficProfile:
         """What a start, and the one to compare it with if there is one, say to plans.
 
         A skew between two bounds counts as the higher: who may be sensitive is treated so.
         """
         found = basis.found
         if found is None:
-            return Profile()
+            return TrafficProfile()
         sized = not found.sizes.reason
-        return Profile(
+        return TrafficProfile(
             skew=found.skew_high if sized else None,
             rho=self._rho(basis),
             model_bytes=found.model_bytes if sized else None,
             slowdown=_slowdown(*self._pair(basis)),
         )
 
-    def why_record(self, start: Start, *, asked: bool) -> Cause | None:
+    def why_record(self, start: RecordedStart, *, asked: bool) -> Cause | None:
         """Whether there is anything to learn from this start; None: no."""
         alike = [
             one
@@ -156,13 +156,13 @@ class Beliefs:
             self._by_key.pop(recording.key, None)
             self._open.pop(recording.key, None)
 
-    def _measured(self, recording: Recording) -> Run | None:
+    def _measured(self, recording: Recording) -> TimedRun | None:
         together, spread = self._pair(recording)
         slowdown = _slowdown(together, spread)
         if together is None or slowdown is None:
             return None
         foretold = self.profile(together)._replace(slowdown=None)
-        return Run(foretold, spread=True, slowdown=slowdown)
+        return TimedRun(foretold, spread=True, slowdown=slowdown)
 
     def _pair(self, like: Recording) -> tuple[Recording | None, Recording | None]:
         """The newest on few nodes and the newest on more, of its family, width and type."""

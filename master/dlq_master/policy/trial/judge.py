@@ -16,7 +16,7 @@ STEADY_S = 60.0  # a job in place that has kept its pace for so long need not go
 PATIENCE = 2.0  # times T_profile: for the first word, and from there for enough steps
 
 
-class Watched(NamedTuple):
+class WatchedTrial(NamedTuple):
     """A run of a job whose run time nobody knows, as far as it is told.
 
     `profile_s`: T_profile; `total`: steps in all; `iteration_s`: what its traffic shows; `since_s`:
@@ -33,7 +33,7 @@ class Watched(NamedTuple):
     iteration_s: float | None = None
 
 
-class Told(NamedTuple):
+class TrialTold(NamedTuple):
     """All of the job's work takes so long at the pace of this run; `work_s` None: `basis` says why
     nobody knows. `words`: what that was reckoned from."""
 
@@ -42,7 +42,7 @@ class Told(NamedTuple):
     words: str = ""
 
 
-def judged(run: Watched) -> Told | None:
+def judged(run: WatchedTrial) -> TrialTold | None:
     """What is known of it now; None: it is to be watched on.
 
     T_profile counts from the first word of the job (Chronus counts from the start, which for large
@@ -86,7 +86,7 @@ def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) 
     return done_s + max(0, total - last.step) * found.step_s
 
 
-def _wordless(run: Watched) -> Told | None:
+def _wordless(run: WatchedTrial) -> TrialTold | None:
     """It has told nothing yet."""
     silent_s = run.now_s - run.since_s
     if silent_s >= run.profile_s and (told := _by_traffic(run)) is not None:
@@ -94,13 +94,13 @@ def _wordless(run: Watched) -> Told | None:
     return _nothing(Unmeasured.NO_BEATS) if silent_s >= PATIENCE * run.profile_s else None
 
 
-def _stuck(run: Watched, track: Track) -> Told:
+def _stuck(run: WatchedTrial, track: Track) -> TrialTold:
     """It has told something, but no steps to speak of."""
     why = Unmeasured.TOO_FEW_STEPS if track.samples else Unmeasured.NO_BEATS
     return _by_traffic(run) or _nothing(why)
 
 
-def _enough(run: Watched, track: Track, found: Pace) -> bool:
+def _enough(run: WatchedTrial, track: Track, found: Pace) -> bool:
     """In place the job loses nothing by being watched on, and gains nothing once its pace is
     steady.
     """
@@ -115,7 +115,7 @@ def _enough(run: Watched, track: Track, found: Pace) -> bool:
     return long and (over or found.confidence is Confidence.HIGH)
 
 
-def _reckoned(run: Watched, track: Track, found: Pace, total: int) -> Told:
+def _reckoned(run: WatchedTrial, track: Track, found: Pace, total: int) -> TrialTold:
     """On its own GPUs: what it has done, and the steps that are left. On fewer: its start, and all
     steps.
     """
@@ -129,18 +129,18 @@ def _reckoned(run: Watched, track: Track, found: Pace, total: int) -> Told:
         work_s = _whole_s(run.job, run.attempt, last, total, found)
         steps = f"{max(0, total - last.step)} of {total} are left"
     words = f"{found.steps} steps took {found.span_s:.0f} s, and {steps}"
-    return Told(work_s, Basis(Source.PROFILED, found.confidence, found.step_s), words)
+    return TrialTold(work_s, Basis(Source.PROFILED, found.confidence, found.step_s), words)
 
 
-def _by_traffic(run: Watched) -> Told | None:
+def _by_traffic(run: WatchedTrial) -> TrialTold | None:
     """Its iterations are taken for steps; only of work that it has begun in this run."""
     total, iteration_s = run.total, run.iteration_s
     if total is None or iteration_s is None or run.job.worked_s > 0.0:
         return None
     words = f"an iteration of its traffic takes {iteration_s:.3g} s, and there are {total} steps"
     basis = Basis(Source.TRAFFIC, Confidence.LOW, iteration_s)
-    return Told(total * iteration_s, basis, words)
+    return TrialTold(total * iteration_s, basis, words)
 
 
-def _nothing(why: Unmeasured, step_s: float | None = None) -> Told:
-    return Told(None, Basis(step_s=step_s, unmeasured=why))
+def _nothing(why: Unmeasured, step_s: float | None = None) -> TrialTold:
+    return TrialTold(None, Basis(step_s=step_s, unmeasured=why))

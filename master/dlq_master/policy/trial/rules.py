@@ -16,7 +16,7 @@ def floor_of(floor: int, nodes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Profiles:
+class TrialRules:
     """`profile_s`: seconds that a trial takes, from its first beat.
 
     `floor`: nodes that are always for trials, and never promised to anybody.

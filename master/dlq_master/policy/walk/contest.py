@@ -13,7 +13,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.pinned import Pinned
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import Block, blocks, members
+from dlq_master.policy.walk.standing import RunningBlock, blocks, members
 from dlq_master.policy.walk.usable import usable
 from dlq_master.policy.walk.victims import Victims
 
@@ -60,11 +60,11 @@ class Contest(Space):
         """As wide as what is left and what lower ranks hold."""
         return _NO_LIMIT if self.cluster.ordering.promotes else self.most_left() + self.below
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
         """Everybody who runs in this rank."""
         return blocks(self.lineup, rank, apart=apart)
 
-    def keep(self, rank: int, block: Block) -> None:
+    def keep(self, rank: int, block: RunningBlock) -> None:
         """Those that have not been made to leave by now stay."""
         victims = self.victims
         if victims is None and not self.pinned.gpus_by_rank.get(rank):

@@ -12,7 +12,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import Pinned
-from dlq_master.policy.walk.standing import Block, blocks, members
+from dlq_master.policy.walk.standing import RunningBlock, blocks, members
 from dlq_master.policy.walk.usable import usable
 
 
@@ -68,11 +68,11 @@ class Counts:
         """As wide as what is left; who runs has been counted neither as free nor as taken yet."""
         return max(self.left.values(), default=0)
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
         """Everybody who runs in this rank."""
         return blocks(self.lineup, rank, apart=apart)
 
-    def keep(self, rank: int, block: Block) -> None:
+    def keep(self, rank: int, block: RunningBlock) -> None:
         """All of them if they fit together, else each that fits."""
         if len(self.left) == 1 and not self.pinned.gpus_by_rank.get(rank):
             (gpu_type,) = self.left

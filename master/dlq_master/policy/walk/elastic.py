@@ -21,22 +21,22 @@ from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part, without
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.pinned import pinned_but
-from dlq_master.policy.walk.question import Held, Question
+from dlq_master.policy.walk.question import ElasticQuestion, HeldByElastic
 from dlq_master.policy.walk.seats import SlotContest, SlotSpace, ends_now, pinned_too
-from dlq_master.policy.walk.shares import Shares
+from dlq_master.policy.walk.shares import SizeShares
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 from dlq_master.policy.walk.usable import usable
 from dlq_master.policy.walk.walk import walk
 
 
-def decide(question: Question) -> Outcome:
+def decide(question: ElasticQuestion) -> Outcome:
     """Who starts and on how many GPUs, who leaves, and who goes on with others."""
     return _Decision(question).outcome
 
 
 class _Decision:
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: ElasticQuestion) -> None:
         self.question = question
         self.cluster = question.cluster
         self.held = self._split()
@@ -48,11 +48,11 @@ class _Decision:
         self.outcome = walk(self.ground)
         self._size()
 
-    def _split(self) -> dict[JobId, Held]:
+    def _split(self) -> dict[JobId, HeldByElastic]:
         """Of all elastic jobs that may be resized."""
         capacity = self.cluster.capacity
         capacity.ready()
-        found: dict[JobId, Held] = {}
+        found: dict[JobId, HeldByElastic] = {}
         jobs, elastic = self.cluster.jobs, self.cluster.elastic
         for job_id in sorted(it for it in self.question.movable if elastic(jobs[it])):
             job = jobs[job_id]
@@ -63,7 +63,7 @@ class _Decision:
             base = kept(job, parts, job.request.base, in_order=self.question.placement.groups)
             rest = without(dict(parts), base)
             if rest or job_id not in self.question.tied:
-                found[job_id] = Held(gpu_type, base, rest)
+                found[job_id] = HeldByElastic(gpu_type, base, rest)
         return found
 
     def _ends(self, job: Job) -> bool:
@@ -144,7 +144,7 @@ class _Decision:
             if here or new:
                 grouped = self.ground.grouped
                 groups = None if grouped is None else grouped.groups
-                Shares(self.question, self.outcome, gpu_type, stock, here, new, groups).settle()
+                SizeShares(self.question, self.outcome, gpu_type, stock, here, new, groups).settle()
 
     def _is(self, parts: Parts, gpu_type: str) -> bool:
         owned = self.cluster.capacity.total[gpu_type].masks
@@ -157,7 +157,7 @@ class _Bases(Contest):
     bases: dict[JobId, Masks]
     preempts: bool
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
         """Nobody has to be come to where nobody has to leave."""
         return super().blocks(rank, apart=apart) if self.preempts else ()
 

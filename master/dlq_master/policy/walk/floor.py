@@ -17,7 +17,7 @@ from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 
 
-class Held(NamedTuple):
+class HeldFloor(NamedTuple):
     """GPUs of a node that are out of the walk for a while: free now, and only later."""
 
     gpu_type: str
@@ -32,7 +32,7 @@ def serve_beside(
     gets one anywhere, for a promise is more than a trial, and before those who are narrower and
     could lie in its way."""
     outcome = ground.outcome
-    held: list[Held] | None = None
+    held: list[HeldFloor] | None = None
     for seat in waiting:
         if held is None:
             held = _hold(ground, gpu_type, nodes)
@@ -44,7 +44,7 @@ def serve_beside(
     _release(ground, held or ())
 
 
-def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[Held]:
+def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[HeldFloor]:
     """Take the emptiest nodes without seats and trials out of the walk."""
     stock = ground.stocks.get(gpu_type)
     if stock is None:
@@ -55,13 +55,13 @@ def _hold(ground: SlotSpace | SlotContest, gpu_type: str, nodes: int) -> list[He
         now = stock.free.masks[ordinal]
         later = stock.later.masks[ordinal]
         stock.take((Part(ordinal, now | later),))
-        found.append(Held(gpu_type, Part(ordinal, now), Part(ordinal, later & ~now)))
+        found.append(HeldFloor(gpu_type, Part(ordinal, now), Part(ordinal, later & ~now)))
     if isinstance(ground, SlotContest):
         ground.spared = frozenset(ordinal for *_, ordinal in clear)
     return found
 
 
-def _release(ground: SlotSpace | SlotContest, held: Iterable[Held]) -> None:
+def _release(ground: SlotSpace | SlotContest, held: Iterable[HeldFloor]) -> None:
     for gpu_type, now, later in held:
         stock = ground.stocks[gpu_type]
         if now.mask:

@@ -9,7 +9,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.groups import Groups, decreasing
+from dlq_master.policy.place.groups import PlacementGroups, decreasing
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.stock import Stock
@@ -33,7 +33,7 @@ class Grouped:
         self._placement = placement
         self._stocks = stocks
         self._outcome = outcome
-        self.groups = Groups(cluster)
+        self.groups = PlacementGroups(cluster)
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
         """GPUs of one type, of that with the best servers left for this base or inelastic job; of

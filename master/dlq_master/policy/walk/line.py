@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 
 # The first job of a FIFO: (position, job, shape, those behind it).
 Head = tuple[int, JobId, Shape, Iterator[tuple[JobId, int]]]
@@ -27,7 +27,9 @@ def heads(fifos: Mapping[Shape, Fifo], closed: Set[Shape], widest: float) -> lis
     return heap
 
 
-def line(heap: list[Head], blocks: Sequence[Block], closed: Set[Shape]) -> Iterator[Head | Block]:
+def line(
+    heap: list[Head], blocks: Sequence[RunningBlock], closed: Set[Shape]
+) -> Iterator[Head | RunningBlock]:
     """A merge of FIFOs, and of blocks, from which a whole shape can be struck off at once.
 
     Within one plan what is left only shrinks, so whoever finds that a shape does not fit adds it to

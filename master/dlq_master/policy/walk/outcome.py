@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.free_gpus import Parts
-from dlq_master.policy.partition.profiling import Room
+from dlq_master.policy.partition.profiling import TrialRoom
 
 # Among the heads: the first of those that wait for their trial.
 PROFILER = "\0profiler"
@@ -43,7 +43,7 @@ class Outcome:
         # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
         self.heads: dict[str, JobId] = {}
         # What is left for trials; None: nobody is profiled.
-        self.room: Room | None = None
+        self.room: TrialRoom | None = None
         # Free GPUs that are kept for trials.
         self.withheld = 0
         # Those that start have been placed anew as a whole: there may be room now for who had none.

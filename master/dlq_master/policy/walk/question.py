@@ -14,7 +14,7 @@ from dlq_master.policy.walk.masks import Masks
 from dlq_master.policy.walk.seating import Seating
 
 
-class Question(NamedTuple):
+class ElasticQuestion(NamedTuple):
     """What is asked of `elastic.decide`. `movable`: running jobs that this plan may shrink, grow
     or, if `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who
     is served before everybody else; None: nothing is promised. `protected`: who does not leave,
@@ -37,7 +37,7 @@ class Question(NamedTuple):
     tied: Collection[JobId] = ()
 
 
-class Held(NamedTuple):
+class HeldByElastic(NamedTuple):
     """What a job that runs holds: the part that it keeps in any case, and the rest."""
 
     gpu_type: str

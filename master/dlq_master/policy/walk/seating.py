@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.walk.seats import (
     Seat,
     SlotContest,
@@ -31,7 +31,7 @@ class Seating(NamedTuple):
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]
     waiting: Sequence[Seat]
-    profiling: Profiles | None
+    profiling: TrialRules | None
     protected: Collection[JobId] = ()
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
     overdue: Collection[JobId] = ()

@@ -10,27 +10,27 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Part, Parts, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
-from dlq_master.policy.place.groups import Groups
+from dlq_master.policy.place.groups import PlacementGroups
 from dlq_master.policy.size.sizing import Candidate
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
 from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.question import Held, Question
+from dlq_master.policy.walk.question import ElasticQuestion, HeldByElastic
 from dlq_master.policy.walk.stock import Stock
 
 
-class Shares:
+class SizeShares:
     """Of one GPU type: who of these jobs gets how many of the GPUs that are left, and which."""
 
     def __init__(
         self,
-        question: Question,
+        question: ElasticQuestion,
         outcome: Outcome,
         gpu_type: str,
         stock: Stock,
-        runs: dict[JobId, Held],
+        runs: dict[JobId, HeldByElastic],
         starts: dict[JobId, Parts],
-        groups: Groups | None,
+        groups: PlacementGroups | None,
     ) -> None:
         self.asked = question
         self.outcome = outcome
@@ -90,7 +90,7 @@ class Shares:
         """Whether somebody waits that this plan does not start."""
         return self.asked.lineup.waiting.count > len(self.outcome.chosen)
 
-    def _available(self, held: Held) -> Masks:
+    def _available(self, held: HeldByElastic) -> Masks:
         """Of what it holds beyond its base, what nobody has taken."""
         there = self.stock.later.masks
         masks = {node: mask & there[node] for node, mask in held.extra.items()}
@@ -205,7 +205,9 @@ class Shares:
         total = self.cluster.capacity.total[self.gpu_type]
         return more if not job.steps or len(nodes) <= total.fewest_nodes(gpus) else None
 
-    def _more_in_groups(self, groups: Groups, job: Job, masks: Masks, gpus: int) -> Masks | None:
+    def _more_in_groups(
+        self, groups: PlacementGroups, job: Job, masks: Masks, gpus: int
+    ) -> Masks | None:
         """On servers on which nobody has its base, if that can be."""
         shape = self._shape_of(job, gpus)
         for pool in groups.for_flexible(self.stock.free):

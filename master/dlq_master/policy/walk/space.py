@@ -10,13 +10,13 @@ from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.whole.batch import Batch
+from dlq_master.policy.place.whole.batch import PlacementBatch
 from dlq_master.policy.walk.grouped import Grouped
 from dlq_master.policy.walk.line import Head
 from dlq_master.policy.walk.mixed import start_mixed
 from dlq_master.policy.walk.outcome import Outcome
 from dlq_master.policy.walk.reserve import closest
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 from dlq_master.policy.walk.stock import Stock
 from dlq_master.policy.walk.usable import usable
 
@@ -54,7 +54,7 @@ class Space:
         self.placement = placement
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
-        self.batch = Batch(cluster, placement)
+        self.batch = PlacementBatch(cluster, placement)
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.stocks: dict[str, Stock] = {}
@@ -78,11 +78,11 @@ class Space:
             return _NO_LIMIT
         return self.most_left()
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
         """None: whoever runs, runs."""
         return ()
 
-    def keep(self, rank: int, block: Block) -> None:
+    def keep(self, rank: int, block: RunningBlock) -> None:
         """Nobody's GPUs are in question."""
 
     def serve(self, rank: int, head: Head) -> bool:

@@ -11,7 +11,7 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey
 
 
-class Block(NamedTuple):
+class RunningBlock(NamedTuple):
     """Jobs that stand together: every waiting job ranks before all of them or after all of them.
 
     `job_ids` None: all of the rank that do not stand in a block of their own. Whoever can treat
@@ -23,24 +23,25 @@ class Block(NamedTuple):
     job_ids: tuple[JobId] | None
 
 
-def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[Block]:
+def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[RunningBlock]:
     """The rank's running jobs in order; `apart` False: nobody waits in it, so one block will do."""
     running = lineup.running
     if rank not in running.by_rank:
         return []
     gpus = running.gpus_by_rank[rank]
     if not apart:
-        return [Block(STARTED_BASE, gpus, None)]
+        return [RunningBlock(STARTED_BASE, gpus, None)]
     places = running.places
     if not lineup.together or isinstance(running, RunningByKey):
         return [
-            Block(running.position(job), places[job].gpus, (job,)) for job in running.in_order(rank)
+            RunningBlock(running.position(job), places[job].gpus, (job,))
+            for job in running.in_order(rank)
         ]
     together = running.gpus_together[rank]
-    found = [Block(STARTED_BASE, together, None)] if together else []
+    found = [RunningBlock(STARTED_BASE, together, None)] if together else []
     if together != gpus:  # promoted ones before the others, demoted ones behind
         found += [
-            Block(places[job].sequence, places[job].gpus, (job,))
+            RunningBlock(places[job].sequence, places[job].gpus, (job,))
             for job in running.by_rank[rank]
             if not STARTED_BASE <= places[job].sequence < STARTED_END
         ]
@@ -48,7 +49,7 @@ def blocks(lineup: Lineup, rank: int, *, apart: bool) -> list[Block]:
     return found
 
 
-def members(lineup: Lineup, rank: int, block: Block, *, in_order: bool) -> Collection[JobId]:
+def members(lineup: Lineup, rank: int, block: RunningBlock, *, in_order: bool) -> Collection[JobId]:
     """The block's jobs; `in_order`: the one that is kept first first."""
     if block.job_ids is not None:
         return block.job_ids

@@ -11,10 +11,10 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
 from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
-from dlq_master.policy.partition.profiling import Room, floor_nodes, room
+from dlq_master.policy.partition.profiling import TrialRoom, floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.promise.capacity.grids import home_type
-from dlq_master.policy.trial.rules import Profiles
+from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.trial.trials import node_gpus
 from dlq_master.policy.walk.contest import Contest
 from dlq_master.policy.walk.floor import serve_beside
@@ -22,7 +22,7 @@ from dlq_master.policy.walk.line import heads, line
 from dlq_master.policy.walk.outcome import PROFILER
 from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
 from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 from dlq_master.policy.walk.stock import Stock
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
@@ -31,7 +31,7 @@ _NOBODY = (float("inf"), 0)
 
 
 def serve_all(
-    ground: SlotSpace | SlotContest, waiting: Sequence[Seat], rules: Profiles | None
+    ground: SlotSpace | SlotContest, waiting: Sequence[Seat], rules: TrialRules | None
 ) -> None:
     """Seats, then trials, and what is kept for the trials that come next; None: nobody is tried."""
     if rules is None:
@@ -44,14 +44,14 @@ def serve_all(
     withhold(ground, home, left.unused)
 
 
-def kept_nodes(cluster: Cluster, rules: Profiles) -> int:
+def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
     """Of the nodes that are always for trials, those that are not full of them."""
     size = node_gpus(cluster, home_type(cluster))
     held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
     return max(0, floor_nodes(cluster, rules) - ceil(held / size)) if size else 0
 
 
-def serve_trials(ground: Space, room: Room) -> Room:
+def serve_trials(ground: Space, room: TrialRoom) -> TrialRoom:
     """Trials begin while there is room for them, and nobody passes the first that does not, nor one
     who has just ended one trial and is to be given the next; returns the room that is left."""
     if isinstance(ground, Contest):
@@ -106,7 +106,7 @@ def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
     """Who waits for a trial, in the order in which they were sent."""
     waiting = cluster.waiting.by_rank.get(PROFILE_RANK, {})
     for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
-        if not isinstance(head, Block):
+        if not isinstance(head, RunningBlock):
             yield head[1], head[2]
 
 

@@ -12,10 +12,10 @@ from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
 from dlq_master.policy.walk.line import Head, heads, line
 from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 
 
-class Ground(Protocol):
+class Allocator(Protocol):
     """GPUs as the walk sees them, and what it means to be served from them.
 
     The walk says whose turn it is; the ground says what that job gets and writes it into `outcome`.
@@ -33,10 +33,10 @@ class Ground(Protocol):
     def widest(self) -> float:
         """No shape wider than this needs a look."""
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[Block]:
+    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
         """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
 
-    def keep(self, rank: int, block: Block) -> None:
+    def keep(self, rank: int, block: RunningBlock) -> None:
         """The turn of these running jobs: those that nobody has outranked stay."""
 
     def serve(self, rank: int, head: Head) -> bool:
@@ -47,20 +47,20 @@ class Ground(Protocol):
         """Everybody has had their turn, or nobody else gets anything."""
 
 
-def walk(ground: Ground) -> Outcome:
+def walk(ground: Allocator) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
     _serve(ground)
     ground.finish()
     return ground.outcome
 
 
-def _serve(ground: Ground) -> None:
+def _serve(ground: Allocator) -> None:
     waiting = ground.lineup.waiting.by_rank
     closed: set[Shape] = set()
     for rank in ground.ranks():
         heap = heads(waiting.get(rank, _NOBODY), closed, ground.widest())
         for member in line(heap, ground.blocks(rank, apart=bool(heap)), closed):
-            if isinstance(member, Block):
+            if isinstance(member, RunningBlock):
                 ground.keep(rank, member)
             elif not ground.serve(rank, member):
                 closed.add(member[2])

@@ -15,14 +15,14 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import Evidence
 from dlq_master.rpc.specs.intake import job_id_of, words_of
 from dlq_profiler.results import (
-    Confidence,
     Interval,
     JobProfile,
     Method,
     Pattern,
     ProcessProfile,
-    Reason,
-    Verdict,
+    TrafficConfidence,
+    TrafficReason,
+    TrafficVerdict,
 )
 
 MOST_PROCESSES_BYTES = 256 << 10
@@ -95,10 +95,10 @@ def _summary(message: wire.ProfileEvidence) -> JobProfile:
     return JobProfile.of(json.loads(profile.json()))  # every number is finite and not negative
 
 
-def _verdict(verdict: wire.ProfileVerdict) -> Verdict:
-    reason = Reason(verdict.reason) if verdict.reason else None
-    found = Verdict(Method(verdict.method), Confidence(verdict.confidence), reason)
-    if (found.confidence is Confidence.UNKNOWN) is found.known:
+def _verdict(verdict: wire.ProfileVerdict) -> TrafficVerdict:
+    reason = TrafficReason(verdict.reason) if verdict.reason else None
+    found = TrafficVerdict(Method(verdict.method), TrafficConfidence(verdict.confidence), reason)
+    if (found.confidence is TrafficConfidence.UNKNOWN) is found.known:
         raise ValueError("what is unknown has a reason, and nothing else has")
     return found
 

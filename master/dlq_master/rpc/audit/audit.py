@@ -24,11 +24,11 @@ from grpc import aio
 
 from dlq_common.clock import Clock
 from dlq_common.errors import AuditUnavailable, DlqError
-from dlq_common.identity.pki import Identity, Role
+from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_common.text.instants import format_instant
 from dlq_master.control.stimuli.audit_note import CURRENT, AuditNote
 from dlq_master.rpc.audit.file import DiskFile, OpenFile
-from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, Known
+from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, KnownHead
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.calls.roles import JOIN, RULES
@@ -47,7 +47,7 @@ class Audit:
         path: Path,
         clock: Clock,
         *,
-        known: Known = NOTHING_KNOWN,
+        known: KnownHead = NOTHING_KNOWN,
         open_file: OpenFile = DiskFile,
     ) -> None:
         """`known`: what the database knows of the audit. A file that cannot be opened refuses
@@ -97,13 +97,13 @@ class Audit:
         yield
 
     def record(
-        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None:
         """Put one line in. AuditUnavailable when the disk has not taken lines for too long."""
         self.writer.put(self._line(who, method, about, decision, peer))
 
     async def recorded(
-        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None:
         """Put one line in and wait until it is on disk. AuditUnavailable when it is not."""
         await self.writer.write(self._line(who, method, about, decision, peer))
@@ -153,7 +153,7 @@ class Audit:
         return self._line(call.identity, call.method, about, decision, call.context.peer())
 
     def _line(
-        self, who: Identity | None, method: str, about: str, decision: str, peer: str
+        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str
     ) -> dict[str, str]:
         return {
             "time": format_instant(self._clock.now_s()),

@@ -28,7 +28,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AuditVerdict:
     """What a look at the whole chain found."""
 
     lines: int
@@ -42,7 +42,7 @@ def verify(path: Path) -> list[int]:
     return [number for number, follows, _, _ in _read(path, None) if not follows]
 
 
-def verify_all(path: Path, known: Head | None = None) -> Verdict:
+def verify_all(path: Path, known: Head | None = None) -> AuditVerdict:
     """The whole chain, of which `path` is the newest file; `known`: its end, as the database has
     it.
     """
@@ -55,7 +55,7 @@ def verify_all(path: Path, known: Head | None = None) -> Verdict:
         walk.through(file)
     if not walk.met:
         walk.broken.append(_ended_early(path, walk.missing + walk.lines, known))
-    return Verdict(walk.lines, walk.missing, tuple(walk.broken), walk.torn)
+    return AuditVerdict(walk.lines, walk.missing, tuple(walk.broken), walk.torn)
 
 
 class _Walk:

@@ -33,7 +33,7 @@ RETRY_S: Final = 1.0
 MOST_WAITING: Final = 10_000
 
 
-class Known(NamedTuple):
+class KnownHead(NamedTuple):
     """What the database knows of the audit: its last line, and the lines of changes that it may
     lack.
     """
@@ -42,7 +42,7 @@ class Known(NamedTuple):
     owed: tuple[tuple[str, str], ...] = ()  # id and line
 
 
-NOTHING_KNOWN: Final = Known()
+NOTHING_KNOWN: Final = KnownHead()
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class _Entry:
 class AuditWriter:
     """Owns the chain. Any thread may put lines in."""
 
-    def __init__(self, path: Path, clock: Clock, known: Known, open_file: OpenFile) -> None:
+    def __init__(self, path: Path, clock: Clock, known: KnownHead, open_file: OpenFile) -> None:
         self._path, self._clock, self._open_file = path, clock, open_file
         self._log = get_logger("master.audit")
         self._changed = threading.Condition()

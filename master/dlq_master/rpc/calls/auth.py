@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied, Unauthenticated
-from dlq_common.identity.pki import PEOPLE, Identity, Role, parse_identity
+from dlq_common.identity.pki import PEOPLE, CertifiedIdentity, Role, parse_identity
 from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
@@ -66,7 +66,7 @@ class Door:
             )
         yield
 
-    def check_member(self, identity: Identity) -> LetIn:
+    def check_member(self, identity: CertifiedIdentity) -> LetIn:
         """Unauthenticated unless this holder is known here, now, with this role.
 
         Long streams ask again from time to time: whoever is removed is refused at once.
@@ -83,7 +83,7 @@ class Door:
             )
         return LetIn(person, known_since_s)
 
-    def _known(self, identity: Identity) -> LetIn:
+    def _known(self, identity: CertifiedIdentity) -> LetIn:
         members = self._members()
         if identity.role is Role.NODE:
             node = members.node(NodeId(identity.name))
@@ -100,7 +100,7 @@ class Door:
         return LetIn(user.key, user.created_time_s)
 
 
-def identity_of(context: Context) -> Identity:
+def identity_of(context: Context) -> CertifiedIdentity:
     """Who the client certificate of this call's connection speaks for."""
     certificates = list(context.auth_context().get("x509_pem_cert", ()))
     if len(certificates) != 1:
@@ -118,5 +118,5 @@ def caller_of(context: Context) -> Caller:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(certificate: bytes) -> Identity:
+def _parsed(certificate: bytes) -> CertifiedIdentity:
     return parse_identity(certificate)

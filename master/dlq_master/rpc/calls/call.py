@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from dlq_common.errors import InvalidRequest
-from dlq_common.identity.pki import Identity
+from dlq_common.identity.pki import CertifiedIdentity
 
 # Requests and responses differ from method to method; here they are only passed on.
 Context: TypeAlias = "aio.ServicerContext[Any, Any]"
@@ -34,7 +34,7 @@ class Call:
     streaming: bool  # in either direction
     request: Message | None = None  # of a client that streams the first, once it has come
     response: Message | None = None  # set when one answer was made
-    identity: Identity | None = None  # set once the certificate has been read
+    identity: CertifiedIdentity | None = None  # set once the certificate has been read
 
 
 Step: TypeAlias = Callable[[Call], AbstractAsyncContextManager[None]]

@@ -25,7 +25,7 @@ _FORECASTS = frozenset(
 )
 
 
-class Limits:
+class CallLimits:
     """Counts what each identity has open; lives in the event loop's thread."""
 
     def __init__(self) -> None:

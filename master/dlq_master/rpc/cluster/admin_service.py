@@ -8,7 +8,7 @@ from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1.admin_service_pb2_grpc import AdminServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest
-from dlq_common.identity.join_token import JoinToken
+from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import PEOPLE
 from dlq_common.ids import Ids
 from dlq_common.text.names import shown
@@ -84,7 +84,7 @@ class AdminService(AdminServiceServicer):
                 SHORTEST_LIFETIME_S,
                 LONGEST_LIFETIME_S,
             )
-        made = JoinToken(self._ids.session_id()[-10:], self._ids.secret(), self._ca_fingerprint)
+        made = JoinTokenText(self._ids.session_id()[-10:], self._ids.secret(), self._ca_fingerprint)
         stored = await self._control.ask(
             CreateToken(
                 caller=caller_of(context),

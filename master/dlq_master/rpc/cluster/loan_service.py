@@ -11,7 +11,7 @@ from dlq_common.text.units import DAY
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loans.reclaim_asking import ask_back
-from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.stimuli import loans as stimuli
 from dlq_master.control.stimuli.loans import Hit, Reclaimed
 from dlq_master.model.ids import NodeId
@@ -124,7 +124,7 @@ class LoanService(LoanServiceServicer):
         return [server_message(node, read) for node in nodes if node is not None]
 
 
-def server_message(node: Node, read: Readable) -> wire.LoanServer:
+def server_message(node: Node, read: ReadModel) -> wire.LoanServer:
     """A server as the inference side sees it."""
     flag = next((flag for flag in _STATES if flag in node.flags), None)
     message = wire.LoanServer(

@@ -10,9 +10,9 @@ from dlq.v1.pool_service_pb2_grpc import PoolServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.wire import to_duration, to_timestamp
-from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.machines.pool_state import Pools
+from dlq_master.control.machines.pool_state import PoolState
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
@@ -41,7 +41,7 @@ class PoolService(PoolServiceServicer):
         if name and name not in [pool.name for pool in pools]:
             raise NotFound(f"there is no pool {name}", kind="pool", id=name)
         machines = read.machines()
-        here = Pools(Fleet(machines))
+        here = PoolState(Fleet(machines))
         answer = wire.ListPoolsResponse(
             pools=[
                 _pool_message(
@@ -109,7 +109,7 @@ def _pool_message(pool: PoolConfig, machines: list[wire.Machine], words: str) ->
     return message
 
 
-def _message(one: Machine, read: Readable, now_s: float) -> wire.Machine:
+def _message(one: Machine, read: ReadModel, now_s: float) -> wire.Machine:
     message = wire.Machine(
         request_id=one.request_id,
         pool=one.pool,

@@ -6,7 +6,7 @@ from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceServicer
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp, to_timestamp
-from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.stimuli import CancelReservation, CreateReservation, Reservation
 from dlq_master.rpc.calls.auth import caller_of
 from dlq_master.rpc.calls.call import Context
@@ -70,7 +70,7 @@ class ReservationService(ReservationServiceServicer):
         return wire.CancelReservationResponse()
 
 
-def _message(one: Reservation, read: Readable, *, jobs: bool) -> wire.Reservation:
+def _message(one: Reservation, read: ReadModel, *, jobs: bool) -> wire.Reservation:
     """`jobs`: with those that hold GPUs there, whoever's they are."""
     there, late = read.on_reserved(one) if jobs else ((), ())
     return wire.Reservation(

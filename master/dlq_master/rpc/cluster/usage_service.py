@@ -8,7 +8,7 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.calls.auth import caller_of
@@ -80,7 +80,7 @@ class UsageService(UsageServiceServicer):
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _teams(read: Readable, caller: Caller) -> set[str]:
+def _teams(read: ReadModel, caller: Caller) -> set[str]:
     return {team.name for team in read.teams() if team.member(caller.name) is not None}
 
 

@@ -21,7 +21,7 @@ from dlq_master.rpc.specs.spec import check_request_id
 MOST_TOLD = 8  # tasks that a refusal of all tells; a status holds no more text
 
 
-class Outcome(NamedTuple):
+class EditOutcome(NamedTuple):
     """All jobs that were named, after the change, and which of them refused it."""
 
     jobs: list[Job]
@@ -32,7 +32,7 @@ class Outcome(NamedTuple):
 
 async def edit_each(
     control: Control, request: EditRequest, caller: Caller, make: Callable[[Edit], JobStimulus]
-) -> Outcome:
+) -> EditOutcome:
     """Change what the request names. Of several, those that have ended are left alone unless all
     have; when all that are left refuse, the first refusal is raised.
     """
@@ -44,7 +44,7 @@ async def edit_each(
             caller=caller, request_id=request_id, job_id=named[0].job_id, expected_version=version
         )
         answer = await control.ask(make(only))
-        return Outcome([_job(answer)], False, [], _changes(answer))
+        return EditOutcome([_job(answer)], False, [], _changes(answer))
     if request.expected_version:
         raise InvalidRequest("a version is that of one job", field="expected_version")
     meant = [job for job in named if not job.ended] or named
@@ -64,7 +64,7 @@ async def edit_each(
     return _gathered(control, named, dict(zip((job.job_id for job in meant), answers, strict=True)))
 
 
-def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) -> Outcome:
+def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) -> EditOutcome:
     failures = {key: each for key, each in answers.items() if isinstance(each, BaseException)}
     if len(failures) == len(answers):
         _raise_losses(list(failures.values()))
@@ -82,7 +82,7 @@ def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) 
         for job, answer in zip(named, after, strict=True)
     ]
     changes = [change for answer in answers.values() for change in _changes(answer)]
-    return Outcome(jobs, True, refusals, changes)
+    return EditOutcome(jobs, True, refusals, changes)
 
 
 def _raise_losses(failures: list[BaseException]) -> None:

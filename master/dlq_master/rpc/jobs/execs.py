@@ -17,7 +17,7 @@ from dlq_common.errors import (
     TryAgain,
     Unavailable,
 )
-from dlq_common.identity.pki import Identity, Role
+from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_common.text.names import printable
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
@@ -41,7 +41,7 @@ class Record(Protocol):
     """Puts a line into the audit, and waits until it is on disk (audit.py)."""
 
     async def __call__(
-        self, who: Identity | None, method: str, about: str, decision: str, peer: str = ""
+        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
     ) -> None: ...
 
 
@@ -63,7 +63,7 @@ class Execs:
         self,
         requests: AsyncIterator[wire.ExecJobRequest],
         caller: Caller,
-        identity: Identity,
+        identity: CertifiedIdentity,
         peer: str,
     ) -> AsyncIterator[wire.ExecJobResponse]:
         """Everything that the command says, its end last."""
@@ -117,7 +117,7 @@ class Execs:
             state=job.state.value,
         )
 
-    async def _watch_member(self, identity: Identity) -> None:
+    async def _watch_member(self, identity: CertifiedIdentity) -> None:
         """Raises when the caller is removed, also when nothing moves."""
         while True:
             await asyncio.sleep(MEMBER_CHECK_S)

@@ -17,7 +17,7 @@ from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.text.names import shown
 from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
-from dlq_master.control.loop.ports import Control, Foresight, Readable
+from dlq_master.control.loop.ports import Control, Foresight, ReadModel
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import Caller, Submitted
 from dlq_master.model.ids import NodeId
@@ -119,7 +119,7 @@ class ForecastService(ForecastServiceServicer):
         return submitted.job
 
 
-def changes_of(request: wire.CompareForecastsRequest, read: Readable) -> Changes:
+def changes_of(request: wire.CompareForecastsRequest, read: ReadModel) -> Changes:
     """What would be otherwise, checked. Raises InvalidRequest."""
     if not (request.added_nodes or request.closed_node_ids or request.policy):
         raise InvalidRequest("nothing would be otherwise: name nodes or a policy")

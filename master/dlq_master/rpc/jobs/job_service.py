@@ -12,7 +12,7 @@ from dlq.v1.job_service_pb2_grpc import JobServiceServicer
 from dlq_common.clock import Clock
 from dlq_common.errors import PermissionDenied
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import Control, Readable
+from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.stimuli import (
     CancelJob,
     CheckpointJob,
@@ -34,7 +34,7 @@ from dlq_master.rpc.calls.auth import caller_of, identity_of
 from dlq_master.rpc.calls.call import Context
 from dlq_master.rpc.calls.paging import page_size_of
 from dlq_master.rpc.calls.reads import ENCODED, Slices
-from dlq_master.rpc.jobs.edits import Outcome, edit_each
+from dlq_master.rpc.jobs.edits import EditOutcome, edit_each
 from dlq_master.rpc.jobs.execs import Execs
 from dlq_master.rpc.jobs.journal import listed_events
 from dlq_master.rpc.jobs.listing import listed
@@ -265,7 +265,7 @@ class JobService(JobServiceServicer):
         """One change to a job, or to each task that was named; see edits.py."""
         return self._changed(await edit_each(self._control, request, caller_of(context), make))
 
-    def _changed(self, outcome: Outcome) -> Changed:
+    def _changed(self, outcome: EditOutcome) -> Changed:
         return {
             "job": self._message(outcome.jobs[0]),
             "jobs": [self._message(job) for job in outcome.jobs] if outcome.several else [],
@@ -282,7 +282,7 @@ def losses_of(changed: Changed) -> list[WorkLoss]:
     return [job.stop_loss for job in jobs if job.stop_cause and job.HasField("stop_loss")]
 
 
-def _contact_s(attempt: Attempt, read: Readable) -> float | None:
+def _contact_s(attempt: Attempt, read: ReadModel) -> float | None:
     """The last word of the attempt's most silent node; None when one has not been heard of. An
     absence that was announced counts as if it had been heard of for so long."""
     contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
@@ -290,7 +290,7 @@ def _contact_s(attempt: Attempt, read: Readable) -> float | None:
     return min(known) if known and len(known) == len(contacts) else None
 
 
-def _heard_s(node_id: NodeId, read: Readable) -> float | None:
+def _heard_s(node_id: NodeId, read: ReadModel) -> float | None:
     contact_s, node = read.contact_s(node_id), read.node(node_id)
     if contact_s is None or node is None:
         return contact_s

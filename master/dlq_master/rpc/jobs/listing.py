@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.loop.ports import PastJobs, Readable
+from dlq_master.control.loop.ports import PastJobs, ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
@@ -29,7 +29,7 @@ ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
 async def listed(
-    request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float, breathe: Breathe
+    request: wire.ListJobsRequest, caller: Caller, read: ReadModel, now_s: float, breathe: Breathe
 ) -> AsyncIterator[Job]:
     """The jobs asked for after the page token, in the order of their ids, without end of page.
     `breathe`: others get their turn meanwhile.
@@ -48,7 +48,9 @@ async def listed(
             yield job
 
 
-def _asked(request: wire.ListJobsRequest, caller: Caller, read: Readable, now_s: float) -> PastJobs:
+def _asked(
+    request: wire.ListJobsRequest, caller: Caller, read: ReadModel, now_s: float
+) -> PastJobs:
     """What is asked for but the states; a job that lives may lack the end that it names."""
     from_s, before_s = None, None
     if request.HasField("ended_within_seconds"):
@@ -77,7 +79,7 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 
 
 def _filter(
-    asked: PastJobs, states: frozenset[str], caller: Caller, read: Readable, *, living: bool
+    asked: PastJobs, states: frozenset[str], caller: Caller, read: ReadModel, *, living: bool
 ) -> Callable[[Job], bool]:
     """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a
     name or a queue, and their numbers are for lists of everybody."""
@@ -104,7 +106,7 @@ def _known_state(word: str) -> str:
     return word
 
 
-def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> str | None:
+def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: ReadModel) -> str | None:
     """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
     if caller.sees_all and request.job_ids and not request.user:
         return None
@@ -115,7 +117,7 @@ def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Readable) 
     return None if request.user == "*" else request.user
 
 
-def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Readable) -> None:
+def _check_others(request: wire.ListJobsRequest, caller: Caller, read: ReadModel) -> None:
     """PermissionDenied for what a user may not list of others."""
     known = read.others_shown
     if known == HIDDEN or (request.user != "*" and known != NAMED):
@@ -134,7 +136,7 @@ async def _candidates(
     request: wire.ListJobsRequest,
     asked: PastJobs,
     states: frozenset[str],
-    read: Readable,
+    read: ReadModel,
     after: int,
 ) -> AsyncIterator[Job]:
     if request.job_ids:
@@ -153,7 +155,7 @@ async def _candidates(
         yield job
 
 
-def _named(request: wire.ListJobsRequest, read: Readable) -> dict[JobId, Job]:
+def _named(request: wire.ListJobsRequest, read: ReadModel) -> dict[JobId, Job]:
     named: dict[JobId, Job] = {}
     looked_at = 0
     for text in dict.fromkeys(request.job_ids):
@@ -165,7 +167,7 @@ def _named(request: wire.ListJobsRequest, read: Readable) -> dict[JobId, Job]:
     return named
 
 
-def _reaches_back(asked: PastJobs, states: frozenset[str], read: Readable) -> bool:
+def _reaches_back(asked: PastJobs, states: frozenset[str], read: ReadModel) -> bool:
     """Whether jobs that have left memory may be among those asked for."""
     if states and not states & ENDED_STATES:
         return False
@@ -174,7 +176,7 @@ def _reaches_back(asked: PastJobs, states: frozenset[str], read: Readable) -> bo
 
 
 async def _with_past(
-    here: Sequence[Job], read: Readable, past: PastJobs, after: int
+    here: Sequence[Job], read: ReadModel, past: PastJobs, after: int
 ) -> AsyncIterator[Job]:
     """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
     place = 0
@@ -193,7 +195,7 @@ async def _with_past(
         yield job
 
 
-def _shown(job: Job, read: Readable) -> str:
+def _shown(job: Job, read: ReadModel) -> str:
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
     return shown_state(job, attempt.shown_state if attempt is not None else None)

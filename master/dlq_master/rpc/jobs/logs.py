@@ -8,7 +8,7 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.lease_pb2 import Fence
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unavailable
-from dlq_common.identity.pki import Identity
+from dlq_common.identity.pki import CertifiedIdentity
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
@@ -27,7 +27,7 @@ class Logs:
         self._relay = relay
 
     async def read(
-        self, request: wire.ReadLogsRequest, caller: Caller, identity: Identity
+        self, request: wire.ReadLogsRequest, caller: Caller, identity: CertifiedIdentity
     ) -> AsyncIterator[wire.ReadLogsResponse]:
         """Output from the offset on; the last message says so. May be resumed from any offset."""
         attempt = self._attempt(request, caller)

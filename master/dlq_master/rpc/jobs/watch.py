@@ -16,7 +16,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.auth import Door, caller_of, identity_of
 from dlq_master.rpc.calls.call import Context
-from dlq_master.rpc.jobs.journal import MOST_STORIES, Wanted, journal, wanted_of
+from dlq_master.rpc.jobs.journal import MOST_STORIES, WantedEvents, journal, wanted_of
 from dlq_master.rpc.jobs.visible import may_see_event, names_others, visible_job
 from dlq_master.rpc.views.convert import event_message, job_message
 
@@ -101,7 +101,7 @@ class Watch:
         return may_see_event(self._control.published, caller, event)
 
     def _named_message(
-        self, event: JournalEvent, filtered: Wanted, caller: Caller
+        self, event: JournalEvent, filtered: WantedEvents, caller: Caller
     ) -> wire.WatchEventsResponse | None:
         """Of a job that was named: whoever chooses among its events hears of its end all the
         same.

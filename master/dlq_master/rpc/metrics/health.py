@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlq_master.control.loop.ports import Readable
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.rpc.metrics.metrics import Labels, family
 
 
-def health_lines(read: Readable, now_s: float) -> Iterator[str]:
+def health_lines(read: ReadModel, now_s: float) -> Iterator[str]:
     """All families, one sample a line."""
     yield from _helpers(read)
     yield from _incidents(read, now_s)
@@ -23,7 +23,7 @@ def health_lines(read: Readable, now_s: float) -> Iterator[str]:
     yield from family("dlq_loop_lag_seconds", "gauge", "How late the last turn came.", lag)
 
 
-def _helpers(read: Readable) -> Iterator[str]:
+def _helpers(read: ReadModel) -> Iterator[str]:
     told = read.helpers()
     failures: dict[Labels, float] = {(("helper", one.name),): one.failures for one in told}
     words = "Failures in a row of the planner, the twin and the policy."
@@ -33,7 +33,7 @@ def _helpers(read: Readable) -> Iterator[str]:
     yield from family("dlq_helper_ok", "gauge", words, fine)
 
 
-def _incidents(read: Readable, now_s: float) -> Iterator[str]:
+def _incidents(read: ReadModel, now_s: float) -> Iterator[str]:
     told = read.incidents()
     words = (
         "Kinds of requests and messages, by sender, on which the master has failed through a "
@@ -45,7 +45,7 @@ def _incidents(read: Readable, now_s: float) -> Iterator[str]:
     yield from family("dlq_incidents_refused", "gauge", words, refused)
 
 
-def _silence(read: Readable, now_s: float) -> Iterator[str]:
+def _silence(read: ReadModel, now_s: float) -> Iterator[str]:
     """Nodes of which this start has not heard yet have no figure; those that are down are counted
     by dlq_nodes.
     """
@@ -57,7 +57,7 @@ def _silence(read: Readable, now_s: float) -> Iterator[str]:
     yield from family("dlq_node_silent_seconds_max", "gauge", words, longest)
 
 
-def _unwell(read: Readable) -> Iterator[int]:
+def _unwell(read: ReadModel) -> Iterator[int]:
     for node in read.nodes():
         if node.state is not NodeState.DOWN:
             yield len({condition.gpu for condition in node.conditions})

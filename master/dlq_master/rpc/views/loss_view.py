@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_duration
 from dlq_master.control.jobs.losses import loss_words
-from dlq_master.control.loop.ports import Readable
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.unsaved import Loss, has_never_saved, stop_loss
 from dlq_master.model.ids import NodeId
@@ -22,7 +22,7 @@ def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float
         message.stop_loss.CopyFrom(_message(job, loss))
 
 
-def node_losses(node_id: NodeId, read: Readable, now_s: float) -> Iterator[job_pb2.WorkLoss]:
+def node_losses(node_id: NodeId, read: ReadModel, now_s: float) -> Iterator[job_pb2.WorkLoss]:
     """What jobs lose that leave this node because it drains."""
     for key in read.attempts_on(node_id):
         job, attempt = read.job(key.job_id), read.attempt(key)

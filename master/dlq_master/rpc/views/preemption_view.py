@@ -7,14 +7,14 @@ from __future__ import annotations
 from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
-from dlq_master.control.loop.ports import Readable
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.model.jobs.job import Job, Taken
 from dlq_master.model.words.sentence import preempted
 
 NAMED = OTHERS[0]
 
 
-def add_preemptions(message: job_pb2.Job, job: Job, read: Readable) -> None:
+def add_preemptions(message: job_pb2.Job, job: Job, read: ReadModel) -> None:
     """Enter them."""
     message.displaced_count = job.displaced
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):

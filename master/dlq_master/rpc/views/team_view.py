@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from dlq.v1 import team_pb2
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.people.team_use import Use
+from dlq_master.control.people.team_use import TeamUse
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.specs.intake import team_name_of, user_name_of
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
@@ -20,7 +20,7 @@ LARGEST_SHARE = 1e6
 _COUNTS = ("gpu_quota", "gpu_limit", "running_job_limit", "queued_job_limit")
 
 
-def team_message(team: Team, uses: Mapping[str, Use]) -> team_pb2.Team:
+def team_message(team: Team, uses: Mapping[str, TeamUse]) -> team_pb2.Team:
     """A team with what it has now."""
     return team_pb2.Team(
         name=team.name,
@@ -33,7 +33,7 @@ def team_message(team: Team, uses: Mapping[str, Use]) -> team_pb2.Team:
     )
 
 
-def member_message(team: str, member: Member, uses: Mapping[str, Use]) -> team_pb2.TeamMember:
+def member_message(team: str, member: Member, uses: Mapping[str, TeamUse]) -> team_pb2.TeamMember:
     """A member with what the user has in the team now."""
     return team_pb2.TeamMember(
         user=member.user,
@@ -43,9 +43,9 @@ def member_message(team: str, member: Member, uses: Mapping[str, Use]) -> team_p
     )
 
 
-def use_message(use: Use | None) -> team_pb2.TeamUse:
+def use_message(use: TeamUse | None) -> team_pb2.TeamUse:
     """What one has; None: nothing."""
-    use = use or Use()
+    use = use or TeamUse()
     return team_pb2.TeamUse(
         gpu_count=use.gpus,
         borrowed_gpu_count=use.borrowed_gpus,

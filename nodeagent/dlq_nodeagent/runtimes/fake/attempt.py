@@ -10,9 +10,9 @@ from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,
-    Notice,
     Started,
     StartError,
+    StopNotice,
 )
 
 COMMAND = "fake"
@@ -81,7 +81,7 @@ class FakeAttempt:
         self.plan = plan
         self.job = job
         self.record: ExitRecord | None = None
-        self.notice: Notice | None = None
+        self.notice: StopNotice | None = None
         self.save_number = 0
         self.highest_epoch = plan.epoch
         self.hold_s = plan.hold_s
@@ -207,7 +207,7 @@ class FakeAttempt:
         wall_s = at_s + self._wall_offset_s
         grace_s = min(self.plan.grace_s, self.hold_s / 2)
         self._notice_until_s = at_s + grace_s
-        self.notice = Notice(
+        self.notice = StopNotice(
             kind="hold_expired",
             reason="the master has been silent for too long",
             deadline_s=wall_s + grace_s,

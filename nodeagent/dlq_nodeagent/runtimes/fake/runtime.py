@@ -9,19 +9,19 @@ from collections.abc import Iterable, Sequence
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.port import (
     AttemptExists,
-    AttemptKey,
     ExitRecord,
     Handle,
     Inside,
     JobFiles,
     LaunchPlan,
     LogChunk,
-    Notice,
+    RankKey,
+    RankUsage,
     RuntimeFault,
     StaleEpoch,
     Started,
+    StopNotice,
     UnknownAttempt,
-    Usage,
 )
 from dlq_nodeagent.runtimes.fake.attempt import FakeAttempt, FakeJob
 
@@ -31,7 +31,7 @@ class FakeHost:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.attempts: dict[AttemptKey, FakeAttempt] = {}
+        self.attempts: dict[RankKey, FakeAttempt] = {}
         self._contact_s = clock.boottime_s()
 
     def renew_contact(self) -> None:
@@ -41,7 +41,7 @@ class FakeHost:
         for attempt in self.attempts.values():
             attempt.withdraw_hold_notice()
 
-    def extended(self, key: AttemptKey) -> None:
+    def extended(self, key: RankKey) -> None:
         """The hold of an attempt is another one: its notice may be void."""
         attempt = self.attempts[key]
         if attempt.noticed_at_s(self._contact_s) > self.clock.boottime_s():
@@ -61,9 +61,9 @@ class FakeRuntime:
 
     def __init__(self, host: FakeHost) -> None:
         self._host = host
-        self._known: dict[AttemptKey, FakeAttempt] = {}
+        self._known: dict[RankKey, FakeAttempt] = {}
 
-    def job_files(self, key: AttemptKey) -> JobFiles:
+    def job_files(self, key: RankKey) -> JobFiles:
         """Paths that are never made: no process will look for them."""
         at = f"/fake/{key}"
         return JobFiles(
@@ -118,7 +118,7 @@ class FakeRuntime:
         self._commanded(handle, epoch).hold_s = hold_s
         self._host.extended(handle.key)
 
-    def notice(self, handle: Handle, notice: Notice | None) -> None:
+    def notice(self, handle: Handle, notice: StopNotice | None) -> None:
         self._settled(handle).notice = notice
 
     def ask_save(self, handle: Handle, number: int) -> None:
@@ -128,7 +128,7 @@ class FakeRuntime:
         """The last request to save that the job would read now, 0 for none; for tests."""
         return self._settled(handle).save_number
 
-    def notice_of(self, handle: Handle) -> Notice | None:
+    def notice_of(self, handle: Handle) -> StopNotice | None:
         """What the job would read now; for tests (a real job reads its file)."""
         return self._settled(handle).notice
 
@@ -149,10 +149,10 @@ class FakeRuntime:
         attempt = self._settled(handle)
         return attempt.job.failed_task if attempt.record is not None else ""
 
-    def usage(self, handle: Handle) -> Usage:
+    def usage(self, handle: Handle) -> RankUsage:
         attempt = self._settled(handle)
         lives = attempt.record is None
-        return Usage(
+        return RankUsage(
             memory_bytes=None,
             peak_memory_bytes=None,
             cpu_s=attempt.cpu_s(self._now_s()) if lives else None,

@@ -18,8 +18,8 @@ from dlq_common.text.container_names import check_image, registry_of, repository
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
 from dlq_nodeagent.runtimes.podman.fitness import unfit
-from dlq_nodeagent.runtimes.podman.pull import Ending, Puller, PullRules, Say, TooLarge
-from dlq_nodeagent.runtimes.podman.pulls import Wish
+from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, PullRules, Say, TooLarge
+from dlq_nodeagent.runtimes.podman.pulls import PullWish
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
 
@@ -77,7 +77,7 @@ class Images:
         self._check_registry(image)
         return None
 
-    def fetch(self, wish: Wish, say: Say, ending: Ending) -> None:
+    def fetch(self, wish: PullWish, say: Say, ending: PullEnding) -> None:
         """Pull an image by its user's own credential, which is also how a user shows that they may
         use one that is here. Raises as `Puller.pull`, OSError.
         """

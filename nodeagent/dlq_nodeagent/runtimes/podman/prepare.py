@@ -11,13 +11,13 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.container import SECRETS, ContainerPlan, Mount, Network
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake, exit_code_of
 from dlq_nodeagent.runtimes.podman.devices import device_words
 from dlq_nodeagent.runtimes.podman.images import Image, Images
 from dlq_nodeagent.runtimes.podman.pull import Say
-from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, Wish
+from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
 
 HOME = "/tmp"  # the only place of an image that is surely writable
@@ -38,19 +38,19 @@ class Containers(Protocol):
         """
         ...
 
-    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """Have an image fetched. Returns at once; `done` hears, from any thread, None or why
         not.
         """
         ...
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """The rank waits for no image any more: `done` hears so. No effect when it does not
         wait.
         """
         ...
 
-    def forget(self, key: AttemptKey) -> None:
+    def forget(self, key: RankKey) -> None:
         """Take back what a rank was given that may never have started; repeating it is fine."""
         ...
 
@@ -95,15 +95,15 @@ class PodmanContainers:
             devices=words,
         )
 
-    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """See the port."""
         self.pulls.want(key, wish, say, done)
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """See the port."""
         self.pulls.unwant(key)
 
-    def forget(self, key: AttemptKey) -> None:
+    def forget(self, key: RankKey) -> None:
         """See the port."""
         self.secrets.take_back(key)
 
@@ -112,7 +112,7 @@ class PodmanContainers:
         assert asked is not None
         found = self.images.usable(asked.image, launch.user)
         if found is None:
-            raise ImageWanted(Wish(asked.image, launch.user, asked.image_secret))
+            raise ImageWanted(PullWish(asked.image, launch.user, asked.image_secret))
         return found
 
     def _roots(self, launch: Launch) -> tuple[str, ...]:

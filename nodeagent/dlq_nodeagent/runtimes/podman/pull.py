@@ -72,7 +72,7 @@ class NotWanted(LaunchRefused):
     """Its pull was ended from outside: nobody waits for it, or the agent stops."""
 
 
-class Ending:
+class PullEnding:
     """How a pull is ended from another thread: what runs is killed, and nothing more is begun."""
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Puller:
         for left in place.glob(f"{self._prefix}*"):
             shutil.rmtree(left, ignore_errors=True)
 
-    def pull(self, image: str, auth_file: Path | None, say: Say, ending: Ending) -> None:
+    def pull(self, image: str, auth_file: Path | None, say: Say, ending: PullEnding) -> None:
         """Pull it. Raises UserMistake for what nobody, or not this user, can pull; LaunchRefused
         for what another node or a later try may do.
         """
@@ -209,7 +209,7 @@ class Puller:
             raise LaunchRefused(f"the image {image} could not be pulled: {words}", StartCause.IMAGE)
 
     def _pull_once(
-        self, image: str, auth_file: Path | None, deadline_s: float, say: Say, ending: Ending
+        self, image: str, auth_file: Path | None, deadline_s: float, say: Say, ending: PullEnding
     ) -> None:
         words = ["pull", *([f"--authfile={auth_file}"] if auth_file else []), f"docker://{image}"]
         with self._scratch() as scratch:

@@ -11,16 +11,16 @@ from typing import NamedTuple
 
 import structlog
 
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
-from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 
 Done = Callable[[Exception | None], None]
 
 log = structlog.get_logger("nodeagent.pulls")
 
 
-class Wish(NamedTuple):
+class PullWish(NamedTuple):
     """An image for a user. `secret` names the credential of its registry; empty: none."""
 
     image: str
@@ -33,7 +33,7 @@ class ImageWanted(Exception):
     start.
     """
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: PullWish) -> None:
         super().__init__(f"{wish.image} is not here for {wish.user}")
         self.wish = wish
 
@@ -45,9 +45,9 @@ class _Asker(NamedTuple):
 
 @dataclass(slots=True)
 class _Pull:
-    wish: Wish
-    askers: dict[AttemptKey, _Asker] = field(default_factory=dict)
-    ending: Ending = field(default_factory=Ending)
+    wish: PullWish
+    askers: dict[RankKey, _Asker] = field(default_factory=dict)
+    ending: PullEnding = field(default_factory=PullEnding)
     runs: bool = False
 
     def say(self, detail: str) -> None:
@@ -63,14 +63,14 @@ class Pulls:
     and one of an image; among those that wait, whoever has the fewest running comes first.
     """
 
-    fetch: Callable[[Wish, Say, Ending], None]
+    fetch: Callable[[PullWish, Say, PullEnding], None]
     most: int = 4
     most_of_user: int = 2
     _pulls: list[_Pull] = field(default_factory=list)
     _closed: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def want(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def want(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """A rank waits for an image: `done` hears None when the user may use it, or why not."""
         say(f"waiting to pull {wish.image}")
         with self._lock:
@@ -81,7 +81,7 @@ class Pulls:
             pull.askers[key] = _Asker(say, done)
             self._begin()
 
-    def unwant(self, key: AttemptKey) -> None:
+    def unwant(self, key: RankKey) -> None:
         """A rank waits no more; what it alone waited for is ended. No effect when it does not
         wait.
         """

@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 from dlq_nodeagent.model.container import ContainerPlan, Mount
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.runtimes.podman.client import PodmanClient
 
 LABEL_AGENT = "dlq.agent"
@@ -46,7 +46,7 @@ _ALWAYS = (
 REMOVE = ("rm", "--force", "--ignore", "--volumes", "--time=0")
 
 
-def container_name(agent: str, key: AttemptKey) -> str:
+def container_name(agent: str, key: RankKey) -> str:
     """The container's name; `agent` tells the agents of one host apart."""
     return f"dlq-{agent}-{key}"
 

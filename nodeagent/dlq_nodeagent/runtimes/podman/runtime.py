@@ -19,7 +19,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups.containers import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, RuntimeFault
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
@@ -178,7 +178,7 @@ class PodmanRuntime(ProcessRuntime):
             os.close(private)
         os.rmdir(PRIVATE, dir_fd=attempt.at)
 
-    def _sweep(self, living: frozenset[AttemptKey]) -> None:
+    def _sweep(self, living: frozenset[RankKey]) -> None:
         """Containers of this agent whose rank is over, or was never known: shims that were
         killed.
         """
@@ -191,11 +191,11 @@ class PodmanRuntime(ProcessRuntime):
             return
         for line in listed.split():
             with suppress(LaunchRefused):
-                key = AttemptKey.parse(line)
+                key = RankKey.parse(line)
                 if key not in living:
                     self._take_away(key)
 
-    def _take_away(self, key: AttemptKey) -> None:
+    def _take_away(self, key: RankKey) -> None:
         name = container_name(self._agent, key)
         log.warning("container_left_behind", name=name)
         thread = threading.Thread(target=self._remove, args=(name,), daemon=True)

@@ -21,7 +21,7 @@ from secrets import token_hex
 
 from dlq_common.text.container_names import check_secret, registry_of
 from dlq_common.text.names import check_user_name
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 
 LARGEST_SECRET = 64 * 1024
@@ -52,7 +52,7 @@ class Secrets:
         raise UserMistake(f"this node keeps no secret {name} for {user}")
 
     def hand_over(
-        self, key: AttemptKey, names: Iterable[str], *, user: str, uid: int, gid: int
+        self, key: RankKey, names: Iterable[str], *, user: str, uid: int, gid: int
     ) -> Path | None:
         """Files for a rank, made anew; None when it asked for none. Errors as `read`."""
         contents = {name: self.read(name, user) for name in names}
@@ -68,7 +68,7 @@ class Secrets:
         place.chmod(0o500)
         return place
 
-    def take_back(self, key: AttemptKey) -> None:
+    def take_back(self, key: RankKey) -> None:
         """Delete what was handed over to a rank; no effect when there is nothing."""
         place = self.run_dir / "secrets" / str(key)
         try:
@@ -82,7 +82,7 @@ class Secrets:
             os.close(at)
         place.rmdir()
 
-    def keep_only(self, living: Collection[AttemptKey]) -> None:
+    def keep_only(self, living: Collection[RankKey]) -> None:
         """Delete what ranks that are over, and all pulls, have left: after a restart, before any
         pull.
         """
@@ -91,7 +91,7 @@ class Secrets:
         place = self.run_dir / "secrets"
         for name in os.listdir(place) if place.is_dir() else ():
             with suppress(LaunchRefused):
-                key = AttemptKey.parse(name)
+                key = RankKey.parse(name)
                 if key not in living:
                     self.take_back(key)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import (
     ExitRecord,
     ExitWhy,
@@ -58,7 +58,7 @@ class OpenAttempt:
 
     @classmethod
     def adopt(
-        cls, attempts_fd: int, key: AttemptKey, boot_id: str, ends: shim_process.Ends
+        cls, attempts_fd: int, key: RankKey, boot_id: str, ends: shim_process.Ends
     ) -> "OpenAttempt | None":
         """Take over what an earlier agent started. None: it ended before its plan was whole, so
         that nothing was ever started.
@@ -225,9 +225,9 @@ class OpenAttempt:
         return record
 
 
-def _planned(data: bytes | None) -> planfile.Planned:
+def _planned(data: bytes | None) -> planfile.PlannedLaunch:
     """What the plan says; after a power cut it may say nothing, and then nothing of it lives."""
     try:
         return planfile.decode(data or b"")
     except ValueError:
-        return planfile.Planned(0, -1, -1, ())
+        return planfile.PlannedLaunch(0, -1, -1, ())

@@ -22,7 +22,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import JobFiles
 
@@ -52,11 +52,11 @@ _MAX_JOB_FILES = 10_000
 _DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def attempt_path(state_dir: Path, key: AttemptKey) -> Path:
+def attempt_path(state_dir: Path, key: RankKey) -> Path:
     return state_dir / ATTEMPTS / str(key)
 
 
-def job_files(state_dir: Path, key: AttemptKey) -> JobFiles:
+def job_files(state_dir: Path, key: RankKey) -> JobFiles:
     """The paths that go into a job's environment."""
     at = attempt_path(state_dir, key)
     return JobFiles(
@@ -74,16 +74,16 @@ def open_attempts(state_dir: Path) -> int:
     return os.open(state_dir / ATTEMPTS, _DIR_FLAGS)
 
 
-def list_keys(attempts_fd: int) -> list[AttemptKey]:
+def list_keys(attempts_fd: int) -> list[RankKey]:
     """The attempts that have a directory, in order; foreign names are left alone."""
-    keys: list[AttemptKey] = []
+    keys: list[RankKey] = []
     for name in os.listdir(attempts_fd):
         with suppress(LaunchRefused):
-            keys.append(AttemptKey.parse(name))
+            keys.append(RankKey.parse(name))
     return sorted(keys, key=lambda key: (int(key.job_id), key.attempt, key.node_rank))
 
 
-def make_attempt(attempts_fd: int, key: AttemptKey, *, uid: int, gid: int) -> int:
+def make_attempt(attempts_fd: int, key: RankKey, *, uid: int, gid: int) -> int:
     """Make an attempt's directory with its FIFO and the job's own directory.
 
     Returns a descriptor of it. FileExistsError when there is one already.
@@ -98,7 +98,7 @@ def make_attempt(attempts_fd: int, key: AttemptKey, *, uid: int, gid: int) -> in
     return at
 
 
-def open_attempt(attempts_fd: int, key: AttemptKey) -> int:
+def open_attempt(attempts_fd: int, key: RankKey) -> int:
     return os.open(str(key), _DIR_FLAGS, dir_fd=attempts_fd)
 
 
@@ -166,7 +166,7 @@ def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
         os.close(descriptor)
 
 
-def remove_attempt(state_dir: Path, attempts_fd: int, key: AttemptKey) -> None:
+def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:
     """Delete an attempt's directory: our names, and the plain files of the job's own directory.
 
     Everything is unlinked by descriptor and nothing is followed or descended into: a job that left
@@ -207,7 +207,7 @@ def _remove_job_dir(at: int) -> bool:
     return True
 
 
-def _keep_leftover(state_dir: Path, at: int, key: AttemptKey) -> None:
+def _keep_leftover(state_dir: Path, at: int, key: RankKey) -> None:
     kept = state_dir / LEFTOVER
     kept.mkdir(mode=0o700, exist_ok=True)
     kept_fd = os.open(kept, _DIR_FLAGS)

@@ -18,7 +18,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupTree
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.process import layout, planfile
 
@@ -32,12 +32,12 @@ log = structlog.get_logger("nodeagent.leftovers")
 class Leftover(NamedTuple):
     """One rank by its processes; epoch 0: its plan cannot be read."""
 
-    key: AttemptKey
+    key: RankKey
     epoch: int
     pids: frozenset[int]
 
 
-Find = Callable[[Collection[AttemptKey]], dict[AttemptKey, Leftover]]
+Find = Callable[[Collection[RankKey]], dict[RankKey, Leftover]]
 
 
 class Leftovers:
@@ -46,11 +46,11 @@ class Leftovers:
     def __init__(self, clock: Clock, find: Find) -> None:
         self._clock = clock
         self._find = find
-        self._found: dict[AttemptKey, Leftover] = {}
-        self._doomed: set[AttemptKey] = set()
+        self._found: dict[RankKey, Leftover] = {}
+        self._doomed: set[RankKey] = set()
         self._looked_s = 0.0
 
-    def look(self, known: Collection[AttemptKey]) -> None:
+    def look(self, known: Collection[RankKey]) -> None:
         """Find all that runs and is not known. Call before the first hello."""
         self._looked_s = self._clock.boottime_s()
         self._found = self._find(known)
@@ -61,16 +61,16 @@ class Leftovers:
         """Those that are still there, for a hello."""
         return tuple(self._found.values())
 
-    def has(self, key: AttemptKey) -> bool:
+    def has(self, key: RankKey) -> bool:
         """Whether processes of this rank were found and are still there."""
         return key in self._found
 
-    def end(self, key: AttemptKey) -> None:
+    def end(self, key: RankKey) -> None:
         """The master has ordered its end: kill it with the next ticks, until nothing is left."""
         log.warning("rank_unexplained_ends", key=str(key))
         self._doomed.add(key)
 
-    def tick(self, known: Collection[AttemptKey]) -> bool:
+    def tick(self, known: Collection[RankKey]) -> bool:
         """Kill what is doomed and look again; True when one is gone, so that the master must hear
         it.
         """
@@ -95,8 +95,8 @@ def finder(state_dir: Path, cgroups: CgroupTree, proc: Path = _PROC) -> Find:
     """Finds the ranks of this state directory on the host."""
     attempts = state_dir.absolute() / layout.ATTEMPTS
 
-    def find(known: Collection[AttemptKey]) -> dict[AttemptKey, Leftover]:
-        found: dict[AttemptKey, Leftover] = {}
+    def find(known: Collection[RankKey]) -> dict[RankKey, Leftover]:
+        found: dict[RankKey, Leftover] = {}
         for pid, key in _shims(attempts, proc):
             if key not in known:
                 pids = frozenset({pid, *_below(pid)})
@@ -112,7 +112,7 @@ def finder(state_dir: Path, cgroups: CgroupTree, proc: Path = _PROC) -> Find:
     return find
 
 
-def _shims(attempts: Path, proc: Path) -> Iterator[tuple[int, AttemptKey]]:
+def _shims(attempts: Path, proc: Path) -> Iterator[tuple[int, RankKey]]:
     for name in os.listdir(proc):
         if not name.isdecimal():
             continue
@@ -128,9 +128,9 @@ def _shims(attempts: Path, proc: Path) -> Iterator[tuple[int, AttemptKey]]:
             yield int(name), key
 
 
-def _key(name: str) -> AttemptKey | None:
+def _key(name: str) -> RankKey | None:
     try:
-        return AttemptKey.parse(name)
+        return RankKey.parse(name)
     except LaunchRefused:
         return None
 

@@ -11,7 +11,7 @@ _VERSION = "dlq-plan=1"
 _END = "end"
 
 
-class Planned(NamedTuple):
+class PlannedLaunch(NamedTuple):
     """What an agent needs to know again about an attempt that an earlier one started."""
 
     epoch: int
@@ -56,7 +56,7 @@ def encode(
     return b"".join(record.encode("utf-8", "surrogateescape") + b"\0" for record in records)
 
 
-def decode(data: bytes) -> Planned:
+def decode(data: bytes) -> PlannedLaunch:
     """Read back what matters; ValueError for anything that is not a whole plan of this version."""
     records = data.decode("utf-8", "surrogateescape").split("\0")
     if records[0] != _VERSION or records[-2:] != [_END, ""]:
@@ -65,7 +65,7 @@ def decode(data: bytes) -> Planned:
     only = dict(pairs)
     dirs = tuple(CgroupDir(*value.split(":", 1)) for key, value in pairs if key == "cgroup")
     try:
-        return Planned(int(only["epoch"]), int(only["uid"]), int(only["gid"]), dirs)
+        return PlannedLaunch(int(only["epoch"]), int(only["uid"]), int(only["gid"]), dirs)
     except KeyError as missing:
         raise ValueError(f"the plan has no {missing}") from missing
 

@@ -4,7 +4,7 @@ import json
 import os
 from typing import Any
 
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Started, StartError
 from dlq_nodeagent.runtimes.process import layout
 
@@ -26,7 +26,7 @@ def parse_started(data: bytes) -> Started:
         raise ValueError(f"not a start record: {error!r}") from error
 
 
-def parse_exit(data: bytes, key: AttemptKey, epoch: int) -> ExitRecord:
+def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
     """An `exit.json`; ValueError when it is not one.
 
     Key and epoch are the directory's and the plan's: they are what the agent launched, whatever a

@@ -13,7 +13,6 @@ from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.model.port import (
     AttemptExists,
-    AttemptKey,
     ExitRecord,
     Handle,
     Inside,
@@ -22,11 +21,12 @@ from dlq_nodeagent.model.port import (
     LaunchRefused,
     LogChunk,
     NotDelivered,
-    Notice,
+    RankKey,
+    RankUsage,
     RuntimeFault,
     Started,
+    StopNotice,
     UnknownAttempt,
-    Usage,
 )
 from dlq_nodeagent.runtimes.process import layout, logs, planfile, records, shim_process
 from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
@@ -53,7 +53,7 @@ class ProcessRuntime:
         self._clock = clock
         self._boot_id = read_boot_id()
         self._attempts_fd = layout.open_attempts(self._state_dir)
-        self._attempts: dict[AttemptKey, OpenAttempt] = {}
+        self._attempts: dict[RankKey, OpenAttempt] = {}
         self._ends = shim_process.Ends()
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class ProcessRuntime:
         self._ends.close()
         os.close(self._attempts_fd)
 
-    def job_files(self, key: AttemptKey) -> JobFiles:
+    def job_files(self, key: RankKey) -> JobFiles:
         return layout.job_files(self._state_dir, key)
 
     # ---- start, recover, forget
@@ -137,9 +137,9 @@ class ProcessRuntime:
     def ends(self) -> int | None:
         return self._ends.descriptor
 
-    def usage(self, handle: Handle) -> Usage:
+    def usage(self, handle: Handle) -> RankUsage:
         used = directories.usage(self._known(handle).dirs)
-        return Usage(**used._asdict())
+        return RankUsage(**used._asdict())
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         return logs.read_log(self._known(handle).at, offset, limit)
@@ -206,7 +206,7 @@ class ProcessRuntime:
     def extend_hold(self, handle: Handle, *, epoch: int, hold_s: float) -> None:
         self._known(handle).send(epoch, f"hold {max(1, round(hold_s * 1000))}")
 
-    def notice(self, handle: Handle, notice: Notice | None) -> None:
+    def notice(self, handle: Handle, notice: StopNotice | None) -> None:
         attempt = self._known(handle)
         if notice is None:
             with suppress(FileNotFoundError):

@@ -10,19 +10,19 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from dlq_cli.commands.profile import run as profile_run
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_cli.text.profiles import WHY, amount, chart, profile_text
 from dlq_profiler.injection import HOOK, LIBRARIES, built
 from dlq_profiler.job import job_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.records.layout import Op, Side
 from dlq_profiler.report import facts
-from dlq_profiler.results import JobProfile, Reason, Tensors
+from dlq_profiler.results import JobProfile, Tensors, TrafficReason
 from support.cli_run import Dlq
 from support.model_shapes import buckets, tensors
 from support.traffic import Tape, collective_rank, ring_job, ring_rank, server_job, write_file
 
-PIPE = Look(tty=False, color=False, now_s=0.0)
+PIPE = OutputLook(tty=False, color=False, now_s=0.0)
 RESNET = tensors("resnet50")
 needs_library = pytest.mark.skipif(built() is None, reason="the profiler's library was not built")
 
@@ -67,7 +67,7 @@ def test_what_is_unknown_says_why(snapshot: SnapshotAssertion) -> None:
 
 
 def test_every_reason_has_its_words() -> None:
-    assert set(WHY) == {reason.value for reason in Reason}
+    assert set(WHY) == {reason.value for reason in TrafficReason}
 
 
 def test_a_chart_is_as_tall_as_its_largest_amount() -> None:
@@ -223,4 +223,4 @@ def test_messages_over_a_socket_are_recorded_and_understood(dlq: Dlq, tmp_path: 
 def test_a_tape_without_connections_is_no_traffic() -> None:
     tape = Tape(ring_rank([[4096]]).draw)
     tape.connection("10.0.0.2", 1, Side.CONNECTED)
-    assert job_of(profiles_of([tape.recording()])).traffic.reason is Reason.NO_TRAFFIC
+    assert job_of(profiles_of([tape.recording()])).traffic.reason is TrafficReason.NO_TRAFFIC

@@ -12,8 +12,8 @@ import pytest
 
 from dlq_cli.commands.here.doctor import node_verdicts
 from dlq_cli.doctor import host, nvidia
-from dlq_cli.doctor.host import Host, Wish
-from dlq_cli.doctor.verdict import Health, Verdict
+from dlq_cli.doctor.host import Host, HostWish
+from dlq_cli.doctor.verdict import CheckVerdict, ClientHealth
 from support.nvml_box import NvmlBox, compile_fake_nvml
 
 V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"
@@ -55,9 +55,9 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def healths(*verdicts: Verdict) -> list[str]:
+def healths(*verdicts: CheckVerdict) -> list[str]:
     for verdict in verdicts:
-        assert verdict.health in (Health.OK, Health.SKIP) or verdict.todo, verdict
+        assert verdict.health in (ClientHealth.OK, ClientHealth.SKIP) or verdict.todo, verdict
     return [verdict.health.value for verdict in verdicts]
 
 
@@ -113,13 +113,13 @@ def test_podman_is_judged_with_what_it_needs(
 
 def test_the_agents_own_check_of_its_configuration_is_told(machine: Machine) -> None:
     program = "/usr/bin/dlq-nodeagent"
-    assert healths(host.agent(machine.host, Wish())) == ["fail"]
+    assert healths(host.agent(machine.host, HostWish())) == ["fail"]
     machine.has("dlq-nodeagent")
     machine.answers[program] = (1, "ModuleNotFoundError: No module named 'cattrs'")
-    assert healths(host.agent(machine.host, Wish())) == ["fail"], "without the extra"
+    assert healths(host.agent(machine.host, HostWish())) == ["fail"], "without the extra"
     machine.answers[f"{program} --help"] = (0, "Usage")
-    assert healths(host.agent(machine.host, Wish())) == ["warn"], "no configuration"
-    wish = Wish(config=Path("/etc/dlq/nodeagent.toml"))
+    assert healths(host.agent(machine.host, HostWish())) == ["warn"], "no configuration"
+    wish = HostWish(config=Path("/etc/dlq/nodeagent.toml"))
     machine.answers[program] = (1, "dlq-nodeagent: node.nam: unknown key\nmore")
     verdict = host.agent(machine.host, wish)
     assert (healths(verdict), verdict.found) == (["fail"], "node.nam: unknown key")
@@ -128,9 +128,15 @@ def test_the_agents_own_check_of_its_configuration_is_told(machine: Machine) -> 
 
 
 def test_without_a_shim_there_is_no_runtime_not_even_podman() -> None:
-    shim, podman = (Verdict("shim", Health.FAIL, "", "x"), Verdict("podman", Health.OK, "4.3"))
+    shim, podman = (
+        CheckVerdict("shim", ClientHealth.FAIL, "", "x"),
+        CheckVerdict("podman", ClientHealth.OK, "4.3"),
+    )
     assert healths(host.runtimes(shim, podman)) == ["fail"]
-    shim, podman = (Verdict("shim", Health.OK, ""), Verdict("podman", Health.WARN, "", "x"))
+    shim, podman = (
+        CheckVerdict("shim", ClientHealth.OK, ""),
+        CheckVerdict("podman", ClientHealth.WARN, "", "x"),
+    )
     assert host.runtimes(shim, podman).found == "process"
 
 
@@ -158,7 +164,7 @@ def test_the_agents_configuration_says_what_is_looked_for(
 
 
 def test_a_users_map_must_be_there_and_roots_alone(machine: Machine) -> None:
-    wish = Wish(submitter=True)
+    wish = HostWish(submitter=True)
     assert healths(host.users_map(machine.host, wish)) == ["fail"]
     path = machine.write("/etc/dlq/users.map", "1000:1000:\n")
     path.chmod(0o666)
@@ -166,11 +172,11 @@ def test_a_users_map_must_be_there_and_roots_alone(machine: Machine) -> None:
     path.chmod(0o644)
     mine = path.stat().st_uid == 0
     assert healths(host.users_map(machine.host, wish)) == ["ok" if mine else "fail"]
-    assert healths(host.users_map(machine.host, Wish(submitter=False))) == ["skip"]
+    assert healths(host.users_map(machine.host, HostWish(submitter=False))) == ["skip"]
 
 
 def test_disk_and_files_are_measured_where_the_state_is_or_will_be(machine: Machine) -> None:
-    assert "GiB free" in host.disk(machine.host, Wish()).found
+    assert "GiB free" in host.disk(machine.host, HostWish()).found
     assert host.files().check == "files"
 
 
@@ -180,7 +186,7 @@ def test_an_agents_needs_are_looked_at_only_when_asked_for(machine: Machine) -> 
 
     assert checks(None) == []
     machine.write("/etc/dlq/nodeagent.toml")
-    assert next(iter(node_verdicts(machine.host, None, None, None))).health is Health.SKIP
+    assert next(iter(node_verdicts(machine.host, None, None, None))).health is ClientHealth.SKIP
     assert checks(None) == ["node"]
     assert checks(False) == []
     assert "agent" in checks(True)
@@ -201,7 +207,7 @@ def test_nvml_tells_driver_and_gpus(
     box.add_gpu("GPU-a")
     box.add_gpu("GPU-b")
     monkeypatch.setenv("DLQ_FAKE_NVML", str(tmp_path / "machine"))
-    verdict = nvidia.nvml(Wish(), library)
+    verdict = nvidia.nvml(HostWish(), library)
     assert (healths(verdict), verdict.found) == (["ok"], "driver 580.65.06, 2 GPUs")
 
 
@@ -212,23 +218,23 @@ def test_a_driver_that_refuses_says_why(
     box = NvmlBox(Path(library).parent, tmp_path / "machine")
     box.say(f"init|{code}")
     monkeypatch.setenv("DLQ_FAKE_NVML", str(tmp_path / "machine"))
-    verdict = nvidia.nvml(Wish(), library)
+    verdict = nvidia.nvml(HostWish(), library)
     assert healths(verdict) == ["fail"]
     assert word in verdict.found
 
 
 def test_a_host_without_a_driver_is_told_to_install_it(tmp_path: Path) -> None:
-    verdict = nvidia.nvml(Wish(), str(tmp_path / "libnvidia-ml.so.1"))
+    verdict = nvidia.nvml(HostWish(), str(tmp_path / "libnvidia-ml.so.1"))
     assert healths(verdict) == ["fail"]
     assert "install the driver" in verdict.todo
-    assert healths(nvidia.nvml(Wish(devices="fake:8xH100-80GB"), "nowhere")) == ["skip"]
+    assert healths(nvidia.nvml(HostWish(devices="fake:8xH100-80GB"), "nowhere")) == ["skip"]
 
 
 def test_cdi_is_found_where_podman_looks(machine: Machine) -> None:
-    assert healths(nvidia.cdi(machine.host, Wish())) == ["warn"]
+    assert healths(nvidia.cdi(machine.host, HostWish())) == ["warn"]
     machine.write("/etc/cdi/nvidia.yaml")
-    assert nvidia.cdi(machine.host, Wish()).found == "/etc/cdi/nvidia.yaml"
-    assert healths(nvidia.cdi(machine.host, Wish(devices="none"))) == ["skip"]
+    assert nvidia.cdi(machine.host, HostWish()).found == "/etc/cdi/nvidia.yaml"
+    assert healths(nvidia.cdi(machine.host, HostWish(devices="none"))) == ["skip"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")

@@ -6,11 +6,11 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_cli.lists.columns import DEFAULT, parse_format
-from dlq_cli.lists.listing import Layout
+from dlq_cli.lists.listing import ListLayout
 from dlq_cli.lists.past import DEFAULT as PAST_DEFAULT
 from dlq_cli.lists.past import parse_format as past_format
 from dlq_cli.lists.past import past_table
-from dlq_cli.output.render import Cell, Look, fitted, table
+from dlq_cli.output.render import Cell, OutputLook, fitted, table
 from dlq_common.text.wire import to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
@@ -23,14 +23,14 @@ JOBS = [
 ]  # fmt: skip
 
 
-def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Look:
+def terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> OutputLook:
     monkeypatch.setenv("COLUMNS", str(width))
-    return Look(tty=True, color=False, now_s=EPOCH_S + 100)
+    return OutputLook(tty=True, color=False, now_s=EPOCH_S + 100)
 
 
-def lines(jobs: list[job_pb2.Job], look: Look, columns: str = "") -> list[str]:
+def lines(jobs: list[job_pb2.Job], look: OutputLook, columns: str = "") -> list[str]:
     chosen = parse_format(columns) if columns else DEFAULT
-    layout = Layout(columns=chosen, headings=True, ids_only=False, sort="")
+    layout = ListLayout(columns=chosen, headings=True, ids_only=False, sort="")
     return layout.text(jobs, look).splitlines()
 
 
@@ -56,7 +56,7 @@ def test_what_matters_most_stays_at_80_and_at_50_columns(monkeypatch: pytest.Mon
 
 def test_a_pipe_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    pipe = Look(tty=False, color=False, now_s=EPOCH_S)
+    pipe = OutputLook(tty=False, color=False, now_s=EPOCH_S)
     assert "x" * 60 in "\n".join(lines(JOBS, pipe))
 
 
@@ -72,6 +72,6 @@ def test_a_wide_column_gives_way_before_another_goes() -> None:
     assert fitted(cells, (3, 20, 20, 7), 24) == {0: 3, 1: 8, 2: 9}
     assert fitted(cells, (3, 20, 20, 7), 10) == {0: 3, 1: 5}
     assert (
-        table((Cell("A"),), [["long word"]], Look(tty=False, color=False, now_s=0.0))
+        table((Cell("A"),), [["long word"]], OutputLook(tty=False, color=False, now_s=0.0))
         == "A\nlong word\n"
     )

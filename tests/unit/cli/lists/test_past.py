@@ -9,13 +9,13 @@ import pytest
 from dlq_cli.lists.columns import COLUMNS
 from dlq_cli.lists.past import DEFAULT, PAST, parse_format, past_facts, past_table
 from dlq_cli.lists.since import ended_within_s, midnight, past_instant
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
-PIPE = Look(tty=False, color=False, now_s=EPOCH_S + 100)
-TERMINAL = Look(tty=True, color=False, now_s=EPOCH_S + 100)
+PIPE = OutputLook(tty=False, color=False, now_s=EPOCH_S + 100)
+TERMINAL = OutputLook(tty=True, color=False, now_s=EPOCH_S + 100)
 JOB = a_job(
     17, "failed", exit_code=1, exit_signal=9, gpu_seconds=9_000.0, lost_gpu_seconds=450.0,
     run_duration=to_duration(1125), preemption_count=2, start_time=to_timestamp(EPOCH_S),
@@ -23,7 +23,7 @@ JOB = a_job(
 )  # fmt: skip
 
 
-def cells(format_: str, look: Look = PIPE) -> list[str]:
+def cells(format_: str, look: OutputLook = PIPE) -> list[str]:
     return [each.text(JOB, look) for each in parse_format(format_)]
 
 

@@ -3,11 +3,11 @@
 from dlq.v1 import job_pb2
 from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.story import job_text
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 
-LOOK = Look(tty=False, color=False, now_s=EPOCH_S)
+LOOK = OutputLook(tty=False, color=False, now_s=EPOCH_S)
 LAST = job_pb2.Preemption(
     for_job_id="17",
     user="bob",

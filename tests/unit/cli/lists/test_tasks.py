@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_cli.lists.listing import Layout
+from dlq_cli.lists.listing import ListLayout
 from dlq_cli.lists.tasks import folded, id_key, shown_id, shown_ids
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from support.wire_jobs import EPOCH_S, a_job
 
-LOOK = Look(tty=False, color=False, now_s=EPOCH_S + 600)
+LOOK = OutputLook(tty=False, color=False, now_s=EPOCH_S + 600)
 
 
 def a_task(index: int, state: str = "queued", *, array: int = 12, limit: int = 0) -> job_pb2.Job:
@@ -22,14 +22,14 @@ def a_task(index: int, state: str = "queued", *, array: int = 12, limit: int = 0
     return a_job(array + 1 + index, state, array_task=place, name="sweep")
 
 
-def layout(**more: Any) -> Layout:
+def layout(**more: Any) -> ListLayout:
     fields: dict[str, Any] = {
         "columns": ("id", "state"),
         "headings": False,
         "ids_only": False,
         "sort": "",
     }
-    return Layout(**(fields | more))
+    return ListLayout(**(fields | more))
 
 
 def lines(jobs: list[job_pb2.Job], **more: Any) -> list[list[str]]:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlq_cli.output.render import Look, absolute, moment, when
+from dlq_cli.output.render import OutputLook, absolute, moment, when
 from dlq_cli.output.zone import in_viewers_zone, local_text, show_utc
 
 AT_S = 1_795_473_000.0  # 2026-11-23T22:30:00Z
-TERMINAL, PIPE = (Look(tty=tty, color=False, now_s=AT_S - 7500.0) for tty in (True, False))
+TERMINAL, PIPE = (OutputLook(tty=tty, color=False, now_s=AT_S - 7500.0) for tty in (True, False))
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ import pytest
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import costs_facts
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_cli.text.costs import cost_csv, cost_text
 from dlq_common.text.wire import to_timestamp
 
 EPOCH_S = 1_800_000_000.0
-PIPE = Look(tty=False, color=False, now_s=EPOCH_S)
+PIPE = OutputLook(tty=False, color=False, now_s=EPOCH_S)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from google.protobuf.duration_pb2 import Duration
 
 from dlq.v1 import loan_service_pb2 as wire
-from dlq_cli.output.render import Look
+from dlq_cli.output.render import OutputLook
 from dlq_cli.text.loans import plan_text
 
 
@@ -26,7 +26,7 @@ def plan(*jobs: wire.ReclaimedJob, too_long: bool = False) -> str:
         too_long=too_long,
         token="3f2a",
     )
-    return plan_text(told, Look(tty=False, color=False, now_s=0.0))
+    return plan_text(told, OutputLook(tty=False, color=False, now_s=0.0))
 
 
 def test_the_sum_of_what_is_lost_is_of_all_jobs_that_are_named() -> None:

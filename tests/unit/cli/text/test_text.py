@@ -11,14 +11,14 @@ from dlq_cli.lists.columns import COLUMNS, LetterFormat, parse_format, sort_jobs
 from dlq_cli.lists.since import ended_within_s
 from dlq_cli.lists.states import parse_states
 from dlq_cli.lists.story import job_text
-from dlq_cli.output.render import Cell, Look, age, clean_line, facts, paint, table, when
+from dlq_cli.output.render import Cell, OutputLook, age, clean_line, facts, paint, table, when
 from dlq_cli.words import ATTEMPT_STATES, JOB_STATES, SLURM_CODES, shown_state
 from dlq_common import errors
 from dlq_common.text.wire import to_duration
 from support.wire_jobs import EPOCH_S, a_job
 
-PIPE = Look(tty=False, color=False, now_s=EPOCH_S + 100)
-TERMINAL = Look(tty=True, color=True, now_s=EPOCH_S + 100)
+PIPE = OutputLook(tty=False, color=False, now_s=EPOCH_S + 100)
+TERMINAL = OutputLook(tty=True, color=True, now_s=EPOCH_S + 100)
 
 
 def test_a_pipe_gets_whole_names_absolute_times_and_no_colour() -> None:

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from dlq_common.errors import ConfigError, InvalidRequest, Unauthenticated
 from dlq_common.identity import pki
 from dlq_common.identity.files import StoredIdentity, load_identity, save_identity, write_private
-from dlq_common.identity.join_token import JoinToken, parse_join_token
+from dlq_common.identity.join_token import JoinTokenText, parse_join_token
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr, parse_identity
 
 NOW_S = 1_800_000_000.0
@@ -223,7 +223,7 @@ def test_nothing_stored_is_no_identity(tmp_path: Path) -> None:
 
 
 def test_a_token_text_comes_back_as_its_parts() -> None:
-    token = JoinToken("7", "s" * 43, "ab" * 32)
+    token = JoinTokenText("7", "s" * 43, "ab" * 32)
     assert parse_join_token(token.text()) == token
     assert "s" * 43 not in repr(token)
 

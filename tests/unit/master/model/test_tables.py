@@ -18,7 +18,7 @@ from dlq_master.model.nodes.gpu_health import Action, GpuCondition
 from dlq_master.model.nodes.node import Gpu, NodeFlag, NodeState
 from dlq_master.model.nodes.windows import Window
 from dlq_master.model.resources import Allocation, Slot
-from dlq_master.model.transitions import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalStep, StopCause
 from support.builders import a_node, a_waiting_job, an_attempt
 
 CHECKPOINT = Checkpoint("/ckpt/1/1/step-5", 5, 10.0, 1)
@@ -114,7 +114,7 @@ def test_every_cell_of_the_job_table(state: JobState, event: job_steps.JobEvent)
     job = a_waiting_job(1, state=state)
     target = job_steps.TABLE.get((state, type(event)))
     if target is None:
-        with pytest.raises(IllegalTransition, match=f"job 1: {type(event).__name__}"):
+        with pytest.raises(IllegalStep, match=f"job 1: {type(event).__name__}"):
             job_steps.step(job, event, at_s=5.0)
         return
     after = job_steps.step(job, event, at_s=5.0)
@@ -131,7 +131,7 @@ def test_every_cell_of_the_attempt_table(
     attempt = an_attempt(state=state)
     target = attempt_steps.TABLE.get((state, type(event)))
     if target is None:
-        with pytest.raises(IllegalTransition, match=r"attempt 1\.1"):
+        with pytest.raises(IllegalStep, match=r"attempt 1\.1"):
             attempt_steps.step(attempt, event, at_s=5.0)
         return
     after = attempt_steps.step(attempt, event, at_s=5.0)
@@ -145,7 +145,7 @@ def test_every_cell_of_the_node_table(state: NodeState, event: node_steps.NodeEv
     before = a_node(state=state)
     target = node_steps.TABLE.get((state, type(event)))
     if target is None:
-        with pytest.raises(IllegalTransition, match="node n1"):
+        with pytest.raises(IllegalStep, match="node n1"):
             node_steps.step(before, event, at_s=5.0)
         return
     assert node_steps.step(before, event, at_s=5.0).state is target

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dlq_master.planner.patience import FACTOR, KEPT, LEAST_S, START_S, Patience
+from dlq_master.planner.patience import FACTOR, KEPT, LEAST_S, START_S, PlannerPatience
 
 
 def test_who_answers_soon_is_not_waited_for_long() -> None:
-    patience = Patience(20.0)
+    patience = PlannerPatience(20.0)
     assert patience.of("promises", starting=True) == LEAST_S + START_S
     patience.answered("promises", 3.0, starting=True)
     assert patience.of("promises", starting=False) == LEAST_S, "its start says nothing of the next"
@@ -15,7 +15,7 @@ def test_who_answers_soon_is_not_waited_for_long() -> None:
 
 
 def test_who_takes_long_is_waited_for_longer_but_never_beyond_the_limit() -> None:
-    patience = Patience(20.0)
+    patience = PlannerPatience(20.0)
     patience.answered("slot", 0.7, starting=False)
     assert patience.of("slot", starting=False) == FACTOR * 0.7
     assert patience.of("promises", starting=False) == LEAST_S, "other questions take another time"
@@ -27,7 +27,7 @@ def test_who_takes_long_is_waited_for_longer_but_never_beyond_the_limit() -> Non
 
 
 def test_who_was_given_up_is_asked_again_with_twice_the_patience() -> None:
-    patience = Patience(20.0)
+    patience = PlannerPatience(20.0)
     told = []
     for _ in range(5):
         told.append(patience.of("slot", starting=False))

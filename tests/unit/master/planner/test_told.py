@@ -13,8 +13,8 @@ from dlq_master.model.jobs.reward import strict
 from dlq_master.model.view import View
 from dlq_master.planner.plans import Answer
 from dlq_master.planner.snapshot import Unreadable, dumps, take_promises
-from dlq_master.planner.told import Kept, Told
-from dlq_master.planner.worker import Desk
+from dlq_master.planner.told import KeptState, StateTold
+from dlq_master.planner.worker import PlannerDesk
 from dlq_master.policy.offload import Stage
 from support.builders import World, a_node, a_waiting_job
 
@@ -32,12 +32,12 @@ def world() -> World:
     return World("dlq", nodes=2).submit(due(1), due(2), due(3, 8)).decide()
 
 
-def tell(world: World, told: Told) -> bytes:
+def tell(world: World, told: StateTold) -> bytes:
     return told.difference(take_promises(View(world.cluster, world.now_s), world.policy))
 
 
 def test_only_what_has_changed_is_told_again(world: World) -> None:
-    told = Told()
+    told = StateTold()
     whole = len(tell(world, told))
     nothing = len(tell(world, told))
     assert nothing < whole / 2
@@ -46,14 +46,14 @@ def test_only_what_has_changed_is_told_again(world: World) -> None:
 
 
 def test_what_is_known_then_is_what_a_whole_snapshot_tells(world: World) -> None:
-    told, kept = Told(), Kept()
+    told, kept = StateTold(), KeptState()
     kept.look(tell(world, told))
     world.finish(2)
     world.cluster.put_node(a_node("n3", 4))
     world.submit(due(5)).at(700.0)
     world.lose(3)
     view, _ = kept.look(tell(world, told))
-    fresh, _ = Kept().look(tell(world, Told()))
+    fresh, _ = KeptState().look(tell(world, StateTold()))
     mine, theirs = freeze(view.cluster), freeze(fresh.cluster)
     assert JobId(2) not in view.cluster.jobs
     assert {job.job_id: job for job in mine.jobs} == {job.job_id: job for job in theirs.jobs}
@@ -63,14 +63,14 @@ def test_what_is_known_then_is_what_a_whole_snapshot_tells(world: World) -> None
 
 
 def test_an_answer_is_not_taken_for_what_the_master_did(world: World) -> None:
-    told, desk = Told(), Desk()
+    told, desk = StateTold(), PlannerDesk()
     world.submit(due(4))
     first, again = (desk.answer(n, PROMISES, [tell(world, told)]) for n in (1, 2))
     assert first.plans == again.plans != ()
 
 
 def test_another_policy_is_told_everything(world: World) -> None:
-    told, kept = Told(), Kept()
+    told, kept = StateTold(), KeptState()
     kept.look(tell(world, told))
     other = World("chronus", nodes=1).submit(due(9))
     view, policy = kept.look(tell(other, told))
@@ -78,7 +78,7 @@ def test_another_policy_is_told_everything(world: World) -> None:
 
 
 def test_who_has_forgotten_says_so_and_is_told_everything(world: World) -> None:
-    told, desk = Told(), Desk()
+    told, desk = StateTold(), PlannerDesk()
     tell(world, told)
     lost = desk.answer(1, PROMISES, [tell(world, told)])
     assert lost.plans == ()
@@ -90,9 +90,9 @@ def test_who_has_forgotten_says_so_and_is_told_everything(world: World) -> None:
 
 def test_what_is_no_difference_is_not_read() -> None:
     with pytest.raises(Unreadable, match="does not say what has changed"):
-        Kept().look(dumps((True, 1)))
+        KeptState().look(dumps((True, 1)))
     assert "Unreadable" in _answer(dumps(3)).fault
 
 
 def _answer(data: bytes) -> Answer:
-    return Desk().answer(1, PROMISES, [data])
+    return PlannerDesk().answer(1, PROMISES, [data])

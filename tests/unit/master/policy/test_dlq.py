@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.cluster.validate import validate
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
@@ -151,7 +151,7 @@ def test_larger_lent_nodes_of_the_same_type_change_nothing_about_promises() -> N
 
 def test_who_suffers_from_being_spread_is_together_as_far_as_own_nodes_allow() -> None:
     world = a_world(own("o1", 4), own("o2", 4), lent("t1", 8))
-    world.submit(a_task(1, 8, 20_000.0, DUE)._replace(profile=Profile(skew=0.9))).decide()
+    world.submit(a_task(1, 8, 20_000.0, DUE)._replace(profile=TrafficProfile(skew=0.9))).decide()
     assert (where(world, 1), world.job(1).promised) == ({"o1": 4, "o2": 4}, None)
 
 
@@ -235,7 +235,7 @@ def test_whole_nodes_are_cleared_for_who_takes_more_than_one() -> None:
 
 def test_only_who_is_known_to_suffer_waits_to_be_kept_together() -> None:
     world = a_world(own("o1"), own("o2")).submit(a_task(8, 6), a_task(9, 6)).decide()
-    world.submit(a_task(1, 4)._replace(profile=Profile(skew=0.9))).decide()
+    world.submit(a_task(1, 4)._replace(profile=TrafficProfile(skew=0.9))).decide()
     assert world.job(1).waiting
     world.submit(a_task(2, 4)).decide()
     assert where(world, 2) == {"o1": 2, "o2": 2}

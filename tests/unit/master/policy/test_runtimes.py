@@ -21,7 +21,7 @@ from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.presets import PRESETS
 from support.builders import World, a_job, a_node, an_allocation
 
@@ -47,7 +47,7 @@ def places(world: World, job_id: int) -> tuple[str, ...]:
 def why(world: World, job_id: int) -> dict[ReasonCode, Reason]:
     view = View(world.cluster, world.now_s)
     reasons = explain(view, world.policy, world.job(job_id).job_id)
-    assert Glance(view, world.policy).code(world.job(job_id)) is reasons[0].code
+    assert ReasonSummary(view, world.policy).code(world.job(job_id)) is reasons[0].code
     return {reason.code: reason for reason in reasons}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -12,7 +12,7 @@ from dlq_simulator.world.clusters import read_cluster
 from support.builders import World, a_job
 
 
-def replayed(*rows: tuple[int, int, int]) -> Sequence[Outcome]:
+def replayed(*rows: tuple[int, int, int]) -> Sequence[ReplayOutcome]:
     """Submit, GPUs and duration of jobs on eight GPUs, in turns of 100 s that cost nothing."""
     settings = ["term_s=100", "save_s=0", "resume_s=0"]
     (chosen,) = read_settings(["timeslice"], settings)
@@ -23,7 +23,7 @@ def replayed(*rows: tuple[int, int, int]) -> Sequence[Outcome]:
     return replay(Trace.of("turns", jobs), read_cluster("1x8"), chosen).outcomes
 
 
-def held(outcome: Outcome) -> tuple[tuple[float, float], ...]:
+def held(outcome: ReplayOutcome) -> tuple[tuple[float, float], ...]:
     """From when to when it had its GPUs."""
     return tuple((span.begin_s, span.end_s) for span in outcome.spans)
 

@@ -13,7 +13,7 @@ from dlq_master.policy.partition.quotas import Quotas, parsed
 from dlq_master.policy.reasons.explain import explain, jobs_ahead
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.errors import UsageError
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -117,7 +117,7 @@ def test_a_slip_in_a_quota_is_named(quota: str, says: str) -> None:
 # --- in a replay ----------------------------------------------------------------------------------
 
 
-def replayed(rows: list[TraceJob], *settings: str) -> dict[str, Outcome]:
+def replayed(rows: list[TraceJob], *settings: str) -> dict[str, ReplayOutcome]:
     (chosen,) = read_settings(["yarn-cs"], settings)
     found = replay(Trace.of("quotas", rows), read_cluster("1x8"), chosen).outcomes
     return {outcome.job.job_id: outcome for outcome in found}

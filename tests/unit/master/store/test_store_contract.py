@@ -17,10 +17,10 @@ from dlq_master.store.batch import (
     Batch,
     JournalCut,
     Loaded,
+    MemoryWindow,
     PastJobs,
     StoredRequest,
     User,
-    Window,
 )
 from dlq_master.store.memory import MemoryStore
 from dlq_master.store.open import create_database
@@ -62,7 +62,7 @@ class Halves:
         for batch in batches:
             await self.writer.commit(batch)
 
-    def load(self, *window: Window) -> Loaded:
+    def load(self, *window: MemoryWindow) -> Loaded:
         return self.records.load(*window)
 
 
@@ -322,15 +322,15 @@ async def with_a_past(store: Halves) -> None:
 @pytest.mark.parametrize(
     ("window", "expected", "complete_from_s"),
     [
-        (Window(), [*range(1, 13)], -float("inf")),
-        (Window(kept_s=5.0), [1, 2, 3, 4, 11, 12], 96.0),
-        (Window(kept_s=5.0, most=2), [1, 2, 11, 12], 98.0),
-        (Window(most=0), [11, 12], float("inf")),
+        (MemoryWindow(), [*range(1, 13)], -float("inf")),
+        (MemoryWindow(kept_s=5.0), [1, 2, 3, 4, 11, 12], 96.0),
+        (MemoryWindow(kept_s=5.0, most=2), [1, 2, 11, 12], 98.0),
+        (MemoryWindow(most=0), [11, 12], float("inf")),
     ],
     ids=["all", "young", "few", "none"],
 )
 async def test_a_start_loads_what_lives_and_the_newest_of_what_has_ended(
-    store: Halves, window: Window, expected: list[int], complete_from_s: float
+    store: Halves, window: MemoryWindow, expected: list[int], complete_from_s: float
 ) -> None:
     await with_a_past(store)
 

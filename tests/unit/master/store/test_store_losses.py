@@ -11,7 +11,7 @@ import pytest
 from dlq_master.control.loop.startup_losses import Losses
 from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
-from dlq_master.store.commit_record import SLOT_BYTES, SLOTS, CommitRecord, Committed
+from dlq_master.store.commit_record import SLOT_BYTES, SLOTS, CommitRecord, CommittedBatch
 from dlq_master.store.open import DatabaseDamaged, create_database, open_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.tables.codec import BodyDamaged, decode, encode
@@ -111,7 +111,7 @@ def test_only_the_newest_batches_are_remembered_and_a_slot_that_is_torn_is_none(
 ) -> None:
     record = CommitRecord(tmp_path / "commits")
     for number in range(1, SLOTS + 11):
-        record.note(Committed(number, 1.0, (number,), 1))
+        record.note(CommittedBatch(number, 1.0, (number,), 1))
     assert [one.number for one in record.after(0)] == list(range(11, SLOTS + 11))
     record.sync()
     record.close()

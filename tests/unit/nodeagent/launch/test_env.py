@@ -7,13 +7,13 @@ import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.launch.env import Account, job_environment
+from dlq_nodeagent.launch.env import UserAccount, job_environment
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import JobFiles
 from support.agent_bench import a_launch
 
 FILES = JobFiles("/a/notice.json", "/a/job", "/a/job/beat", "/a/job/done", "/a/save.json")
-ACCOUNT = Account("ada", "/home/ada")
+ACCOUNT = UserAccount("ada", "/home/ada")
 REAL = tuple(
     Device(
         index=index,

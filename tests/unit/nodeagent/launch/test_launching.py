@@ -11,13 +11,13 @@ import pytest
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.launch.launching import Launching, LaunchRules, check_account, interpreter_of
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan
+from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
 from support.agent_bench import a_launch
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root starts jobs of others")
 
 
-def files(key: AttemptKey) -> JobFiles:
+def files(key: RankKey) -> JobFiles:
     """Paths of the runtime."""
     return JobFiles(f"/r/{key}/notice", f"/r/{key}/job", f"/r/{key}/beat", f"/r/{key}/done")
 

@@ -31,7 +31,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 from support.agent_bench import a_launch
 from support.stub_master import launch_command, stop_command
 
@@ -46,7 +46,7 @@ FACTS = node_facts(
 )
 REPORT = RankReport(
     sequence=12,
-    key=AttemptKey("17", 2, 1),
+    key=RankKey("17", 2, 1),
     fence=Fence(7, 2),
     phase=Phase.EXITED,
     exit_code=0,
@@ -133,7 +133,7 @@ def test_a_launch_is_read_whole() -> None:
     assert isinstance(command, Command)
     launch = command.order
     assert isinstance(launch, Launch)
-    assert launch.key == AttemptKey("17", 2, 0)
+    assert launch.key == RankKey("17", 2, 0)
     assert launch.fence == Fence(1, 2)
     assert launch.command == ("python", "t.py")
     assert launch.environment == {"A": "b"}
@@ -161,7 +161,7 @@ def test_a_stop_is_read() -> None:
     )
     assert isinstance(command, Command)
     assert command.order == Stop(
-        key=AttemptKey("5", 1, 0), fence=Fence(1, 1), cause="pause", grace_s=9.0
+        key=RankKey("5", 1, 0), fence=Fence(1, 1), cause="pause", grace_s=9.0
     )
 
 

@@ -18,11 +18,11 @@ from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.launching import Launching, LaunchRules
 from dlq_nodeagent.model.container import ContainerPlan, Mount
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
-from dlq_nodeagent.model.port import AttemptKey, JobFiles, LaunchPlan
+from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.runtimes.podman.pull import Say
-from dlq_nodeagent.runtimes.podman.pulls import Done, Wish
+from dlq_nodeagent.runtimes.podman.pulls import Done, PullWish
 from dlq_profiler.injection import Parts
 from dlq_profiler.records.control import read_control
 from support.agent_bench import a_launch
@@ -56,13 +56,13 @@ class Images:
         words = tuple(f"{name}={value}" for name, value in {**THEIRS, "PATH": "/image/bin"}.items())
         return ContainerPlan(image="feed", image_environment=words)
 
-    def fetch(self, key: AttemptKey, wish: Wish, say: Say, done: Done) -> None:
+    def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """Never asked."""
 
-    def abandon(self, key: AttemptKey) -> None:
+    def abandon(self, key: RankKey) -> None:
         """Never asked."""
 
-    def forget(self, key: AttemptKey) -> None:
+    def forget(self, key: RankKey) -> None:
         """Nothing to forget."""
 
 

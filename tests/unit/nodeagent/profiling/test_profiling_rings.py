@@ -16,15 +16,15 @@ from dlq_common.clock import FakeClock
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.messages import MOST_PROCESSES_BYTES, ProfileFound, ProfileOrder
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.places import Before, Places
-from dlq_nodeagent.profiling.reading import Reader, Reading, limits_of_process, reading_of
+from dlq_nodeagent.profiling.reading import RingReader, RingReading, limits_of_process, reading_of
 from dlq_nodeagent.profiling.station import Station
 from dlq_profiler import telling
 from dlq_profiler.job import job_of
 from dlq_profiler.records.control import read_control, write_control
-from dlq_profiler.results import JobProfile, Method, ProcessProfile, Reason
+from dlq_profiler.results import JobProfile, Method, ProcessProfile, TrafficReason
 from support.agent_bench import a_launch
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file
@@ -40,9 +40,9 @@ def places(tmp_path: Path) -> Places:
     return Places.of(tmp_path)
 
 
-def make(places: Places, key: AttemptKey = LAUNCH.key, *limits: str) -> Path:
+def make(places: Places, key: RankKey = LAUNCH.key, *limits: str) -> Path:
     rings = places.make(key, ME, file_limit=12, ring_bytes=1 << 20)
-    places.note(key, Before(True, tuple(Reason(word) for word in limits)))
+    places.note(key, Before(True, tuple(TrafficReason(word) for word in limits)))
     return rings
 
 
@@ -55,14 +55,14 @@ def record(rings: Path, ranks: int = 2) -> None:
         )  # fmt: skip
 
 
-def station(places: Places, reader: Reader | None = None) -> Station:
+def station(places: Places, reader: RingReader | None = None) -> Station:
     return Station(
         clock=FakeClock(),
         places=places,
         rights_of=lambda launch: ME,
         devices_of=lambda launch: (),
         drops=False,
-        reader=reader or Reader(),
+        reader=reader or RingReader(),
     )
 
 
@@ -87,7 +87,7 @@ def test_all_ranks_of_a_node_make_one_result(places: Places) -> None:
 
 def test_a_rank_that_recorded_nothing_starts_no_program(places: Places) -> None:
     make(places)
-    nobody = station(places, Reader(python="/nonexistent"))
+    nobody = station(places, RingReader(python="/nonexistent"))
     found = nobody.read(ReadOrder(launch=LAUNCH, window_s=60.0))
     assert found.traffic.reason == found.sizes.reason == "nothing-recorded"
     assert (found.processes, found.node_count, found.gpu_count) == ("", 1, 1)
@@ -139,7 +139,7 @@ def test_numpy_is_missed_by_name(places: Places, tmp_path: Path) -> None:
     record(make(places))
     (tmp_path / "python").write_text(f"#!/bin/sh\nexit {telling.NO_NUMPY}\n")
     (tmp_path / "python").chmod(0o755)
-    reader = Reader(python=str(tmp_path / "python"))
+    reader = RingReader(python=str(tmp_path / "python"))
     found = station(places, reader).read(ReadOrder(launch=LAUNCH, window_s=60.0))
     assert found.traffic.reason == "no-numpy"
 
@@ -192,7 +192,7 @@ def test_a_program_that_never_answers_is_given_up(places: Places, tmp_path: Path
     record(make(places))
     (tmp_path / "python").write_text("#!/bin/sh\nexec sleep 60\n")
     (tmp_path / "python").chmod(0o755)
-    reader = Reader(python=str(tmp_path / "python"), timeout_s=0.05)
+    reader = RingReader(python=str(tmp_path / "python"), timeout_s=0.05)
     found = station(places, reader).read(ReadOrder(launch=LAUNCH, window_s=60.0))
     assert found.traffic.reason == "analysis-failed"
 
@@ -201,7 +201,7 @@ def test_a_program_that_says_too_much_is_given_up(places: Places, tmp_path: Path
     record(make(places))
     (tmp_path / "python").write_text("#!/bin/sh\nexec cat /dev/zero\n")
     (tmp_path / "python").chmod(0o755)
-    found = station(places, Reader(python=str(tmp_path / "python"))).read(
+    found = station(places, RingReader(python=str(tmp_path / "python"))).read(
         ReadOrder(launch=LAUNCH, window_s=60.0)
     )
     assert found.traffic.reason == "analysis-failed"
@@ -240,12 +240,12 @@ def test_a_result_of_any_size_fits_the_line() -> None:
     process = json.loads(json.dumps(PROCESS.facts()))
     many = tuple(ProcessProfile.of({**process, "messages": [1 << 40] * 10_000}) for _ in range(9))
     job = JobProfile.of({**GOOD["job"], "processes": 1 << 60, "unseen": ["\x1b[2J" * 99] * 99})
-    found = found_of(LAUNCH, Reading(job, many), (), gpu_type="", window_s=1.0, ended_s=0.0)
+    found = found_of(LAUNCH, RingReading(job, many), (), gpu_type="", window_s=1.0, ended_s=0.0)
     assert found.processes == ""
     assert found.process_count < 1 << 31
     assert len(found.unseen) <= 16
     assert all(len(word) <= 64 and word.isprintable() for word in found.unseen)
-    few = found_of(LAUNCH, Reading(job, many[:1]), (), gpu_type="", window_s=1.0, ended_s=0.0)
+    few = found_of(LAUNCH, RingReading(job, many[:1]), (), gpu_type="", window_s=1.0, ended_s=0.0)
     assert 0 < len(few.processes) <= MOST_PROCESSES_BYTES
 
 
@@ -260,7 +260,7 @@ def test_rings_are_read_with_no_more_rights_than_their_user_has() -> None:
         os.chown(rings / "101-1.dlqprof", nobody.uid, nobody.gid)
         for path in rings.glob("*.dlqprof"):
             path.chmod(0o600)
-        reading = Reader().read(rings, nobody, drop=True)
+        reading = RingReader().read(rings, nobody, drop=True)
         assert [process.pid for process in reading.processes] == [101]
         assert rings.stat().st_uid == (rings / "control").stat().st_uid == nobody.uid
 
@@ -289,7 +289,7 @@ def test_everything_is_imported_before_the_users_rights_are_taken(places: Places
 
 
 def test_places_that_nobody_needs_any_more_are_removed(places: Places, tmp_path: Path) -> None:
-    keys = [AttemptKey(str(job), 1, 0) for job in range(3)]
+    keys = [RankKey(str(job), 1, 0) for job in range(3)]
     for key in keys:
         record(make(places, key))
     (places.root / "notes").mkdir()

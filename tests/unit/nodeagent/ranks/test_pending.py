@@ -4,10 +4,10 @@ for said.
 
 from itertools import count
 
-from dlq_nodeagent.model.port import AttemptKey
+from dlq_nodeagent.model.port import RankKey
 from dlq_nodeagent.ranks.pending import PendingReports
 
-A, B = AttemptKey("1", 1, 0), AttemptKey("2", 1, 0)
+A, B = RankKey("1", 1, 0), RankKey("2", 1, 0)
 
 
 def pending() -> PendingReports:

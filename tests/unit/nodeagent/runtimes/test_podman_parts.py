@@ -12,13 +12,13 @@ import pytest
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.cgroups.containers import detect_for_containers, engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir
-from dlq_nodeagent.config import AgentConfig, JobsConfig, PodmanConfig, check_config
+from dlq_nodeagent.config import AgentConfig, AgentJobsConfig, PodmanConfig, check_config
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.model.container import ContainerPlan, Mount
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, MountRequest
 from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, choose_oci_runtime, last_words
@@ -31,7 +31,7 @@ from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.agent_bench import a_launch
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
-KEY = AttemptKey("17", 1, 0)
+KEY = RankKey("17", 1, 0)
 CANARY = "canary-c0ffee"
 
 
@@ -364,7 +364,7 @@ def test_a_mount_that_is_not_there_or_not_allowed_is_told_before_the_pull(
 
 def test_a_node_without_containers_refuses_one(tmp_path: Path) -> None:
     launching = Launching(
-        rules=AgentConfig(jobs=JobsConfig(allow_root=True, run_as="self")).rules(),
+        rules=AgentConfig(jobs=AgentJobsConfig(allow_root=True, run_as="self")).rules(),
         devices=FakeDevices(parse_virtual("1xH100-80GB"), "n1").devices(),
         job_files=lambda key: pytest.fail("not reached"),
         now_s=lambda: 0.0,
@@ -380,7 +380,7 @@ def test_the_configuration_of_containers_is_checked() -> None:
 
 
 def test_a_run_root_that_podman_would_refuse_is_refused_when_the_agent_starts() -> None:
-    config = AgentConfig(jobs=JobsConfig(run_as="self", allow_root=True))
+    config = AgentConfig(jobs=AgentJobsConfig(run_as="self", allow_root=True))
     longest = "/run/" + "x" * 45
     check_config(replace(config, podman=PodmanConfig(run_root=longest)))
     with pytest.raises(ConfigError, match=r"podman\.run_root: .* longer than 50 bytes"):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from dlq_nodeagent.model.launch import AttemptKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.runtimes.podman.pull import Ending, NotWanted, Say
-from dlq_nodeagent.runtimes.podman.pulls import Pulls, Wish
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
+from dlq_nodeagent.runtimes.podman.pulls import Pulls, PullWish
 from support.waiting import wait_until
 
 
@@ -19,11 +19,11 @@ from support.waiting import wait_until
 class Registry:
     """Every pull hangs until it is let go or ended."""
 
-    running: dict[Wish, threading.Event] = field(default_factory=dict)
-    pulled: list[Wish] = field(default_factory=list)
-    ended: list[Wish] = field(default_factory=list)
+    running: dict[PullWish, threading.Event] = field(default_factory=dict)
+    pulled: list[PullWish] = field(default_factory=list)
+    ended: list[PullWish] = field(default_factory=list)
 
-    def fetch(self, wish: Wish, say: Say, ending: Ending) -> None:
+    def fetch(self, wish: PullWish, say: Say, ending: PullEnding) -> None:
         say(f"pulling {wish.image}")
         self.pulled.append(wish)
         go = self.running[wish] = threading.Event()
@@ -36,7 +36,7 @@ class Registry:
         if wish.secret == "wrong":
             raise LaunchRefused("may not be pulled")
 
-    def go(self, wish: Wish) -> None:
+    def go(self, wish: PullWish) -> None:
         wait_until(lambda: wish in self.running, what=f"the pull of {wish}")
         self.running[wish].set()
 
@@ -45,17 +45,17 @@ class Registry:
 class Bench:
     registry: Registry
     pulls: Pulls
-    answers: dict[AttemptKey, Exception | None] = field(default_factory=dict)
+    answers: dict[RankKey, Exception | None] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
 
-    def want(self, number: int, wish: Wish) -> AttemptKey:
-        key = AttemptKey(str(number), 1, 0)
+    def want(self, number: int, wish: PullWish) -> RankKey:
+        key = RankKey(str(number), 1, 0)
         self.pulls.want(
             key, wish, self.said.append, lambda error: self.answers.__setitem__(key, error)
         )
         return key
 
-    def answer(self, key: AttemptKey) -> Exception | None:
+    def answer(self, key: RankKey) -> Exception | None:
         wait_until(lambda: key in self.answers, what=f"the answer to {key}")
         return self.answers[key]
 
@@ -71,19 +71,19 @@ def bench() -> Iterator[Bench]:
 
 def test_one_user_cannot_have_all_pulls_and_nobody_more_than_there_are(bench: Bench) -> None:
     for number in range(36):
-        bench.want(number, Wish(f"hangs.example/{number}:1", "mallory"))
-    theirs = bench.want(100, Wish("reg.example/a:1", "alice"))
-    bench.registry.go(Wish("reg.example/a:1", "alice"))
+        bench.want(number, PullWish(f"hangs.example/{number}:1", "mallory"))
+    theirs = bench.want(100, PullWish("reg.example/a:1", "alice"))
+    bench.registry.go(PullWish("reg.example/a:1", "alice"))
     assert bench.answer(theirs) is None
     for number in range(200, 203):
-        bench.want(number, Wish(f"slow.example/{number}:1", "bob"))
+        bench.want(number, PullWish(f"slow.example/{number}:1", "bob"))
     wait_until(lambda: len(bench.registry.running) == 4, what="four pulls")
     users = sorted(wish.user for wish in bench.registry.pulled)
     assert users == ["alice", "bob", "bob", "mallory", "mallory"]
 
 
 def test_ranks_of_one_user_that_want_one_image_share_a_pull_and_hear_of_it(bench: Bench) -> None:
-    wish = Wish("reg.example/a:1", "alice")
+    wish = PullWish("reg.example/a:1", "alice")
     keys = [bench.want(number, wish) for number in range(5)]
     bench.registry.go(wish)
     assert [bench.answer(key) for key in keys] == [None] * 5
@@ -94,7 +94,10 @@ def test_ranks_of_one_user_that_want_one_image_share_a_pull_and_hear_of_it(bench
 def test_another_user_shows_their_own_credential_after_the_first_has_the_image(
     bench: Bench,
 ) -> None:
-    first, second = Wish("r.example/a:1", "alice", "right"), Wish("r.example/a:1", "bob", "wrong")
+    first, second = (
+        PullWish("r.example/a:1", "alice", "right"),
+        PullWish("r.example/a:1", "bob", "wrong"),
+    )
     bench.want(1, first)
     denied = bench.want(2, second)
     wait_until(lambda: first in bench.registry.running, what="the first pull")
@@ -105,7 +108,7 @@ def test_another_user_shows_their_own_credential_after_the_first_has_the_image(
 
 
 def test_a_pull_ends_with_the_last_rank_that_waits_for_it_and_makes_room(bench: Bench) -> None:
-    wishes = [Wish(f"hangs.example/{number}:1", "mallory") for number in range(3)]
+    wishes = [PullWish(f"hangs.example/{number}:1", "mallory") for number in range(3)]
     gone = [bench.want(number, wish) for number, wish in enumerate(wishes)]
     other = bench.want(9, wishes[0])
     wait_until(lambda: len(bench.registry.running) == 2, what="two pulls")
@@ -121,7 +124,7 @@ def test_a_pull_ends_with_the_last_rank_that_waits_for_it_and_makes_room(bench: 
 
 
 def test_what_waits_and_is_not_wanted_any_more_is_never_begun(bench: Bench) -> None:
-    wishes = [Wish(f"hangs.example/{number}:1", "mallory") for number in range(3)]
+    wishes = [PullWish(f"hangs.example/{number}:1", "mallory") for number in range(3)]
     keys = [bench.want(number, wish) for number, wish in enumerate(wishes)]
     bench.pulls.unwant(keys[2])
     bench.pulls.unwant(keys[0])
@@ -131,7 +134,7 @@ def test_what_waits_and_is_not_wanted_any_more_is_never_begun(bench: Bench) -> N
 
 
 def test_an_agent_that_stops_ends_its_pulls_and_no_rank_has_failed_by_that(bench: Bench) -> None:
-    wish = Wish("hangs.example/a:1", "alice")
+    wish = PullWish("hangs.example/a:1", "alice")
     bench.want(1, wish)
     wait_until(lambda: wish in bench.registry.running, what="the pull")
     bench.pulls.close()
@@ -140,7 +143,7 @@ def test_an_agent_that_stops_ends_its_pulls_and_no_rank_has_failed_by_that(bench
 
 
 def test_a_rank_that_comes_while_a_pull_is_being_ended_gets_one_of_its_own(bench: Bench) -> None:
-    wish = Wish("hangs.example/a:1", "alice")
+    wish = PullWish("hangs.example/a:1", "alice")
     first = bench.want(1, wish)
     bench.pulls.unwant(first)
     second = bench.want(2, wish)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.model.port import ExitWhy, Handle, LaunchRefused, Notice, RuntimeFault
+from dlq_nodeagent.model.port import ExitWhy, Handle, LaunchRefused, RuntimeFault, StopNotice
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 
-NOTICE = Notice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
+NOTICE = StopNotice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
 
 
 @pytest.fixture(params=["host", "none"])

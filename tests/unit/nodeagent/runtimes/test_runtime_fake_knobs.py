@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.model.launch import AttemptKey, LaunchPlan
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.runtimes.fake.attempt import FakeJob
 
@@ -85,9 +85,9 @@ def test_a_plan_with_one_bad_field_is_refused(bad: dict[str, Any]) -> None:
 
 
 def test_an_attempt_key_reads_back_as_it_is_written() -> None:
-    key = AttemptKey("17", 2, 0)
+    key = RankKey("17", 2, 0)
     assert str(key) == "17.2.0"
-    assert AttemptKey.parse("17.2.0") == key
+    assert RankKey.parse("17.2.0") == key
 
 
 def test_a_plan_does_not_change_with_the_mapping_it_was_made_from() -> None:

@@ -15,7 +15,7 @@ from dlq_nodeagent.model.port import (
     Handle,
     LaunchPlan,
     LaunchRefused,
-    Notice,
+    StopNotice,
 )
 from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from support.process_box import ProcessBox, process_box
@@ -23,7 +23,7 @@ from support.waiting import wait_until
 
 NOBODY = 65534
 USER: dict[str, Any] = {"run_as": "submitter", "uid": NOBODY, "gid": NOBODY}
-NOTICE = Notice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
+NOTICE = StopNotice(kind="preempt", reason="a test", deadline_s=2e9, notice_s=1.9e9)
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 

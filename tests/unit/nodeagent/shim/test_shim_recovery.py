@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.model.port import AttemptExists, AttemptKey, ExitWhy, Handle
+from dlq_nodeagent.model.port import AttemptExists, ExitWhy, Handle, RankKey
 from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from dlq_nodeagent.shim.contact import ContactFile
 from support.process_box import ProcessBox, is_alive, process_box
@@ -151,7 +151,7 @@ def test_a_start_record_of_another_boot_adopts_nobody(box: ProcessBox) -> None:
 
 
 def test_an_agent_that_died_before_its_plan_was_whole_started_nothing(box: ProcessBox) -> None:
-    key = AttemptKey("9", 1, 0)
+    key = RankKey("9", 1, 0)
     attempts = layout.open_attempts(box.state_dir)
     os.close(layout.make_attempt(attempts, key, uid=os.geteuid(), gid=os.getegid()))
     os.close(attempts)

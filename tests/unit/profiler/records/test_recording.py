@@ -14,7 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlq_profiler.records import layout
-from dlq_profiler.records.layout import CONN, HEADER, HEADER_BYTES, RECORD, THREAD, Op, Side, Source
+from dlq_profiler.records.layout import (
+    CONN,
+    HEADER,
+    HEADER_BYTES,
+    RECORD,
+    THREAD,
+    Op,
+    RecordSource,
+    Side,
+)
 from dlq_profiler.records.recording import RecordingError, peer_of, read_recording
 from support.traffic import Tape, write_file
 
@@ -38,7 +47,7 @@ def test_what_two_threads_wrote_is_read_in_the_order_of_time(tmp_path: Path) -> 
     assert found.records["bytes"].tolist() == [100 + number for number in range(200)]
     assert (found.pid, found.comm, found.exe) == (100, "python", "/usr/bin/python")
     assert found.identity == {"RANK": "1", "WORLD_SIZE": "4"}
-    assert (found.lost, found.whole_from_ns, found.source) == (0, 0, Source.PRELOAD)
+    assert (found.lost, found.whole_from_ns, found.source) == (0, 0, RecordSource.PRELOAD)
     assert [peer_of(conn) for conn in found.conns] == ["10.0.0.2:5000"]
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from dlq_profiler.job import job_of
 from dlq_profiler.process import profile_of, profiles_of
-from dlq_profiler.records.layout import Op, RecordFlag, Source, Unseen
-from dlq_profiler.records.recording import Recording
-from dlq_profiler.results import Confidence, JobProfile, Method, Pattern, Reason
+from dlq_profiler.records.layout import Op, RecordFlag, RecordSource, Unseen
+from dlq_profiler.records.recording import RecordFile
+from dlq_profiler.results import JobProfile, Method, Pattern, TrafficConfidence, TrafficReason
 from support.model_shapes import buckets, tensors
 from support.traffic import collective_rank
 
@@ -17,7 +17,7 @@ RESNET = tensors("resnet50")
 DDP = [(Op.ALL_REDUCE, size) for size in buckets(RESNET)]
 
 
-def recordings_of(layout: list[tuple[Op, int]], iterations: int = 6) -> list[Recording]:
+def recordings_of(layout: list[tuple[Op, int]], iterations: int = 6) -> list[RecordFile]:
     warm_up = [(Op.BROADCAST, 1_000_000), (Op.ALL_REDUCE, 8)]
     return [
         collective_rank([warm_up, *[layout] * iterations], ranks=8).recording(
@@ -27,14 +27,14 @@ def recordings_of(layout: list[tuple[Op, int]], iterations: int = 6) -> list[Rec
     ]
 
 
-def job(recordings: list[Recording]) -> JobProfile:
+def job(recordings: list[RecordFile]) -> JobProfile:
     return job_of(profiles_of(recordings))
 
 
 def test_all_reduces_tell_buckets_and_model_to_the_byte() -> None:
     found = job(recordings_of(DDP))
     assert found.pattern is Pattern.ALL_REDUCE
-    assert found.traffic == (Method.NCCL, Confidence.CHECKED, None)
+    assert found.traffic == (Method.NCCL, TrafficConfidence.CHECKED, None)
     assert found.buckets == tuple(buckets(RESNET))
     assert found.model_bytes == sum(RESNET)
     assert found.bytes_per_iteration == pytest.approx(sum(RESNET) * 14 / 8, abs=len(DDP))
@@ -62,7 +62,7 @@ def test_shards_are_bytes_without_tensors() -> None:
     layout = [(Op.ALL_GATHER, 500_000), (Op.REDUCE_SCATTER, 500_000)] * 3
     found = job(recordings_of(layout))
     assert found.traffic.known
-    assert found.sizes.reason is Reason.NOT_TENSORS
+    assert found.sizes.reason is TrafficReason.NOT_TENSORS
     assert found.skew is None
 
 
@@ -71,11 +71,11 @@ def test_what_a_graph_replays_cannot_be_counted() -> None:
     for each in recordings:
         each.records["flags"] |= np.uint16(RecordFlag.CAPTURED)
     found = job([replace(each, unseen=Unseen.GRAPH) for each in recordings])
-    assert found.traffic.reason is Reason.GRAPH
+    assert found.traffic.reason is TrafficReason.GRAPH
 
 
 def test_what_plugin_and_wrappers_both_saw_counts_once() -> None:
     (recording, _) = recordings_of(DDP)
-    plugin = replace(recording, source=Source.NCCL_PLUGIN)
+    plugin = replace(recording, source=RecordSource.NCCL_PLUGIN)
     found = profile_of([recording, plugin])
     assert (found.iterations, found.buckets) == (6, tuple(buckets(RESNET)))

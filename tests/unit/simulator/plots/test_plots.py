@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dlq_simulator import command
 from dlq_simulator.command import simulate
-from dlq_simulator.metrics import Outcome, Span
+from dlq_simulator.metrics import ReplayOutcome, Span
 from dlq_simulator.plots import draw as drawing
 from dlq_simulator.plots.series import busy_gpus, cdf, gantt
 from dlq_simulator.workload import TraceJob
@@ -21,9 +21,9 @@ from dlq_simulator.workload import TraceJob
 TRACE = str(Path(__file__).parents[3] / "data" / "traces" / "tiresias_60_job.csv")
 
 
-def outcome(gpus: int, *spans: tuple[int, int]) -> Outcome:
+def outcome(gpus: int, *spans: tuple[int, int]) -> ReplayOutcome:
     job = TraceJob(job_id=f"{gpus}{spans}", submit_time_s=0, num_gpus=gpus, duration_s=1)
-    return Outcome(
+    return ReplayOutcome(
         job=job,
         start_s=spans[0][0],
         finish_s=spans[-1][1],

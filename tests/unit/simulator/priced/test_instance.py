@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dlq_simulator.errors import DataError, UsageError
-from dlq_simulator.priced.instance import Instance, instance_of
+from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.traces import parse_trace, read_trace
 from dlq_simulator.world.clusters import read_cluster
 from dlq_simulator.world.speed import Speed
@@ -33,7 +33,7 @@ price_per_hour = 5
 """
 
 
-def made(rows: str, directory: Path, cluster: str = CATALOGUE) -> Instance:
+def made(rows: str, directory: Path, cluster: str = CATALOGUE) -> RentingInstance:
     path = directory / "rent.toml"
     path.write_text(cluster)
     return instance_of(parse_trace("t.csv", HEADER + rows), read_cluster(str(path)), Speed())

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
-from dlq_master.policy.priced.learning import Kin, Learned
+from dlq_master.policy.priced.learning import Kin, LearnedTimes
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
-from dlq_simulator.priced.instance import Instance, RentingJob
+from dlq_simulator.priced.instance import RentingInstance, RentingJob
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.world import replay
 from dlq_simulator.traces import parse_trace
@@ -17,10 +17,10 @@ HOUR = 3600.0
 CATALOGUE = Catalogue((NodeType("A2", "A", 2, 2.0),))
 
 
-def instance(count: int) -> Instance:
+def instance(count: int) -> RentingInstance:
     """One after the other, three hours each on one GPU; a second helps little."""
     time_s = np.array([[3 * HOUR, 2 * HOUR]])
-    return Instance.of(
+    return RentingInstance.of(
         [
             RentingJob(f"j{n}", n * 10 * HOUR, n * 10 * HOUR + HOUR, 0.01, time_s, Kin("vgg"))
             for n in range(count)
@@ -43,8 +43,8 @@ class OneGpu:
         return Schedule({0: 0}, {situation.jobs[0].key: Grant(0, 1)})
 
 
-def fitted(one: Instance, *, refine: bool = True) -> Fitted:
-    learned = Learned((1.0,), 2, np.random.default_rng(0))
+def fitted(one: RentingInstance, *, refine: bool = True) -> Fitted:
+    learned = LearnedTimes((1.0,), 2, np.random.default_rng(0))
     return Fitted(one, learned, 300.0, refine=refine)
 
 
@@ -78,7 +78,7 @@ def test_errors_are_those_at_the_submit() -> None:
 def test_a_history_teaches_before_the_first_job() -> None:
     rows = "job_id,submit_time_s,num_gpus,duration_s,model,gpu_type\n"
     rows += "a,0,2,600,vgg,A\nb,0,2,600,vgg,\nc,0,1,1,vgg,of-another-world\n"
-    learned = Learned((2.0,), 2, np.random.default_rng(0))
+    learned = LearnedTimes((2.0,), 2, np.random.default_rng(0))
     learn(learned, parse_trace("h.csv", rows), {"A": 2.0})
     # a: 1200 / 2 ** 0.15 s on one GPU of speed 2; b the same at speed 1; the median of both levels.
     on_one = 600 * 2**0.85

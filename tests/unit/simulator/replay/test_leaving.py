@@ -13,12 +13,12 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.plan import Admit, Lapse, Plan, Start
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import Replay, replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.loans import LoanStep
 
 WHY = Reason(ReasonCode.FITS)
 
@@ -33,7 +33,7 @@ def a_job(name: str, duration: float, submit: float = 0, *, checkpoint: bool = T
     )
 
 
-def in_turns(first_s: float) -> Sequence[Outcome]:
+def in_turns(first_s: float) -> Sequence[ReplayOutcome]:
     """A job of so many seconds and one of 200 s take turns of 100 s, each with 30 s to save."""
     (chosen,) = read_settings(["timeslice"], ["term_s=100", "save_s=30", "resume_s=30"])
     jobs = [a_job("a", first_s), a_job("b", 200)]
@@ -58,7 +58,7 @@ def test_who_would_end_while_it_saves_for_the_boundary_is_stopped_all_the_same()
 def test_the_policy_counts_only_work_that_was_not_lost(checkpoint: bool, goes_first: str) -> None:
     """Reclaimed at 80 s of 100: who has saved has 20 s left, less than b's 50, and who could not
     has 100 s again. The server is back at 200 s."""
-    steps = (Step(0, 1), Step(80, 0), Step(200, 1))
+    steps = (LoanStep(0, 1), LoanStep(80, 0), LoanStep(200, 1))
     lent = NodeGroup(name="lent", count=1, gpus=1, lent=steps)
     (chosen,) = read_settings(["srtf"], ["know=known"])
     jobs = [a_job("a", 100, checkpoint=checkpoint), a_job("b", 50, 150)]

@@ -11,13 +11,13 @@ from dlq_simulator.replay.engine import Replay, replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
-from dlq_simulator.world.reservations import Reserved, reserved_seconds, windows_of
+from dlq_simulator.world.reservations import ReservedNodes, reserved_seconds, windows_of
 
-ONE = (Reserved(("node-1",), 1000, 2000),)
+ONE = (ReservedNodes(("node-1",), 1000, 2000),)
 COSTS = ["term_s=60", "save_s=7", "resume_s=5"]
 
 
-def a_cluster(nodes: int, *reservations: Reserved) -> ClusterSpec:
+def a_cluster(nodes: int, *reservations: ReservedNodes) -> ClusterSpec:
     groups = (NodeGroup(count=nodes, gpus=4),)
     return ClusterSpec(name="c", groups=groups, reservations=reservations or ONE)
 
@@ -42,7 +42,7 @@ def starts(spec: ClusterSpec, policy: str, *jobs: TraceJob) -> dict[str, list[fl
 def test_who_would_run_into_it_waits_until_it_is_over() -> None:
     jobs = [a_job("short", 900, 50), a_job("long", 945, 500, checkpoint=False)]
     assert starts(a_cluster(1), "srtf", *jobs) == {"short": [900], "long": [2000]}
-    nothing = a_cluster(1, Reserved(("node-1",), 90_000, 90_001))
+    nothing = a_cluster(1, ReservedNodes(("node-1",), 90_000, 90_001))
     assert starts(nothing, "srtf", *jobs) == {"short": [900], "long": [950]}
 
 
@@ -77,7 +77,7 @@ def test_who_waits_comes_to_run_into_it_as_time_goes() -> None:
 
 
 def test_windows_of_one_node_may_overlap() -> None:
-    both = (Reserved(("node-1",), 1000, 1500), Reserved(("node-1",), 1200, 2000))
+    both = (ReservedNodes(("node-1",), 1000, 1500), ReservedNodes(("node-1",), 1200, 2000))
     assert starts(a_cluster(1, *both), "srtf", a_job("a", 1100, 10)) == {"a": [2000]}
     windows = windows_of(both)["node-1"]
     assert reserved_seconds(windows, 0, 9000) == 1000
@@ -94,7 +94,7 @@ def test_deadlines_are_promised_without_it_and_kept() -> None:
     """The whole cluster is away when the first deadline comes; a later one can be promised, and is
     kept.
     """
-    spec = a_cluster(1, Reserved(("node-1",), 1800, 7200))
+    spec = a_cluster(1, ReservedNodes(("node-1",), 1800, 7200))
     (chosen,) = read_settings(
         ["chronus"], ["know=known", "be_floor=0", "margin=0", "slo_term_s=600", *COSTS]
     )
@@ -114,7 +114,7 @@ def test_who_is_promised_leaves_when_the_slot_begins_in_which_its_node_is_reserv
     """Only when the reservation begins it would find the other node in use until a term ends there,
     and be late.
     """
-    spec = a_cluster(2, Reserved(("node-1",), 905, 3000))
+    spec = a_cluster(2, ReservedNodes(("node-1",), 905, 3000))
     settings = ["know=known", "be_floor=0", "margin=0", "slo_term_s=600", "slots=early", *COSTS]
     (chosen,) = read_settings([policy], settings)
     bound = a_job("bound", 10, 2000, kind="strict", deadline_s=2700)
@@ -150,7 +150,7 @@ def test_a_cluster_file_names_nodes_or_groups(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(FILE)
     found = read_cluster(str(path)).reservations
-    assert found == (Reserved(("a-2",), 3600, 7200), Reserved(("a-1", "a-2"), 9000, 9600))
+    assert found == (ReservedNodes(("a-2",), 3600, 7200), ReservedNodes(("a-1", "a-2"), 9000, 9600))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.resources import Request
-from dlq_master.planner.forecasts import Past
-from dlq_simulator.twin.runtimes import Basis, RunTimes
+from dlq_master.planner.forecasts import PastRuns
+from dlq_simulator.twin.runtimes import RunTimeBasis, RunTimes
 
 
 def a_job(**more: object) -> Job:
@@ -20,8 +20,10 @@ def a_job(**more: object) -> Job:
     return Job(job_id=JobId(1), **fields | more)  # type: ignore[arg-type]  # a builder
 
 
-def runs(*lengths_s: float, user: str = "ada", name: str = "train", **more: float) -> list[Past]:
-    return [Past(user, name, run_s, **more) for run_s in lengths_s]
+def runs(
+    *lengths_s: float, user: str = "ada", name: str = "train", **more: float
+) -> list[PastRuns]:
+    return [PastRuns(user, name, run_s, **more) for run_s in lengths_s]
 
 
 def test_a_family_comes_before_a_user_and_a_user_before_everybody() -> None:
@@ -35,13 +37,13 @@ def test_a_family_comes_before_a_user_and_a_user_before_everybody() -> None:
 
 def test_two_of_a_family_tell_nothing() -> None:
     times = RunTimes(runs(100.0, 200.0))
-    assert times.basis(a_job()) is Basis.GUESS
+    assert times.basis(a_job()) is RunTimeBasis.GUESS
 
 
 def test_a_limit_is_used_as_far_as_others_use_theirs() -> None:
     times = RunTimes(runs(*[50.0] * 10, user="bob", name="x", limit_s=200.0))
     assert times.work_s(a_job(time_limit_s=4_000.0), 0.0, 0.5) == 1_000.0
-    assert times.basis(a_job(time_limit_s=4_000.0)) is Basis.LIMIT
+    assert times.basis(a_job(time_limit_s=4_000.0)) is RunTimeBasis.LIMIT
 
 
 def test_an_estimate_is_corrected_by_how_good_they_are() -> None:

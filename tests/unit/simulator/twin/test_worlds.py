@@ -15,7 +15,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import Terms
-from dlq_master.planner.forecasts import Past
+from dlq_master.planner.forecasts import PastRuns
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.registry import build
 from dlq_simulator.twin.arrivals import matter, newcomers
@@ -26,7 +26,7 @@ from support.builders import a_job, a_node, a_waiting_job
 NOW_S = 10_000.0
 RUN_S = 1_000.0
 COARSE = 0.03  # as the worlds are
-KNOWN = RunTimes([Past("ada", "other", RUN_S)] * 10)
+KNOWN = RunTimes([PastRuns("ada", "other", RUN_S)] * 10)
 
 
 def full(jobs: int, policy: str = "fifo", gpus: int = 8) -> Worlds:

@@ -14,15 +14,15 @@ from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.fleet import Change, Fleet
-from dlq_simulator.world.loans import Step
+from dlq_simulator.world.fleet import FleetChange, SimulatedFleet
+from dlq_simulator.world.loans import LoanStep
 from dlq_simulator.world.world import build_cluster
 
 LENT = Reason(ReasonCode.LENT)
 
 
 def lent(*steps: tuple[float, int]) -> NodeGroup:
-    given = tuple(Step(*step) for step in steps)
+    given = tuple(LoanStep(*step) for step in steps)
     return NodeGroup(name="lent", count=3, gpus=1, lent=given)
 
 
@@ -38,10 +38,10 @@ def test_of_idle_servers_the_last_of_the_group_go_first(left: int, gone: list[st
     group = lent((0, 3))
     spec = ClusterSpec(name="c", groups=(group,))
     cluster = build_cluster(spec, Ordering(), Terms())
-    fleet, policy = Fleet(spec, cluster, 0), build("fifo")
-    joined = fleet.apply(Change(0, group, 3), policy)
+    fleet, policy = SimulatedFleet(spec, cluster, 0), build("fifo")
+    joined = fleet.apply(FleetChange(0, group, 3), policy)
     assert {one.change for one in joined} == {Loan(NodeId(f"lent-{n}"), LENT) for n in (1, 2, 3)}
-    left_at_10 = fleet.apply(Change(10, group, left), policy)
+    left_at_10 = fleet.apply(FleetChange(10, group, left), policy)
     named = [one.node_id for one in left_at_10 if isinstance(one.change, Reclaim)]
     assert named == gone
     still = [node_id for node_id in sorted(cluster.nodes) if cluster.nodes[node_id].open]

@@ -9,7 +9,7 @@ import pytest
 from dlq_master.policy.policy import Know
 from dlq_master.policy.trial.two_nodes import on_nodes
 from dlq_simulator.errors import UsageError
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -106,7 +106,7 @@ def test_a_wrong_setting_is_refused(policy: str, word: str) -> None:
         read_settings([policy], [word])
 
 
-def tried(jobs: list[TraceJob], *words: str, nodes: str = "12x8") -> list[Outcome]:
+def tried(jobs: list[TraceJob], *words: str, nodes: str = "12x8") -> list[ReplayOutcome]:
     """Under a policy that makes trials, which tell the truth."""
     told = ["know=profiled", "noise=0", "margin=0", *words]
     (chosen,) = read_settings(["chronus"], told)

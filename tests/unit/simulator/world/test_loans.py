@@ -19,14 +19,14 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
 from dlq_simulator.world.fleet import cost, gpu_seconds
-from dlq_simulator.world.loans import Step, lent_at, server_seconds
+from dlq_simulator.world.loans import LoanStep, lent_at, server_seconds
 
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")
 FREE = ("save_s=0", "resume_s=0")
 
 
 def lent(*steps: tuple[float, int], count: int = 2, **more: Any) -> NodeGroup:
-    given = tuple(Step(*step) for step in steps)
+    given = tuple(LoanStep(*step) for step in steps)
     return NodeGroup(name="lent", count=count, gpus=2, gpu_type="T", lent=given, **more)
 
 
@@ -181,7 +181,7 @@ def test_cost_is_node_hours_times_price_of_all_that_is_there() -> None:
 
 
 def test_lent_servers_over_time() -> None:
-    steps = (Step(10, 3), Step(20, 1))
+    steps = (LoanStep(10, 3), LoanStep(20, 1))
     assert [lent_at(steps, at_s) for at_s in (0, 10, 19, 20, 99)] == [0, 3, 3, 1, 1]
     assert server_seconds(steps, 0, 30) == 30 + 10
     assert server_seconds(steps, 15, 18) == 9
@@ -311,7 +311,7 @@ def test_with_patience_servers_are_lent_later_and_reclaimed_at_once(tmp_path: Pa
     load = "time_s,busy\n0,0.5\n300,0.4\n600,0.4\n900,0.9\n1200,0.2\n"
     text = LOANS + 'trace="load.csv"\nheadroom=0\nsettle_s=600\n'
     (group,) = read_cluster(write(tmp_path, text, load)).groups
-    assert group.lent == (Step(0, 0), Step(600, 5), Step(900, 1))
+    assert group.lent == (LoanStep(0, 0), LoanStep(600, 5), LoanStep(900, 1))
 
 
 def test_a_job_that_may_halve_its_batch_fits_where_half_of_its_memory_is() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.policy.sensitivity.slowdown import SKEW_RHO
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -116,7 +116,9 @@ def test_a_change_while_it_resumes_costs_no_progress() -> None:
     assert (outcome.overhead_s, outcome.queue_s) == (10 + 30, 10)
 
 
-def replayed(cluster: str, *words: str, policy: str = "best-effort", **more: object) -> Outcome:
+def replayed(
+    cluster: str, *words: str, policy: str = "best-effort", **more: object
+) -> ReplayOutcome:
     """The second of two jobs: the first leaves one GPU of its node, and another node whole."""
     (chosen,) = read_settings([policy], words)
     row: dict[str, Any] = {"gpus": 2, "duration": 100, "job_id": "x", **more}

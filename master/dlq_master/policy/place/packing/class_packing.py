@@ -10,7 +10,7 @@ from dlq_master.policy.place.packing.joint import Joint, Spots
 from dlq_master.policy.place.packing.spare import Spare, largest_first
 
 
-class Packed(NamedTuple):
+class PackedClasses(NamedTuple):
     """`spots` of each member; None: there is no such placement, if that is `proven`, or none was
     found within the limits."""
 
@@ -18,23 +18,23 @@ class Packed(NamedTuple):
     proven: bool = True
 
 
-def pack(joint: Joint) -> Packed:
+def pack(joint: Joint) -> PackedClasses:
     """The widest first where they fit tightest, and if that fails by the program of
     `place.pattern`.
     """
     if sum(member.gpus for member in joint.members) > sum(joint.free):
-        return Packed(None)
+        return PackedClasses(None)
     found = widest_first(joint)
     if found is not None:
-        return Packed(found)
+        return PackedClasses(found)
     from dlq_master.policy.place.packing import named, pattern
 
     solution = pattern.solve(joint, together=True)
     if solution is None:
-        return Packed(None, proven=False)
+        return PackedClasses(None, proven=False)
     if solution.parts is None:
-        return Packed(None, proven=solution.infeasible)
-    return Packed(tuple(named.spots(joint, solution.parts, solution.patterns)))
+        return PackedClasses(None, proven=solution.infeasible)
+    return PackedClasses(tuple(named.spots(joint, solution.parts, solution.patterns)))
 
 
 def widest_first(joint: Joint) -> tuple[Spots, ...] | None:

@@ -17,7 +17,7 @@ Spots = tuple[tuple[int, int], ...]  # (node, GPUs there) of one job, by node
 SPACE = 100_000  # |S| of Chronus' Algorithm 1 in section 5.3
 
 
-class Member(NamedTuple):
+class BatchMember(NamedTuple):
     """One job. `fewest`: nodes that its width could ever do with. `stretch`: t_2 / t_1, at least 1.
     `together`: it must not be on more nodes."""
 
@@ -48,7 +48,7 @@ class Joint(NamedTuple):
     """`free`: GPUs left of each node, all of one type. Every job is to be placed: who runs has been
     decided before, so together they ask for no more than is free."""
 
-    members: tuple[Member, ...]
+    members: tuple[BatchMember, ...]
     free: tuple[int, ...]
 
     @property
@@ -89,12 +89,12 @@ def iteration_time(t_1: float, t_2: float, nodes: int) -> float:
     return t_1 + log2(nodes) * (t_2 - t_1)
 
 
-def total_reward(members: Sequence[Member], spots: Sequence[Spots]) -> float:
+def total_reward(members: Sequence[BatchMember], spots: Sequence[Spots]) -> float:
     """The sum of RW, from the nodes that each really is on."""
     return sum(member.reward(len(where)) for member, where in zip(members, spots, strict=True))
 
 
-def by_potential(members: Sequence[Member]) -> list[int]:
+def by_potential(members: Sequence[BatchMember]) -> list[int]:
     """Who loses most first; ties: the widest, then as they stand."""
     return sorted(
         range(len(members)), key=lambda at: (-members[at].potential, -members[at].gpus, at)

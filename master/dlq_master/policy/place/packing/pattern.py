@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, OptimizeResult, linear_sum_assignment, milp
 from scipy.sparse import csr_array
 
-from dlq_master.policy.place.packing.joint import TOLERANCE, Joint, Member
+from dlq_master.policy.place.packing.joint import TOLERANCE, BatchMember, Joint
 from dlq_master.policy.place.packing.partitions import Partition, count, cuts, partitions
 
 # Programs with more columns are not tried. What is below it depends on the program alone for as
@@ -68,7 +68,7 @@ class _Program:
 
     def __init__(self, joint: Joint, *, together: bool) -> None:
         self._joint = joint
-        self._classes: dict[Member, list[int]] = defaultdict(list)
+        self._classes: dict[BatchMember, list[int]] = defaultdict(list)
         for at, member in enumerate(joint.members):
             self._classes[member].append(at)
         self._nodes = Counter(free for free in joint.free if free)
@@ -142,7 +142,7 @@ class _Program:
 
     def _everybody(self, first_y: int) -> None:
         """(1)"""
-        columns: dict[Member, list[int]] = defaultdict(list)
+        columns: dict[BatchMember, list[int]] = defaultdict(list)
         for column, (each, _) in enumerate(self._y, start=first_y):
             columns[each].append(column)
         for each, who in self._classes.items():
@@ -207,7 +207,7 @@ class _Program:
         return Solution(tuple(parts), dict(patterns), bound)
 
 
-def _shared(members: Sequence[Member], offers: list[Partition]) -> list[Partition]:
+def _shared(members: Sequence[BatchMember], offers: list[Partition]) -> list[Partition]:
     """Who of one width gets which partition, so that together they are fastest."""
     counts = sorted({len(cut) for cut in offers})
     if len(counts) == 1:

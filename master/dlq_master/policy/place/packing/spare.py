@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from dlq_master.policy.place.packing.joint import (
     Arrangement,
+    BatchMember,
     Joint,
-    Member,
     Spots,
     by_potential,
     total_reward,
@@ -95,6 +95,6 @@ def quasi_consolidate(joint: Joint) -> Arrangement:
     return arranged(joint, {}, by_potential(joint.members), joint.most, "quasi-consolidation")
 
 
-def largest_first(members: Sequence[Member]) -> list[int]:
+def largest_first(members: Sequence[BatchMember]) -> list[int]:
     """The order in which whole batches of powers of two always fit."""
     return sorted(range(len(members)), key=lambda at: (-members[at].gpus, at))

@@ -9,11 +9,17 @@ from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.packing.joint import Arrangement, Joint, Member, Spots, total_reward
+from dlq_master.policy.place.packing.joint import (
+    Arrangement,
+    BatchMember,
+    Joint,
+    Spots,
+    total_reward,
+)
 from dlq_master.policy.place.packing.roundup import halves
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
@@ -30,7 +36,7 @@ class _Group(NamedTuple):
     traits: str | None
 
 
-class Batch:
+class PlacementBatch:
     """The jobs of one plan whose GPUs may still be exchanged.
 
     Jobs with an explicit number of nodes are not among them, nor those that are `fixed` (others
@@ -67,7 +73,7 @@ class Batch:
             return None  # it would not fit either if none of them started
         shapes = [*(self._shape(job) for job in moving), shape]
         fewest = [offered.fewest_nodes(each.gpus) for each in shapes]
-        members = [Member(each.gpus, n) for each, n in zip(shapes, fewest, strict=True)]
+        members = [BatchMember(each.gpus, n) for each, n in zip(shapes, fewest, strict=True)]
         packed = self._placement.pack(_joint(members, offered))
         if packed.spots is None:
             return None
@@ -128,17 +134,17 @@ class Batch:
         types = self._cluster.capacity.total
         return next(gpu_type for gpu_type, pool in types.items() if pool.masks[node] & mask)
 
-    def _member(self, job_id: JobId, pool: Pool, parts: Parts) -> Member:
+    def _member(self, job_id: JobId, pool: Pool, parts: Parts) -> BatchMember:
         shape = self._shape(job_id)
         fewest = pool.fewest_nodes(shape.gpus)
         # Who is to be kept together and is stays so.
         together = bool(shape.together) and len(parts) <= fewest
-        return Member(
+        return BatchMember(
             shape.gpus, fewest, stretch(self._cluster.jobs[job_id].profile), together=together
         )
 
 
-def stretch(profile: Profile | None) -> float:
+def stretch(profile: TrafficProfile | None) -> float:
     """t_2 / t_1 as far as it is known: measured, or from rho, or from the skew, or that of most
     models.
     """
@@ -159,7 +165,7 @@ def _offered(pool: Pool, held: Iterable[Parts], shape: Shape) -> Pool:
     return offered.allowed(shape)
 
 
-def _joint(members: list[Member], pool: Pool) -> Joint:
+def _joint(members: list[BatchMember], pool: Pool) -> Joint:
     return Joint(tuple(members), tuple([mask.bit_count() for mask in pool.masks]))
 
 

@@ -18,7 +18,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.place.packing.joint import SPACE, Arrangement, Joint, Member, by_potential
+from dlq_master.policy.place.packing.joint import (
+    SPACE,
+    Arrangement,
+    BatchMember,
+    Joint,
+    by_potential,
+)
 from dlq_master.policy.place.packing.partitions import Partition, count, partitions
 from dlq_master.policy.place.packing.spare import arranged
 
@@ -76,7 +82,7 @@ def _options(
 
 
 def _enumerate(
-    counts: Counts, rewards: Rewards, member: Member, cuts: tuple[Partition, ...]
+    counts: Counts, rewards: Rewards, member: BatchMember, cuts: tuple[Partition, ...]
 ) -> tuple[Counts, Rewards, _Layer]:
     """Every state with every partition of this job."""
     made, gains, parents, choices = [], [], [], []
@@ -110,7 +116,7 @@ def _placed(counts: Counts, cut: Partition) -> tuple[Counts, NDArray[np.bool_]]:
     return after, fits
 
 
-def _best(counts: Counts, rewards: Rewards, others: list[Member]) -> int:
+def _best(counts: Counts, rewards: Rewards, others: list[BatchMember]) -> int:
     """The state from which quasi-consolidating the others in this order ends with the most."""
     came_from = np.arange(len(counts))
     rewards = rewards.copy()

@@ -23,7 +23,7 @@ _HOUR_S = 3600.0
 _OPTIMAL, _LIMIT = 0, 1
 
 
-class Solved(NamedTuple):
+class SolvedMilp(NamedTuple):
     """The best schedule found (None: none in time), its f_OBJ, and the bound that was proven."""
 
     schedule: Schedule | None
@@ -47,7 +47,7 @@ class _Choice(NamedTuple):
 
 def step_milp(
     situation: Situation, rules: Rules | None = None, *, time_limit_s: float = 60.0
-) -> Solved:
+) -> SolvedMilp:
     """Solve (P1) with rho and mu of `rules`; with a time limit the answer depends on the
     machine.
     """
@@ -64,8 +64,8 @@ def step_milp(
     )
     bound = float(solved.mip_dual_bound) if solved.mip_dual_bound is not None else -np.inf
     if solved.status not in (_OPTIMAL, _LIMIT) or solved.x is None:
-        return Solved(None, float("inf"), bound + model.constant)
-    return Solved(
+        return SolvedMilp(None, float("inf"), bound + model.constant)
+    return SolvedMilp(
         model.schedule(solved.x), float(solved.fun) + model.constant, bound + model.constant
     )
 

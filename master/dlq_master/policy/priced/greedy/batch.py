@@ -15,7 +15,7 @@ NOWHERE = -1
 
 
 @dataclass
-class Batch:
+class ScheduleRows:
     """By row: `node[r, j]` of each job (-1: it waits) and its `gpus`; `kind[r, n]` of each node
     (-1: closed) and the GPUs `used` of it."""
 
@@ -26,7 +26,7 @@ class Batch:
     used: Small
 
     @classmethod
-    def empty(cls, situation: Situation, rows: int) -> Batch:
+    def empty(cls, situation: Situation, rows: int) -> ScheduleRows:
         """Everybody waits."""
         jobs, nodes = (rows, len(situation.jobs)), (rows, situation.nodes)
         return cls(
@@ -66,9 +66,11 @@ class Batch:
         time: Floats = self.situation.time[jobs, self.kinds(), np.maximum(self.gpus, 1) - 1]
         return np.where(self.runs, time, np.inf)
 
-    def rows(self, at: Ints) -> Batch:
+    def rows(self, at: Ints) -> ScheduleRows:
         """Copies of some rows."""
-        return Batch(self.situation, self.node[at], self.gpus[at], self.kind[at], self.used[at])
+        return ScheduleRows(
+            self.situation, self.node[at], self.gpus[at], self.kind[at], self.used[at]
+        )
 
     def schedule(self, row: int) -> Schedule:
         """One row, its nodes of the cheapest types that hold what is used."""

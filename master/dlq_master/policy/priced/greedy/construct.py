@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Bools, Floats, Ints
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.configurations import Ranked, ranked
 from dlq_master.policy.priced.rules import Rules
 from dlq_master.policy.priced.situation import Situation
@@ -18,13 +18,13 @@ from dlq_master.policy.priced.situation import Situation
 _NONE = 1 << 12  # more free GPUs than any node has
 
 
-def construct(situation: Situation, rules: Rules, draw: np.random.Generator) -> Batch:
+def construct(situation: Situation, rules: Rules, draw: np.random.Generator) -> ScheduleRows:
     """`rules.iterations` schedules before postprocessing; the first one is the greedy one."""
     rows = rules.iterations
     order = queue(situation, rules, rows, draw)
     found = ranked(situation, in_time=rules.released)
     choice = _choices(found, rules, rows, draw)
-    batch = Batch.empty(situation, rows)
+    batch = ScheduleRows.empty(situation, rows)
     free = np.zeros(batch.used.shape, dtype=np.int16)
     filling = _Filling(situation, found, rules, draw, batch, free)
     for position in range(order.shape[1]):
@@ -90,7 +90,7 @@ class _Filling:
         found: Ranked,
         rules: Rules,
         draw: np.random.Generator,
-        batch: Batch,
+        batch: ScheduleRows,
         free: np.ndarray[tuple[int, ...], np.dtype[np.int16]],
     ) -> None:
         self.most = situation.catalogue.most

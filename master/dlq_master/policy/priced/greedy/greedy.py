@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
 from dlq_master.policy.priced.greedy.mutable import Mutable
 from dlq_master.policy.priced.greedy.postprocess import give_idle
@@ -56,7 +56,7 @@ def path_relinking(
     return made.schedule(0) if better else batch.schedule(best)
 
 
-def _constructed(situation: Situation, rules: Rules, draw: np.random.Generator) -> Batch:
+def _constructed(situation: Situation, rules: Rules, draw: np.random.Generator) -> ScheduleRows:
     batch = construct(situation, rules, draw)
     give_idle(batch, to_one=rules.released)
     return batch

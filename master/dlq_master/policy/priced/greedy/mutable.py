@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlq_master.policy.priced.greedy.batch import NOWHERE, Batch
+from dlq_master.policy.priced.greedy.batch import NOWHERE, ScheduleRows
 from dlq_master.policy.priced.rules import Proxy, Rules
 
 _HOUR_S = 3600.0
 _LEAST = 1e-12
 
 
-class Shape(NamedTuple):
+class ScheduleShape(NamedTuple):
     """What a job gets: GPUs of a kind; `room` are those of the node type in the schedule it comes
     from.
     """
@@ -42,7 +42,7 @@ class Mutable:
     closed, and may be opened with any size. `score` is that of `proxy.score`, f_OBJ as the paper
     has it."""
 
-    def __init__(self, batch: Batch, row: int, rules: Rules) -> None:
+    def __init__(self, batch: ScheduleRows, row: int, rules: Rules) -> None:
         situation = batch.situation
         self.rules = rules
         self.time = situation.time.tolist()
@@ -66,12 +66,16 @@ class Mutable:
                 self.on[node].add(job)
         self.worth = [self._worth(node) for node in range(len(self.kind))]
 
-    def shape(self, job: int) -> Shape | None:
+    def shape(self, job: int) -> ScheduleShape | None:
         """None: it waits."""
         node = self.node[job]
-        return None if node == NOWHERE else Shape(self.kind[node], self.gpus[job], self.room[node])
+        return (
+            None
+            if node == NOWHERE
+            else ScheduleShape(self.kind[node], self.gpus[job], self.room[node])
+        )
 
-    def fits(self, job: int, shape: Shape | None) -> int | None:
+    def fits(self, job: int, shape: ScheduleShape | None) -> int | None:
         """The node on which the job could have the shape: its own if it can stay, else the first
         that has room, else a closed one; -1 to wait; None: nowhere."""
         if shape is None:
@@ -92,13 +96,13 @@ class Mutable:
                 return node
         return closed
 
-    def gain(self, job: int, node: int, shape: Shape | None) -> float:
+    def gain(self, job: int, node: int, shape: ScheduleShape | None) -> float:
         """What the score gains by the move; nothing is changed."""
         gained, before = self.move(job, node, shape)
         self.undo(before)
         return gained
 
-    def move(self, job: int, node: int, shape: Shape | None) -> tuple[float, Undo]:
+    def move(self, job: int, node: int, shape: ScheduleShape | None) -> tuple[float, Undo]:
         """Put the job there; what the score gains, and what it takes to undo it."""
         touched = {self.node[job], node} - {NOWHERE}
         before = Undo(
@@ -140,11 +144,11 @@ class Mutable:
         if not self.used[node]:
             self.kind[node] = NOWHERE
 
-    def into(self, batch: Batch) -> Batch:
+    def into(self, batch: ScheduleRows) -> ScheduleRows:
         """The schedule as a batch of one row, its nodes of the cheapest types that hold what is
         used.
         """
-        made = Batch.empty(batch.situation, 1)
+        made = ScheduleRows.empty(batch.situation, 1)
         made.node[0], made.gpus[0] = self.node, self.gpus
         made.kind[0], made.used[0] = self.kind, self.used
         return made

@@ -1,8 +1,8 @@
 """What is done to every schedule in the end (section 3.3): smaller nodes, and idle GPUs to who
 gains most.
 
-Nodes are always of the cheapest type that holds what is used (`Batch` knows no other), so that only
-the second part is left to do.
+Nodes are always of the cheapest type that holds what is used (`ScheduleRows` knows no other), so
+that only the second part is left to do.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats, Ints
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 
 
-def give_idle(batch: Batch, *, to_one: bool = False) -> None:
+def give_idle(batch: ScheduleRows, *, to_one: bool = False) -> None:
     """All idle GPUs of a node to the job on it that ends the most seconds sooner, in place.
 
     `to_one`: only the job that gains most in the whole schedule gets any, as in the released
@@ -29,7 +29,7 @@ def give_idle(batch: Batch, *, to_one: bool = False) -> None:
     batch.used[rows, node] += more
 
 
-def _gain(batch: Batch, more: Ints) -> Floats:
+def _gain(batch: ScheduleRows, more: Ints) -> Floats:
     """[row, job]: seconds won with so many more GPUs; 0 where there are none, or it may not have
     them.
     """
@@ -48,7 +48,7 @@ def _winners_of_rows(gain: Floats) -> tuple[Ints, Ints]:
     return rows, best[rows]
 
 
-def _winners_of_nodes(batch: Batch, gain: Floats) -> tuple[Ints, Ints]:
+def _winners_of_nodes(batch: ScheduleRows, gain: Floats) -> tuple[Ints, Ints]:
     rows, jobs = np.nonzero(gain > 0)
     node = batch.node[rows, jobs]
     order = np.lexsort((jobs, -gain[rows, jobs], node, rows))

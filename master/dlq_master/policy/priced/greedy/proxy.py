@@ -8,21 +8,21 @@ from __future__ import annotations
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.rules import Proxy, Rules
 
 _HOUR_S = 3600.0
 _LEAST = 1e-12  # $, so that what is free is not divided by
 
 
-def score(batch: Batch, rules: Rules) -> Floats:
+def score(batch: ScheduleRows, rules: Rules) -> Floats:
     """One number for each row."""
     if rules.proxy is Proxy.EFFICIENCY:
         return efficiency(batch)
     return -(released_cost(batch, rules) if rules.released else cost(batch, rules))
 
 
-def cost(batch: Batch, rules: Rules) -> Floats:
+def cost(batch: ScheduleRows, rules: Rules) -> Floats:
     """f_OBJ as printed: tardiness, rho times the worst tardiness of who waits (a whole interval
     later, in its slowest configuration), mu for each idle GPU, and on each node the cheapest job's
     cost to its end (alpha_jn is chosen by whoever minimises). Due dates count from now."""
@@ -37,7 +37,7 @@ def cost(batch: Batch, rules: Rules) -> Floats:
     return total
 
 
-def released_cost(batch: Batch, rules: Rules) -> Floats:
+def released_cost(batch: ScheduleRows, rules: Rules) -> Floats:
     """f_OBJ as the released program has it (`rules`)."""
     situation = batch.situation
     time, runs = batch.times(), batch.runs
@@ -50,7 +50,7 @@ def released_cost(batch: Batch, rules: Rules) -> Floats:
     return total
 
 
-def efficiency(batch: Batch) -> Floats:
+def efficiency(batch: ScheduleRows) -> Floats:
     """f-bar: the sum of M_j / (pi_j + w_j tau_j) over who runs.
 
     pi_j is the job's part of its node, by the GPUs in use, as in the released program. As printed
@@ -67,7 +67,7 @@ def efficiency(batch: Batch) -> Floats:
     return found
 
 
-def first_end(batch: Batch) -> Floats:
+def first_end(batch: ScheduleRows) -> Floats:
     """[row, node]: when the first job on it ends; 0 where nothing runs."""
     time = batch.times()
     first = np.full(batch.used.shape, np.inf)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.policy.priced.greedy.mutable import Mutable, Shape
+from dlq_master.policy.priced.greedy.mutable import Mutable, ScheduleShape
 
 _LEAST = 1e-9  # of the score: what is gained below that is the noise of doubles
 
@@ -20,7 +20,7 @@ class _Step(NamedTuple):
     """One job to its shape; `node` None: nothing has room for it now."""
 
     job: int
-    shape: Shape | None
+    shape: ScheduleShape | None
     node: int | None
     gain: float
 
@@ -48,7 +48,7 @@ def _steps(source: Mutable, target: Mutable) -> list[_Step]:
     return found
 
 
-def _tried(source: Mutable, job: int, shape: Shape | None) -> _Step:
+def _tried(source: Mutable, job: int, shape: ScheduleShape | None) -> _Step:
     node = source.fits(job, shape)
     return _Step(job, shape, node, float("-inf") if node is None else source.gain(job, node, shape))
 

@@ -23,7 +23,7 @@ from dlq_master.policy.promise.capacity.leases import Grid
 Slots = NDArray[np.int64]
 
 
-class Demand:
+class SlotDemand:
     """W(t) for t = 0 to `horizon`, and what is left of the capacity; jobs come and go in
     O(horizon).
     """
@@ -36,13 +36,13 @@ class Demand:
         self.left: Slots = np.zeros(horizon + 1, dtype=np.int64)
         gpus_of(grid, horizon).cumsum(out=self.left[1:])
 
-    def copy(self) -> Demand:
+    def copy(self) -> SlotDemand:
         """The same, to be changed on its own."""
         return self.upto(self.horizon)
 
-    def upto(self, horizon: int) -> Demand:
+    def upto(self, horizon: int) -> SlotDemand:
         """The same as far as there, to be changed on its own; `horizon` is no more than its own."""
-        other = Demand.__new__(Demand)
+        other = SlotDemand.__new__(SlotDemand)
         other.horizon, other._upto = horizon, self._upto[: horizon + 1]
         other.left = self.left[: horizon + 1].copy()
         return other

@@ -12,7 +12,7 @@ from dlq_master.model.lease import LeaseKind
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.windows import Window
 from dlq_master.policy.place.packing.roundup import block_of, halves
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.trial.rules import floor_of
@@ -144,18 +144,18 @@ def own_pool(cluster: Cluster, gpu_type: str) -> Pool:
     return pool.without(cluster.own.foreign) if cluster.own.foreign else pool
 
 
-def promisable(cluster: Cluster, job: Job, gpu_type: str) -> Ground | None:
+def promisable(cluster: Cluster, job: Job, gpu_type: str) -> VerdictGround | None:
     """Why nothing can be promised to a job, whatever else has been; None: it may be asked.
 
     A plan stops jobs, counts on one speed, and on nodes that can be filled whole.
     """
     if not job.keeps_work:
-        return Ground.KEEPS
+        return VerdictGround.KEEPS
     if several_types(cluster, job):
-        return Ground.TYPE
+        return VerdictGround.TYPE
     pool = own_pool(cluster, gpu_type)
     if job.request.gpus > block_of(pool) and halves(pool) is None:
-        return Ground.WIDTH
+        return VerdictGround.WIDTH
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Ground(StrEnum):
+class VerdictGround(StrEnum):
     """What decided on a promise."""
 
     QUOTA = "quota"  # its team has promised GPUs enough

@@ -60,7 +60,7 @@ class Trials(StrEnum):
     IN_PLACE = "in-place"
 
 
-class Decided(StrEnum):
+class DeadlinesDecided(StrEnum):
     """Where promises are worked out: that may take long (policy.elsewhere)."""
 
     HERE = "here"
@@ -96,4 +96,4 @@ class Promises:
     floor: int = 0
     quotas: Mapping[str, int] | None = None
     offers: bool = False
-    decided: Decided = Decided.HERE
+    decided: DeadlinesDecided = DeadlinesDecided.HERE

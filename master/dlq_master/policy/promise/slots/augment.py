@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.eject import Ejected
-from dlq_master.policy.promise.slots.ledger import Ledger
-from dlq_master.policy.promise.slots.plan import Plan, completion_s
+from dlq_master.policy.promise.slots.ledger import PromiseLedger
+from dlq_master.policy.promise.slots.plan import SlotPlan, completion_s
 
 MOST_VISITS = 600  # of slots, over all paths of a job
 
@@ -33,7 +33,7 @@ class _Move(NamedTuple):
 
 
 def augment(
-    plan: Plan, jobs: Sequence[SloJob], at: int, ledger: Ledger, grid: Grid
+    plan: SlotPlan, jobs: Sequence[SloJob], at: int, ledger: PromiseLedger, grid: Grid
 ) -> Ejected | None:
     """The plan with job `at` in it too, by its promised step; None if no paths are found."""
     return _Table(plan, jobs, at, ledger, grid).filled()
@@ -43,7 +43,7 @@ class _Table:
     """The jobs as wide as the new one, which is the last row, and the slots that each holds."""
 
     def __init__(
-        self, plan: Plan, jobs: Sequence[SloJob], at: int, ledger: Ledger, grid: Grid
+        self, plan: SlotPlan, jobs: Sequence[SloJob], at: int, ledger: PromiseLedger, grid: Grid
     ) -> None:
         self.plan, self.grid, self.wide = plan, grid, int(ledger.wide[at])
         numbers = [n for n in np.flatnonzero(ledger.wide == self.wide).tolist() if n != at] + [at]
@@ -70,7 +70,7 @@ class _Table:
                 return None
         self._trim(own)
         made = {self.jobs[row].key: _segments(self.held[row]) for row in self.changed}
-        return Ejected(Plan({**self.plan.segments, **made}), self.free)
+        return Ejected(SlotPlan({**self.plan.segments, **made}), self.free)
 
     def _another(self) -> bool:
         """One slot more for the new job, along a path on which nobody becomes late."""

@@ -18,8 +18,8 @@ from dlq_master.model.jobs.lane import Segments
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.holes import insert
-from dlq_master.policy.promise.slots.ledger import Ledger
-from dlq_master.policy.promise.slots.plan import Plan, hold
+from dlq_master.policy.promise.slots.ledger import PromiseLedger
+from dlq_master.policy.promise.slots.plan import SlotPlan, hold
 
 Mask = NDArray[np.bool_]
 
@@ -32,12 +32,16 @@ _WIDEST = 1 << 32  # above any width
 class Ejected(NamedTuple):
     """The plan with everybody in it, and what it leaves free."""
 
-    plan: Plan
+    plan: SlotPlan
     free: Slots
 
 
 def eject(
-    plan: Plan, jobs: Sequence[SloJob], missing: Sequence[int], ledger: Ledger, grid: Grid
+    plan: SlotPlan,
+    jobs: Sequence[SloJob],
+    missing: Sequence[int],
+    ledger: PromiseLedger,
+    grid: Grid,
 ) -> Ejected | None:
     """The plan with the jobs numbered `missing` in it too, all by their promised steps; None if no
     chain is found. `ledger` has a row for each job, and what the plan leaves free. First for one
@@ -65,7 +69,7 @@ class _Chain:
     are the jobs that have made room for themselves."""
 
     def __init__(
-        self, plan: Plan, jobs: Sequence[SloJob], ledger: Ledger, grid: Grid, whole: bool
+        self, plan: SlotPlan, jobs: Sequence[SloJob], ledger: PromiseLedger, grid: Grid, whole: bool
     ) -> None:
         self.plan, self.jobs, self.ledger, self.grid, self.whole = plan, jobs, ledger, grid, whole
         self.free = ledger.free.copy()
@@ -95,7 +99,7 @@ class _Chain:
                 self.fixed[at] = True
             self._put(at, made)
             changed[self.jobs[at].key] = made
-        return Ejected(Plan({**self.plan.segments, **changed}), self.free)
+        return Ejected(SlotPlan({**self.plan.segments, **changed}), self.free)
 
     def _urgency(self, at: int) -> tuple[int, int, int]:
         ledger = self.ledger

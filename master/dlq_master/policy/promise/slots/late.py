@@ -15,7 +15,7 @@ from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, needed, width
 from dlq_master.policy.promise.slots.plan import (
-    Plan,
+    SlotPlan,
     completion_s,
     free_gpus,
     hold,
@@ -29,8 +29,8 @@ CUSHION = 1
 
 
 def as_late_as_can_be(
-    plan: Plan, jobs: Sequence[SloJob], grid: Grid, steps: Mapping[str, int] | None = None
-) -> Plan:
+    plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid, steps: Mapping[str, int] | None = None
+) -> SlotPlan:
     """The same steps made, every job in one piece where that is possible, the latest deadline
     first. `steps`: these by key, if they are known already. O(jobs x slots)."""
     held = plan.segments
@@ -50,7 +50,7 @@ def as_late_as_can_be(
         found = _latest(job, due[job.key], free, grid, was[0].begin) or was
         hold(free, found, wide)
         later[job.key] = found
-    return Plan(later)
+    return SlotPlan(later)
 
 
 def _begins(job: SloJob, by_s: float, grid: Grid) -> int:

@@ -18,7 +18,7 @@ from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, needed
 
 
-class Task(NamedTuple):
+class SlotTask(NamedTuple):
     """One job with one deadline, `due_s` after the plan's start."""
 
     width: int
@@ -44,7 +44,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(
-    tasks: Sequence[Task], grid: Grid, wide: float, stay: float, *, all_or_nothing: bool = False
+    tasks: Sequence[SlotTask], grid: Grid, wide: float, stay: float, *, all_or_nothing: bool = False
 ) -> Layout:
     """Every task that meets its deadline in this order, with a = `wide` and B = `stay`.
 
@@ -60,7 +60,7 @@ class _Table:
     key, -width, task), does not change while it runs: it is in `running`, and its key in `worst`.
     """
 
-    def __init__(self, tasks: Sequence[Task], grid: Grid, wide: float, stay: float) -> None:
+    def __init__(self, tasks: Sequence[SlotTask], grid: Grid, wide: float, stay: float) -> None:
         self.tasks, self.grid, self.stay = tasks, grid, stay
         count = len(tasks)
         self.bonus = [wide * log2(task.width) for task in tasks]

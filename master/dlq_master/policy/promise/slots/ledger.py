@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dlq_master.model.jobs.lane import Segments
-from dlq_master.policy.promise.capacity.fluid import Demand, Slots
+from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -19,7 +19,7 @@ from dlq_master.policy.promise.capacity.leases import (
     leases,
     width,
 )
-from dlq_master.policy.promise.slots.plan import Plan, free_gpus, hold
+from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus, hold
 
 Row = tuple[int, int, int]  # width, RL, DL
 _MORE = 1.25  # of the slots that are asked for: the next job may have a later deadline
@@ -45,18 +45,18 @@ class Promised(NamedTuple):
     slots: Segments
 
 
-class Ledger:
+class PromiseLedger:
     """By key of a job, in the order of the book: `rows`, what it asks of the fluid test. `demand`
     is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots`
     asked for, and beyond every promised deadline."""
 
     __slots__ = ("_columns", "demand", "free", "rows")
 
-    def __init__(self, jobs: Sequence[SloJob], plan: Plan, grid: Grid, slots: int) -> None:
+    def __init__(self, jobs: Sequence[SloJob], plan: SlotPlan, grid: Grid, slots: int) -> None:
         self.rows = {job.key: row(job, job.promised or 0, grid) for job in jobs}
         self._columns: Slots | None = None
         furthest = max([slots, *[last for _, _, last in self.rows.values()]])
-        self.demand = Demand(grid, ceil(_MORE * furthest))
+        self.demand = SlotDemand(grid, ceil(_MORE * furthest))
         self.demand.add_all(still_kept(self.rows.values()))
         self.free = free_gpus(plan, jobs, grid, self.horizon)
 
@@ -79,7 +79,7 @@ class Ledger:
         """Their DL, of the promised step."""
         return self._column(2)
 
-    def with_job(self, key: str, asked: Row, free: Slots) -> Ledger:
+    def with_job(self, key: str, asked: Row, free: Slots) -> PromiseLedger:
         """The same with a job more, as `row` has it, and what is free with it."""
         other = self._with({**self.rows, key: asked}, free)
         other.demand.add(*asked)
@@ -87,7 +87,7 @@ class Ledger:
 
     def exchanged(
         self, gone: Iterable[Promised], come: Iterable[Promised], jobs: Iterable[SloJob], grid: Grid
-    ) -> Ledger | None:
+    ) -> PromiseLedger | None:
         """The same with some jobs out and others in, which makes those that are now `jobs`; None:
         it does not reach so far."""
         rows, free = dict(self.rows), self.free.copy()
@@ -107,8 +107,8 @@ class Ledger:
         other.rows = {job.key: rows[job.key] for job in jobs}
         return other
 
-    def _with(self, rows: dict[str, Row], free: Slots) -> Ledger:
-        other = Ledger.__new__(Ledger)
+    def _with(self, rows: dict[str, Row], free: Slots) -> PromiseLedger:
+        other = PromiseLedger.__new__(PromiseLedger)
         other.rows, other.free = rows, free
         other._columns, other.demand = None, self.demand.copy()
         return other

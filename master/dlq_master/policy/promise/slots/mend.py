@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dlq_master.policy.promise.capacity.fluid import Demand
+from dlq_master.policy.promise.capacity.fluid import SlotDemand
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, width, within
 from dlq_master.policy.promise.slots.augment import augment
 from dlq_master.policy.promise.slots.eject import eject
-from dlq_master.policy.promise.slots.ledger import Ledger, row
+from dlq_master.policy.promise.slots.ledger import PromiseLedger, row
 from dlq_master.policy.promise.slots.plan import (
-    Plan,
+    SlotPlan,
     faults,
     free_gpus,
     hold,
@@ -33,11 +33,11 @@ class Mended(NamedTuple):
     slots.
     """
 
-    plan: Plan
+    plan: SlotPlan
     broken: tuple[str, ...]
 
 
-def mended(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
+def mended(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
     """The plan for the promises among `jobs`, mended where it has faults. Slots of others are let
     go of if it has any, and so are those of keys that are not among the jobs."""
     held = [job for job in jobs if job.promised is not None]
@@ -70,7 +70,7 @@ def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
 def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
     """Of those left out, the dearest first, who takes nothing that the others lack."""
     rows = {job.key: row(job, job.promised or 0, grid) for job in (*out, *left)}
-    demand = Demand(grid, max(last for *_, last in rows.values()))
+    demand = SlotDemand(grid, max(last for *_, last in rows.values()))
     demand.add_all(rows[job.key] for job in left)
     found = set()
     for job in reversed(out):
@@ -83,7 +83,7 @@ def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) ->
 def fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
     """Whether jobs fit with one step each, every prefix within its capacity."""
     rows = [row(job, step, grid) for job, step in wishes]
-    demand = Demand(grid, max((last for *_, last in rows), default=0))
+    demand = SlotDemand(grid, max((last for *_, last in rows), default=0))
     return demand.fit_all(rows)
 
 
@@ -93,11 +93,11 @@ def density(job: SloJob, grid: Grid) -> float:
     return job.steps[job.promised or 0].reward / (wide * needed)
 
 
-def _placed(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
+def _placed(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
     """A plan for these jobs, or for as many of them as are found slots for."""
     part = _sound(plan, jobs, grid)
     missing = [number for number, job in enumerate(jobs) if job.key not in part.segments]
-    ledger = Ledger(jobs, part, grid, slots_of(part))
+    ledger = PromiseLedger(jobs, part, grid, slots_of(part))
     if (found := eject(part, jobs, missing, ledger, grid)) is not None:
         return found.plan
     picks = {job.key: job.promised or 0 for job in jobs}
@@ -111,7 +111,7 @@ def _placed(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
     return part
 
 
-def _sound(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
+def _sound(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
     """What of the plan keeps these promises within the capacity: in a slot that is too full those
     that earn least for a GPU and slot are lifted out."""
     good = {}
@@ -119,10 +119,10 @@ def _sound(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Plan:
         made = plan.segments.get(job.key, ())
         if made and ordered(made) and keeps_promise(job, made, grid):
             good[job.key] = made
-    free = free_gpus(Plan(good), jobs, grid, slots_of(plan))
+    free = free_gpus(SlotPlan(good), jobs, grid, slots_of(plan))
     for job in sorted(jobs, key=lambda job: (density(job, grid), job.key)):
         made = good.get(job.key, ())
         if any(free[begin:end].min() < 0 for begin, end in made):
             del good[job.key]
             hold(free, made, -width(job, grid))
-    return Plan(good)
+    return SlotPlan(good)

@@ -21,26 +21,26 @@ _segment = maker(Segment)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SlotPlan:
     """The segments of each job that has any, in slots from the plan's start."""
 
     segments: Mapping[str, Segments] = field(default_factory=dict)
 
-    def with_job(self, key: str, segments: Segments) -> Plan:
+    def with_job(self, key: str, segments: Segments) -> SlotPlan:
         """The same with a job more, or with other slots for one."""
-        return Plan({**self.segments, key: segments})
+        return SlotPlan({**self.segments, key: segments})
 
-    def without(self, keys: Iterable[str]) -> Plan:
+    def without(self, keys: Iterable[str]) -> SlotPlan:
         """The same without some jobs."""
         gone = frozenset(keys)
         if gone.isdisjoint(self.segments):
             return self
-        return Plan({key: made for key, made in self.segments.items() if key not in gone})
+        return SlotPlan({key: made for key, made in self.segments.items() if key not in gone})
 
-    def shifted(self, slots: int) -> Plan:
+    def shifted(self, slots: int) -> SlotPlan:
         """What is left of it `slots` slots later, counted from then."""
         left = {key: left_of(made, slots) for key, made in self.segments.items()}
-        return Plan({key: rest for key, rest in left.items() if rest})
+        return SlotPlan({key: rest for key, rest in left.items() if rest})
 
     def now(self) -> frozenset[str]:
         """Who holds the first slot."""
@@ -97,7 +97,7 @@ def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | Non
     return next((step for step in steps if done_s <= due_s(job, step, grid) + slack_s), None)
 
 
-def steps_made(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, int]:
+def steps_made(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, int]:
     """By key the steps of those that make any."""
     made = {job.key: step_made(job, plan.segments.get(job.key, ()), grid) for job in jobs}
     return {key: step for key, step in made.items() if step is not None}
@@ -117,7 +117,7 @@ def keeps_promise(job: SloJob, segments: Sequence[Segment], grid: Grid) -> bool:
     return step is not None and step <= job.promised
 
 
-def free_gpus(plan: Plan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
+def free_gpus(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid, slots: int) -> Slots:
     """GPUs that nobody holds, in each of the first `slots` slots; negative where there are too
     few.
     """
@@ -143,17 +143,17 @@ def hold(free: Slots, segments: Iterable[Segment], gpus: int) -> None:
         free[begin:end] -= gpus
 
 
-def left_free(plan: Plan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
+def left_free(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid) -> Slots:
     """The same for all slots that the plan or the grid speaks of: no slot after them has less."""
     return free_gpus(plan, jobs, grid, max(slots_of(plan), len(grid.capacity)))
 
 
-def slots_of(plan: Plan) -> int:
+def slots_of(plan: SlotPlan) -> int:
     """How many slots a plan speaks of."""
     return max((made[-1].end for made in plan.segments.values() if made), default=0)
 
 
-def stops(plan: Plan, jobs: Iterable[SloJob]) -> int:
+def stops(plan: SlotPlan, jobs: Iterable[SloJob]) -> int:
     """How often the plan takes GPUs from a job that has not ended."""
     count = 0
     for job in jobs:
@@ -168,7 +168,7 @@ def ordered(segments: Segments) -> bool:
     return apart and all(0 <= begin < end for begin, end in segments)
 
 
-def faults(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
+def faults(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> list[Fault]:
     """All that is wrong: slots over capacity, segments out of order, promises that are not kept."""
     found = []
     known = {job.key for job in jobs}

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, width, within
 from dlq_master.policy.promise.slots.holes import insert
-from dlq_master.policy.promise.slots.layout import Miss, Task, lay_out
+from dlq_master.policy.promise.slots.layout import Miss, SlotTask, lay_out
 from dlq_master.policy.promise.slots.plan import (
-    Plan,
+    SlotPlan,
     free_gpus,
     hold,
     keeps_promise,
@@ -45,7 +45,7 @@ class Worth(NamedTuple):
         return (self.broken, -self.reward, self.stops) < (other.broken, -other.reward, other.stops)
 
 
-def worth(plan: Plan, jobs: Sequence[SloJob], grid: Grid) -> Worth:
+def worth(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Worth:
     """The worth of a plan; a job that is late earns 1."""
     made = [(job, plan.segments.get(job.key, ())) for job in jobs]
     return Worth(
@@ -60,21 +60,21 @@ def realise(
     picks: Mapping[str, int],
     grid: Grid,
     out_of_time: Callable[[], bool],
-) -> tuple[Plan, list[Miss]]:
+) -> tuple[SlotPlan, list[Miss]]:
     """The best of the tries, and whom it misses; the first that misses nobody ends them.
 
     `picks`: key to step. What it misses may still fit into its holes (`refill`).
     """
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]
-    best, value = Plan(), None
+    best, value = SlotPlan(), None
     missed: list[Miss] = []
     for number, (wide, stay) in enumerate((*STICKY, *MORE)):
         if value and not value.broken and number >= len(STICKY):
             break
         made = lay_out(tasks, grid, wide, stay)
         rows = zip(chosen, made.segments, strict=True)
-        plan = Plan({job.key: segments for job, segments in rows if segments})
+        plan = SlotPlan({job.key: segments for job, segments in rows if segments})
         found = worth(plan, jobs, grid)
         if found.beats(value):
             best, missed, value = plan, made.missed, found
@@ -88,7 +88,7 @@ def serve_all(
     picks: Mapping[str, int],
     grid: Grid,
     orders: Sequence[Order] = STICKY,
-) -> Plan | None:
+) -> SlotPlan | None:
     """A plan that serves every job of `picks` at its step; None if none of the orders has one."""
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]
@@ -96,15 +96,17 @@ def serve_all(
         made = lay_out(tasks, grid, wide, stay, all_or_nothing=True)
         if not made.missed:
             rows = zip(chosen, made.segments, strict=True)
-            return Plan({job.key: segments for job, segments in rows})
+            return SlotPlan({job.key: segments for job, segments in rows})
     return None
 
 
-def _task(job: SloJob, step: int, grid: Grid) -> Task:
-    return Task(width(job, grid), job.work_s, job.resume_s, due_s(job, step, grid), job.running)
+def _task(job: SloJob, step: int, grid: Grid) -> SlotTask:
+    return SlotTask(width(job, grid), job.work_s, job.resume_s, due_s(job, step, grid), job.running)
 
 
-def refill(plan: Plan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool]) -> Plan:
+def refill(
+    plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool]
+) -> SlotPlan:
     """The same, and in its holes who has nothing yet or could earn more: guaranteed jobs first."""
     wishes = []
     for number, job in enumerate(jobs):
@@ -128,7 +130,9 @@ def refill(plan: Plan, jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable
     return plan
 
 
-def _improve(plan: Plan, job: SloJob, steps: Sequence[int], free: Slots, grid: Grid) -> Plan:
+def _improve(
+    plan: SlotPlan, job: SloJob, steps: Sequence[int], free: Slots, grid: Grid
+) -> SlotPlan:
     """Its own slots count as free; it keeps them if no better step is found."""
     held, wide = plan.segments.get(job.key, ()), width(job, grid)
     hold(free, held, -wide)

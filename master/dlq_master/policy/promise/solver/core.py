@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from dlq_master.policy.promise.solver.options import Floats, Ints
 from dlq_master.policy.promise.solver.relax import Relaxed
-from dlq_master.policy.promise.solver.rounding import Choice
+from dlq_master.policy.promise.solver.rounding import DeadlineChoice
 
 SMALL = 6000  # columns by rows: what a MIP solves in about the time of all the rest
 MOST_NODES = 50  # of its search: as far as it goes without a time limit
@@ -37,7 +37,7 @@ class _Open(NamedTuple):
     room: Ints
 
 
-def improve(choice: Choice, relaxed: Relaxed, time_limit_s: float) -> float:
+def improve(choice: DeadlineChoice, relaxed: Relaxed, time_limit_s: float) -> float:
     """Make `choice` the better one if the solver finds it; returns the bound.
 
     With a time limit above 0 the answer depends on the machine. Without one only small cores are
@@ -64,7 +64,7 @@ def improve(choice: Choice, relaxed: Relaxed, time_limit_s: float) -> float:
     return min(relaxed.bound, max(proven, least))
 
 
-def _open(choice: Choice, relaxed: Relaxed) -> _Open:
+def _open(choice: DeadlineChoice, relaxed: Relaxed) -> _Open:
     made = choice.made
     whole = bool((made.gain == np.rint(made.gain)).all())
     # A better choice is better by 1 if all rewards are whole.
@@ -102,7 +102,7 @@ def _solved(gain: Floats, row: Ints, left: _Open, time_limit_s: float) -> Any:
     )
 
 
-def _adopt(choice: Choice, left: _Open, shares: NDArray[np.float64]) -> None:
+def _adopt(choice: DeadlineChoice, left: _Open, shares: NDArray[np.float64]) -> None:
     made, other = choice.made, choice.copy()
     other.picks[:] = -1
     taken = np.concatenate([left.fixed, left.columns[shares > 0.5]])

@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ModelOptions:
     """By column: `job` and `step` (numbers), `gain` = V - 1, `row` = what it takes of each prefix.
 
     `columns[i]` are the columns of job i, best reward first; `room` the capacity of each prefix,
@@ -56,7 +56,7 @@ class Options:
         return made
 
 
-def options(jobs: Sequence[SloJob], grid: Grid) -> Options:
+def options(jobs: Sequence[SloJob], grid: Grid) -> ModelOptions:
     """The model of these jobs. Steps that earn no more than being late are no columns."""
     job: list[int] = []
     step: list[int] = []
@@ -80,7 +80,7 @@ def options(jobs: Sequence[SloJob], grid: Grid) -> Options:
     upto = np.array(grid.upto(max(last, default=0)), dtype=np.int64)
     outside = np.maximum(0, np.array(last, dtype=np.int64)[:, None] - prefixes)
     inside = np.maximum(0, np.array(slots, dtype=np.int64)[:, None] - outside)
-    return Options(
+    return ModelOptions(
         jobs=jobs,
         job=np.array(job, dtype=np.int64),
         step=np.array(step, dtype=np.int64),

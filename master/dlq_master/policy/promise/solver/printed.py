@@ -30,7 +30,7 @@ from dlq_master.policy.promise.capacity.leases import (
     width,
     within,
 )
-from dlq_master.policy.promise.slots.plan import Plan
+from dlq_master.policy.promise.slots.plan import SlotPlan
 
 _OPTIMAL, _LIMIT = 0, 1
 
@@ -39,7 +39,7 @@ class Solved(NamedTuple):
     """The best plan found (None: none in time, or promises that cannot be kept), its reward by the
     model, and the bound that was proven; `optimal` if the two are the same."""
 
-    plan: Plan | None
+    plan: SlotPlan | None
     objective: float
     bound: float
     optimal: bool
@@ -92,7 +92,7 @@ def time_indexed(
         for slot, column in enumerate(x):
             by_slot.setdefault(slot, []).append((column, float(width(job, grid))))
     if not count:
-        return Solved(Plan(), float(len(jobs)), float(len(jobs)), True)
+        return Solved(SlotPlan(), float(len(jobs)), float(len(jobs)), True)
     for slot, terms in sorted(by_slot.items()):
         rows.add(terms, -np.inf, grid.at(slot))
     whole = np.ones(count)
@@ -111,7 +111,7 @@ def time_indexed(
     if found.x is None:
         return Solved(None, 0.0, bound, False)
     objective = len(jobs) - float(found.fun)
-    plan = None if fractional else Plan(_segments(held, found.x))
+    plan = None if fractional else SlotPlan(_segments(held, found.x))
     return Solved(plan, objective, bound, found.status == _OPTIMAL)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import csr_array, vstack
 
-from dlq_master.policy.promise.solver.options import Floats, Ints, Options
+from dlq_master.policy.promise.solver.options import Floats, Ints, ModelOptions
 
 MOST_ROUNDS = 12
 _NEW_ROWS = 12  # a round adds at most so many
@@ -33,7 +33,7 @@ class Relaxed:
     out: Floats
 
 
-def relax(made: Options, out_of_time: Callable[[], bool]) -> Relaxed | None:
+def relax(made: ModelOptions, out_of_time: Callable[[], bool]) -> Relaxed | None:
     """The optimum in fractions; None if the guaranteed jobs do not fit, or the solver gave up."""
     count, rows = len(made.gain), len(made.room)
     if not count:
@@ -82,14 +82,14 @@ def relax(made: Options, out_of_time: Callable[[], bool]) -> Relaxed | None:
     return found
 
 
-def _first_wishes(made: Options) -> Ints:
+def _first_wishes(made: ModelOptions) -> Ints:
     """W if every job had its best deadline."""
     firsts = [columns[0] for columns in made.columns if columns]
     wished: Ints = made.row[firsts].sum(axis=0)
     return wished
 
 
-def _worst(made: Options, taken: Ints | Floats, active: list[int]) -> list[int]:
+def _worst(made: ModelOptions, taken: Ints | Floats, active: list[int]) -> list[int]:
     """The prefixes that are overfull and more so than both neighbours, the worst first."""
     over = (taken - made.room) / np.maximum(1, made.room)
     padded = np.concatenate([[-np.inf], over, [-np.inf]])

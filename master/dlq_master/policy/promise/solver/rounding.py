@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.promise.solver.options import Floats, Ints, Options
+from dlq_master.policy.promise.solver.options import Floats, Ints, ModelOptions
 from dlq_master.policy.promise.solver.relax import Relaxed
 
 Mask = NDArray[np.bool_]
@@ -19,12 +19,12 @@ _NEAR_SHARE, _NEAR = 0.35, 5.0
 _WHOLE = 1 - 1e-6
 
 
-class Choice:
+class DeadlineChoice:
     """A column or none (-1) for each job, and what that leaves of every prefix."""
 
     __slots__ = ("left", "made", "picks")
 
-    def __init__(self, made: Options) -> None:
+    def __init__(self, made: ModelOptions) -> None:
         """The guaranteed jobs with their promised step, everybody else out."""
         self.made = made
         self.picks: Ints = np.full(len(made.jobs), -1, dtype=np.int64)
@@ -32,9 +32,9 @@ class Choice:
             self.picks[job] = made.columns[job][-1]
         self.left: Ints = made.room - made.taken(self.picks)
 
-    def copy(self) -> Choice:
+    def copy(self) -> DeadlineChoice:
         """The same, to be changed on its own."""
-        other = Choice.__new__(Choice)
+        other = DeadlineChoice.__new__(DeadlineChoice)
         other.made, other.picks, other.left = self.made, self.picks.copy(), self.left.copy()
         return other
 
@@ -95,11 +95,11 @@ class Choice:
         return held
 
 
-def choose(made: Options, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> Choice:
+def choose(made: ModelOptions, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> DeadlineChoice:
     """The best of two insertion orders, by reduced cost and by reward for the price, after
     swaps.
     """
-    start = Choice(made)
+    start = DeadlineChoice(made)
     start.insert(np.flatnonzero(relaxed.share >= _WHOLE))
     price = made.row @ relaxed.price
     density = made.gain / np.maximum(price, 1e-9)
@@ -119,7 +119,7 @@ def choose(made: Options, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> 
     return best
 
 
-def swap(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
+def swap(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
     """While one job can gain more than another must lose for it: the cheapest such loser gives
     way.
     """
@@ -130,7 +130,7 @@ def swap(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> N
             return
 
 
-def _swap_pass(choice: Choice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
+def _swap_pass(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[], bool]) -> None:
     made = choice.made
     near = max(_NEAR, _NEAR_SHARE * (relaxed.bound - len(made.jobs) - choice.gain))
     losers, columns, losses, freed = _concessions(choice, relaxed, near)
@@ -186,7 +186,7 @@ def _cheapest(
     return given if (lacking <= 0).all() else []
 
 
-def _wishes(choice: Choice, relaxed: Relaxed, near: float) -> list[int]:
+def _wishes(choice: DeadlineChoice, relaxed: Relaxed, near: float) -> list[int]:
     """Columns that would be better than what their jobs have, the largest gain first.
 
     What a choice lacks to the bound is the sum of its regrets and of its unused room at its price:
@@ -203,7 +203,7 @@ def _wishes(choice: Choice, relaxed: Relaxed, near: float) -> list[int]:
 
 
 def _concessions(
-    choice: Choice, relaxed: Relaxed | None = None, near: float = inf
+    choice: DeadlineChoice, relaxed: Relaxed | None = None, near: float = inf
 ) -> tuple[Ints, list[int], Floats, Ints]:
     """What jobs could give up: whose, for which column (-1: out), the loss, and what it sets
     free.

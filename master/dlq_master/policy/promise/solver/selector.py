@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, first_within, width, within
 from dlq_master.policy.promise.slots.mend import fit, keepable, mended
 from dlq_master.policy.promise.slots.plan import (
-    Plan,
+    SlotPlan,
     keeps_promise,
     left_free,
     ordered,
@@ -40,7 +40,7 @@ class Unserved(StrEnum):
     NO_SLOTS = "no_slots"  # it fits in fractions, but no slots were found
 
 
-class Source(StrEnum):
+class SlotSource(StrEnum):
     """Where a plan comes from."""
 
     FIRST = "first"  # all first deadlines fit
@@ -57,10 +57,10 @@ class Selection:
     which happens only when capacity or run times are no longer what they were promised with.
     """
 
-    plan: Plan
+    plan: SlotPlan
     objective: float
     bound: float
-    source: Source
+    source: SlotSource
     steps: Mapping[str, int]
     unserved: Mapping[str, Unserved]
     broken: tuple[str, ...]
@@ -80,7 +80,7 @@ def never() -> bool:
 def select(
     jobs: Sequence[SloJob],
     grid: Grid,
-    kept: Plan | None = None,
+    kept: SlotPlan | None = None,
     *,
     out_of_time: Callable[[], bool] = never,
     core_s: float = 0.0,
@@ -98,11 +98,11 @@ def select(
     if kept is not None:
         old = refill(mended(kept, jobs, grid).plan, jobs, grid, out_of_time)
         if not value.beats(worth(old, jobs, grid)):
-            plan, source = old, Source.KEPT
+            plan, source = old, SlotSource.KEPT
     return _selection(plan, jobs, grid, drawn.bound, source, drawn.picks)
 
 
-def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
+def settled(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | None:
     """The kept plan, if it has no faults and serves every job as well as if it were alone: no plan
     earns more.
     """
@@ -119,7 +119,7 @@ def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
         return None
     earned = sum([job.steps[steps[job.key]].reward for job in jobs])
     return Selection(
-        plan=kept, objective=earned, bound=earned, source=Source.KEPT, steps=steps, unserved={}, broken=(),  # noqa: E501
+        plan=kept, objective=earned, bound=earned, source=SlotSource.KEPT, steps=steps, unserved={}, broken=(),  # noqa: E501
         stops=stops(kept, jobs),
     )  # fmt: skip
 
@@ -127,9 +127,9 @@ def settled(jobs: Sequence[SloJob], grid: Grid, kept: Plan) -> Selection | None:
 class _Drawn(NamedTuple):
     """A plan, the bound, how they were found, and who was meant to be served."""
 
-    plan: Plan
+    plan: SlotPlan
     bound: float
-    source: Source
+    source: SlotSource
     picks: Mapping[str, int]
 
 
@@ -138,7 +138,7 @@ def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
     from dlq_master.policy.promise.solver.printed import time_indexed
 
     made = time_indexed(jobs, grid, limit_s)
-    return _Drawn(made.plan or Plan(), made.bound, Source.PRINTED, {})
+    return _Drawn(made.plan or SlotPlan(), made.bound, SlotSource.PRINTED, {})
 
 
 def _draw(
@@ -153,13 +153,13 @@ def _draw(
         plan, missed = realise(jobs, firsts, grid, out_of_time)
         plan = refill(plan, jobs, grid, out_of_time)
         if not missed or out_of_time() or worth(plan, jobs, grid).reward >= bound:
-            return _Drawn(plan, bound, Source.FIRST, firsts)
+            return _Drawn(plan, bound, SlotSource.FIRST, firsts)
     from dlq_master.policy.promise.solver.solve import (
         solve,  # numpy and scipy only where they are needed
     )
 
     plan, proven, picks = solve(jobs, grid, out_of_time, core_s)
-    return _Drawn(plan, min(bound, proven), Source.SOLVED, picks)
+    return _Drawn(plan, min(bound, proven), SlotSource.SOLVED, picks)
 
 
 def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
@@ -169,11 +169,11 @@ def _without_what_cannot_be_kept(jobs: Sequence[SloJob], grid: Grid) -> list[Slo
 
 
 def _selection(
-    plan: Plan,
+    plan: SlotPlan,
     jobs: Sequence[SloJob],
     grid: Grid,
     bound: float,
-    source: Source,
+    source: SlotSource,
     picks: Mapping[str, int],
 ) -> Selection:
     value = worth(plan, jobs, grid)

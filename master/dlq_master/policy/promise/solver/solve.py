@@ -7,19 +7,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
-from dlq_master.policy.promise.slots.plan import Plan
+from dlq_master.policy.promise.slots.plan import SlotPlan
 from dlq_master.policy.promise.slots.realise import Worth, realise, refill, worth
 from dlq_master.policy.promise.solver.core import improve
 from dlq_master.policy.promise.solver.options import options
 from dlq_master.policy.promise.solver.relax import relax
-from dlq_master.policy.promise.solver.rounding import Choice, choose, swap
+from dlq_master.policy.promise.solver.rounding import DeadlineChoice, choose, swap
 
 MOST_ROUNDS = 6  # of concessions
 
 
 def solve(
     jobs: Sequence[SloJob], grid: Grid, out_of_time: Callable[[], bool], core_s: float
-) -> tuple[Plan, float, Mapping[str, int]]:
+) -> tuple[SlotPlan, float, Mapping[str, int]]:
     """The best plan found, a bound on the reward of any, and the steps that were meant to be
     made.
     """
@@ -38,7 +38,7 @@ def solve(
     choice, bound = choose(made, relaxed, out_of_time), relaxed.bound
     if not out_of_time():
         bound = min(bound, improve(choice, relaxed, core_s))
-    first, best, value = _steps(choice), Plan(), None
+    first, best, value = _steps(choice), SlotPlan(), None
     for _ in range(MOST_ROUNDS):
         plan, missed = realise(jobs, _steps(choice), grid, out_of_time)
         plan = refill(plan, jobs, grid, out_of_time)
@@ -53,12 +53,12 @@ def solve(
     return best, bound, first
 
 
-def _no_better(choice: Choice, value: Worth | None, jobs: Sequence[SloJob]) -> bool:
+def _no_better(choice: DeadlineChoice, value: Worth | None, jobs: Sequence[SloJob]) -> bool:
     """Whether a plan of this choice, and so of any that concedes more, could not beat the best."""
     return value is not None and not value.broken and len(jobs) + choice.gain <= value.reward
 
 
-def _steps(choice: Choice) -> dict[str, int]:
+def _steps(choice: DeadlineChoice) -> dict[str, int]:
     made = choice.made
     picked = enumerate(choice.picks.tolist())
     return {made.jobs[job].key: int(made.step[column]) for job, column in picked if column >= 0}

@@ -1,9 +1,9 @@
 """May a deadline be promised? The fluid test, the holes of the kept plan, room that others make, a
 new plan.
 
-A `Book` is what has been promised: the guaranteed jobs and the kept plan that serves all of them. A
-job enters only with a plan that serves it and everybody before it, so that the book's plan is the
-promise.
+A `PromiseBook` is what has been promised: the guaranteed jobs and the kept plan that serves all of
+them. A job enters only with a plan that serves it and everybody before it, so that the book's plan
+is the promise.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dlq_master.policy.promise.capacity.fluid import Demand, Slots
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -26,15 +26,15 @@ from dlq_master.policy.promise.capacity.leases import (
 from dlq_master.policy.promise.slots.augment import augment
 from dlq_master.policy.promise.slots.eject import eject
 from dlq_master.policy.promise.slots.holes import insert
-from dlq_master.policy.promise.slots.ledger import Ledger, Promised, latest_slot, row
+from dlq_master.policy.promise.slots.ledger import Promised, PromiseLedger, latest_slot, row
 from dlq_master.policy.promise.slots.mend import mended
-from dlq_master.policy.promise.slots.plan import Plan, free_gpus, hold, slots_of
+from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus, hold, slots_of
 from dlq_master.policy.promise.slots.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.solver.selector import never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Book:
+class PromiseBook:
     """The guaranteed jobs, each with its promised step, and the plan that keeps all promises.
 
     `quotas`: the GPUs of guaranteed jobs that a team may have at any time, as they were asked for;
@@ -43,22 +43,22 @@ class Book:
 
     grid: Grid
     jobs: tuple[SloJob, ...] = ()
-    plan: Plan = field(default_factory=Plan)
+    plan: SlotPlan = field(default_factory=SlotPlan)
     quotas: Mapping[str, int] | None = None
-    _kept: list[Ledger] = field(init=False, default_factory=list, compare=False, repr=False)
+    _kept: list[PromiseLedger] = field(init=False, default_factory=list, compare=False, repr=False)
 
-    def ledger(self, slots: int = 0) -> Ledger:
+    def ledger(self, slots: int = 0) -> PromiseLedger:
         """The promises and the plan as arrays over at least so many slots; worked out once."""
         if not self._kept or self._kept[0].horizon < slots:
             slots = max(slots, slots_of(self.plan), len(self.grid.capacity))
-            self._kept[:] = [Ledger(self.jobs, self.plan, self.grid, slots)]
+            self._kept[:] = [PromiseLedger(self.jobs, self.plan, self.grid, slots)]
         return self._kept[0]
 
     def used(self, team: str) -> int:
         """The GPUs of a team's guaranteed jobs."""
         return sum(job.gpus for job in self.jobs if job.team == team)
 
-    def demand(self, horizon: int) -> Demand:
+    def demand(self, horizon: int) -> SlotDemand:
         """W(t) of all promises."""
         return self.ledger(horizon).demand.upto(horizon)
 
@@ -71,14 +71,14 @@ class Book:
         last = self.ledger().last.max(initial=0)
         return max(slots_of(self.plan), len(self.grid.capacity), int(last))
 
-    def moved_on(self, slots: int, jobs: Iterable[SloJob]) -> Book:
+    def moved_on(self, slots: int, jobs: Iterable[SloJob]) -> PromiseBook:
         """The same `slots` slots later: `jobs` are those that have not ended, as they are then."""
         left = tuple(jobs)
         gone = {job.key for job in self.jobs} - {job.key for job in left}
         plan = self.plan.without(gone).shifted(slots)
         return replace(self, grid=self.grid.shifted(slots), jobs=left, plan=plan)
 
-    def without(self, keys: Iterable[str]) -> Book:
+    def without(self, keys: Iterable[str]) -> PromiseBook:
         """The same without jobs that have ended, or have none of their promises any more."""
         gone = frozenset(keys)
         left = tuple([job for job in self.jobs if job.key not in gone])
@@ -86,12 +86,12 @@ class Book:
 
     def exchanged(
         self, gone: Sequence[Promised], come: Sequence[Promised], now: Sequence[Promised]
-    ) -> Book:
+    ) -> PromiseBook:
         """The same without some promises and with others, which makes those that there are `now`,
         in order.
         """
         jobs = tuple([job for job, _ in now])
-        plan = Plan({job.key: slots for job, slots in now if slots})
+        plan = SlotPlan({job.key: slots for job, slots in now if slots})
         book = replace(self, jobs=jobs, plan=plan)
         for ledger in self._kept:
             made = ledger.exchanged(gone, come, jobs, self.grid)
@@ -100,7 +100,7 @@ class Book:
 
     def revised(
         self, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
-    ) -> tuple[Book, tuple[str, ...]]:
+    ) -> tuple[PromiseBook, tuple[str, ...]]:
         """The same with another capacity, or with jobs as they now are (one that overran has more
         work, or none that is promised: `without`). Also the keys of those whose promises are no
         longer kept: they are not in the book any more, and everybody else is."""
@@ -117,14 +117,14 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class AdmissionVerdict:
     """`step` is the one promised, None for an unguaranteed job; `book` the book with the job in it.
     Of a refusal, by its ground: `need`, what was asked for, and `have`, what there is
     (`model.promise_words`)."""
 
-    by: Ground
+    by: VerdictGround
     step: int | None = None
-    book: Book
+    book: PromiseBook
     need: float | None = None
     have: float | None = None
 
@@ -139,13 +139,13 @@ def in_reach(job: SloJob, grid: Grid, steps: Sequence[int] | None = None) -> lis
 
 
 def admit(
-    book: Book,
+    book: PromiseBook,
     job: SloJob,
     steps: Sequence[int] | None = None,
     *,
-    demand: Demand | None = None,
+    demand: SlotDemand | None = None,
     out_of_time: Callable[[], bool] = never,
-) -> Verdict:
+) -> AdmissionVerdict:
     """Promise the first of `steps` (default: all, the best first) that a plan can be found for.
 
     `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan
@@ -153,7 +153,7 @@ def admit(
     """
     quota = book.quota(job.team)
     if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
-        return Verdict(by=Ground.QUOTA, book=book, need=wanted, have=quota)
+        return AdmissionVerdict(by=VerdictGround.QUOTA, book=book, need=wanted, have=quota)
     reach = in_reach(job, book.grid, steps)
     if not reach:
         return _beyond(book, job)
@@ -168,19 +168,21 @@ def admit(
     last = last_slots(job, reach[-1], book.grid)
     wide = int((ledger.free[:last] >= width(job, book.grid)).sum())
     slots = needed(runtime_s(job), book.grid.term_s)
-    return Verdict(by=Ground.PLAN if able else Ground.FLUID, book=book, need=slots, have=wide)
+    return AdmissionVerdict(
+        by=VerdictGround.PLAN if able else VerdictGround.FLUID, book=book, need=slots, have=wide
+    )
 
 
-def _beyond(book: Book, job: SloJob) -> Verdict:
+def _beyond(book: PromiseBook, job: SloJob) -> AdmissionVerdict:
     """What it could not make even if it were alone: GPUs, or seconds from the first slot on."""
     wide, most = width(job, book.grid), max(book.grid.capacity)
     if wide > most:
-        return Verdict(by=Ground.WIDTH, book=book, need=wide, have=most)
+        return AdmissionVerdict(by=VerdictGround.WIDTH, book=book, need=wide, have=most)
     last_s = due_s(job, len(job.steps) - 1, book.grid)
-    return Verdict(by=Ground.REACH, book=book, need=runtime_s(job), have=last_s)
+    return AdmissionVerdict(by=VerdictGround.REACH, book=book, need=runtime_s(job), have=last_s)
 
 
-def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
+def _kept(book: PromiseBook, job: SloJob, ledger: PromiseLedger) -> AdmissionVerdict | None:
     """The book with a job more by its promised step: with as little of the plan changed as may
     be.
     """
@@ -189,7 +191,7 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
     if held is not None:
         free = ledger.free.copy()
         hold(free, held, width(job, grid))
-        return _with(book, job, Ground.HOLES, book.plan.with_job(job.key, held), free)
+        return _with(book, job, VerdictGround.HOLES, book.plan.with_job(job.key, held), free)
     jobs = (*book.jobs, job)
     asked = ledger.with_job(job.key, row(job, step, grid), ledger.free)
     moved = eject(book.plan, jobs, [len(book.jobs)], asked, grid)
@@ -197,14 +199,14 @@ def _kept(book: Book, job: SloJob, ledger: Ledger) -> Verdict | None:
     if moved is None and made is None:
         moved = augment(book.plan, jobs, len(book.jobs), asked, grid)
     if moved is not None:
-        return _with(book, job, Ground.MOVED, moved.plan, moved.free)
+        return _with(book, job, VerdictGround.MOVED, moved.plan, moved.free)
     made = made or replan(jobs, grid, FIRM[1:])
     if made is None:
         return None
-    return _with(book, job, Ground.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon))
+    return _with(book, job, VerdictGround.REPLAN, made, free_gpus(made, jobs, grid, ledger.horizon))
 
 
-def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> Plan | None:
+def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY) -> SlotPlan | None:
     """A plan that serves every guaranteed job at its promised step; None if none of the orders
     does.
     """
@@ -212,7 +214,7 @@ def replan(jobs: Sequence[SloJob], grid: Grid, orders: Sequence[Order] = STICKY)
     return serve_all(jobs, picks, grid, orders)
 
 
-def renewed(book: Book) -> Book:
+def renewed(book: PromiseBook) -> PromiseBook:
     """The book with a new plan where one serves every promise and ends no later; else with the kept
     one.
     """
@@ -222,8 +224,10 @@ def renewed(book: Book) -> Book:
     return replace(book, plan=plan)
 
 
-def _with(book: Book, job: SloJob, by: Ground, plan: Plan, free: Slots) -> Verdict:
+def _with(
+    book: PromiseBook, job: SloJob, by: VerdictGround, plan: SlotPlan, free: Slots
+) -> AdmissionVerdict:
     made = replace(book, jobs=(*book.jobs, job), plan=plan)
     asked = row(job, job.promised or 0, book.grid)
     made._kept[:] = [book.ledger(len(free)).with_job(job.key, asked, free)]
-    return Verdict(by=by, step=job.promised, book=made)
+    return AdmissionVerdict(by=by, step=job.promised, book=made)

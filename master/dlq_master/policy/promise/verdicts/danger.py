@@ -15,7 +15,7 @@ from dlq_master.model.nodes.owned import is_own
 from dlq_master.model.words.promise_words import few, span
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.solver.selector import Selection
-from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline
 
 
@@ -79,7 +79,7 @@ def given_up(
     names = sorted([job.key for job in kept], key=int)
     held = {job.key for job in kept}
     plan = chosen.plan.without([key for key in chosen.plan.segments if key not in held])
-    book = Book(grid=grid, jobs=tuple(kept), plan=plan)
+    book = PromiseBook(grid=grid, jobs=tuple(kept), plan=plan)
     alone = own._replace(promised=None, team="")
     at_s = earliest_deadline(book, alone, lambda: True)
     detail = f"{why}; kept: {few([f'job {name}' for name in names])}" if names else why

@@ -10,13 +10,13 @@ from enum import StrEnum
 from math import ceil
 
 from dlq_master.model.jobs.reward import FULL, Step
-from dlq_master.policy.promise.capacity.fluid import Demand
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.fluid import SlotDemand
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
 from dlq_master.policy.promise.slots.holes import earliest
 from dlq_master.policy.promise.slots.plan import completion_s
 from dlq_master.policy.promise.solver.selector import never
-from dlq_master.policy.promise.verdicts.admission import Book, Verdict, admit
+from dlq_master.policy.promise.verdicts.admission import AdmissionVerdict, PromiseBook, admit
 
 PLAN_CHECKS = 10
 
@@ -39,7 +39,7 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class PromiseOffer:
     """`earliest_s`: the earliest deadline that could be promised as things are, None if none could;
     `fix`: the cheapest change. Fewer GPUs at the same deadline cost the user nothing, so they are
     first."""
@@ -49,31 +49,33 @@ class Offer:
 
 
 def offer(
-    book: Book,
+    book: PromiseBook,
     job: SloJob,
-    verdict: Verdict,
+    verdict: AdmissionVerdict,
     work_by_gpus: Mapping[int, float] | None = None,
     *,
     out_of_time: Callable[[], bool] = never,
-) -> Offer:
+) -> PromiseOffer:
     """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known.
     Who is too wide, and says nothing of others, is told what would be promised to as many GPUs as
     there are, if it scales."""
-    if verdict.by is Ground.QUOTA:
+    if verdict.by is VerdictGround.QUOTA:
         waits = _quota_opens(book, job)
-        return Offer(earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time))
-    too_wide = verdict.by is Ground.WIDTH
+        return PromiseOffer(
+            earliest_s=None, fix=waits or _narrower(book, job, work_by_gpus, out_of_time)
+        )
+    too_wide = verdict.by is VerdictGround.WIDTH
     at_s = None if too_wide else earliest_deadline(book, job, out_of_time)
     fix = _narrower(book, job, work_by_gpus, out_of_time)
     if fix is None and too_wide and verdict.have:
         fix = _as_wide_as_there_is(book, job, int(verdict.have), out_of_time)
     if fix is None and at_s is not None:
         fix = Fix(kind=FixKind.LATER_DEADLINE, at_s=at_s)
-    return Offer(earliest_s=at_s, fix=fix)
+    return PromiseOffer(earliest_s=at_s, fix=fix)
 
 
 def earliest_deadline(
-    book: Book, job: SloJob, out_of_time: Callable[[], bool] = never
+    book: PromiseBook, job: SloJob, out_of_time: Callable[[], bool] = never
 ) -> float | None:
     """The earliest deadline, in seconds from the plan's start, that a plan was found for.
 
@@ -87,7 +89,7 @@ def earliest_deadline(
         return None
     # After the last promise every slot is free, and each may hold a segment of its own.
     horizon = book.horizon() + slots + 1
-    demand: Demand = book.demand(horizon)
+    demand: SlotDemand = book.demand(horizon)
     low = demand.earliest(wide, slots)
     held = earliest(job, book.free(horizon), grid)
     if held is None:
@@ -119,7 +121,7 @@ def _promised_s(completed_s: float, grid: Grid) -> float:
 
 
 def _narrower(
-    book: Book,
+    book: PromiseBook,
     job: SloJob,
     work_by_gpus: Mapping[int, float] | None,
     out_of_time: Callable[[], bool],
@@ -134,7 +136,7 @@ def _narrower(
 
 
 def _as_wide_as_there_is(
-    book: Book, job: SloJob, gpus: int, out_of_time: Callable[[], bool]
+    book: PromiseBook, job: SloJob, gpus: int, out_of_time: Callable[[], bool]
 ) -> Fix | None:
     """So many GPUs, and by when, if the work takes as much longer as they are fewer."""
     made = job._replace(
@@ -144,7 +146,7 @@ def _as_wide_as_there_is(
     return None if at_s is None else Fix(kind=FixKind.FEWER_GPUS, at_s=at_s, gpus=gpus)
 
 
-def _quota_opens(book: Book, job: SloJob) -> Fix | None:
+def _quota_opens(book: PromiseBook, job: SloJob) -> Fix | None:
     """When enough of the team's guaranteed jobs have ended by the kept plan; None if never."""
     quota = book.quota(job.team)
     if quota is None or job.gpus > quota:

@@ -21,7 +21,7 @@ from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import kept_grid, next_decision_s, type_of
 from dlq_master.policy.promise.capacity.leases import Grid, round_up
 from dlq_master.policy.promise.capacity.rules import Promises
-from dlq_master.policy.promise.slots.plan import Plan, keeps_promise, ordered
+from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, ordered
 from dlq_master.policy.promise.verdicts.danger import Danger
 from dlq_master.policy.promise.verdicts.outlook import NOISE_S, is_silent, outlook
 from dlq_master.policy.promise.verdicts.reading import (
@@ -239,5 +239,5 @@ def _keeps(view: View, job: Job, origin: int, grid: Grid, rules: Promises) -> bo
         return True
     spare = may_make_way(job, grid)
     own = slo_job(cluster, job, origin, extra, spare=spare)
-    planned: Plan = kept_plan([job], origin)
+    planned: SlotPlan = kept_plan([job], origin)
     return keeps_promise(own, planned.segments.get(own.key, ()), grid)

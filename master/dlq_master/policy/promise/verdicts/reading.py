@@ -21,7 +21,7 @@ from dlq_master.policy.promise.capacity.grids import slot_s
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, round_up
 from dlq_master.policy.promise.capacity.margin import learned_margin, reserved_s
 from dlq_master.policy.promise.capacity.rules import Promises, Slots
-from dlq_master.policy.promise.slots.plan import Plan, keeps_promise
+from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
 _slo_job, _step = maker(SloJob), maker(Step)
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
@@ -183,12 +183,12 @@ def has_overrun(view: View, job: Job, attempt: Attempt | None, reserved_s: float
     return worked_s(view.cluster, job, attempt, view.now_s) > reserved_s + _LEAST_S
 
 
-def kept_plan(jobs: Iterable[Job], origin: int) -> Plan:
+def kept_plan(jobs: Iterable[Job], origin: int) -> SlotPlan:
     """What is left of the slots that were planned for these jobs, from slot `origin` on."""
-    return Plan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
+    return SlotPlan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
 
 
-def numbered(plan: Plan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
+def numbered(plan: SlotPlan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
     """The slots of a job in a plan that counts from slot `origin`, as the SLO grid numbers them."""
     made = plan.segments.get(str(job_id), ())
     return tuple([Segment(begin + origin, end + origin) for begin, end in made])

@@ -17,7 +17,7 @@ from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.slots.ledger import Promised
 from dlq_master.policy.promise.slots.plan import left_of
-from dlq_master.policy.promise.verdicts.admission import Book
+from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, total_s
 
 
@@ -79,14 +79,14 @@ def _read(
 
 def kept_book(
     cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid, rules: Promises
-) -> Book:
+) -> PromiseBook:
     """What has been promised on GPUs of this type, from slot `origin` on."""
     table = seen(cluster, gpu_type, origin, extra, grid)
     key, of = ("book", gpu_type), (cluster.terms, origin, extra, grid, rules.quotas)
-    known: tuple[Table, Book] | None = cluster.memo.get(key, *of)
+    known: tuple[Table, PromiseBook] | None = cluster.memo.get(key, *of)
     if known is not None and known[0] is table:
         return known[1]
-    before, book = known or ({}, Book(grid=grid, quotas=rules.quotas))
+    before, book = known or ({}, PromiseBook(grid=grid, quotas=rules.quotas))
     gone, come = _changed(before, table), _changed(table, before)
     if gone or come:
         book = book.exchanged(gone, come, [Promised(one.own, one.slots) for one in table.values()])

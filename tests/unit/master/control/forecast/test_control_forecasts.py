@@ -16,7 +16,7 @@ from dlq_master.control.forecast.forecasts import (
     MOST_QUESTIONS,
     NOT_SUBMITTED,
     STALE_S,
-    Forecasts,
+    ForecastKeeper,
     Unknown,
 )
 from dlq_master.control.loop.state import State
@@ -25,7 +25,7 @@ from dlq_master.control.stimuli import CreateReservation
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
-from dlq_master.planner.forecasts import Changes, Estimate, Range
+from dlq_master.planner.forecasts import Changes, Range, StartEstimate
 from support.builders import a_node
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
@@ -63,8 +63,8 @@ class Story:
         self.begin(self.runs)
         self.waits = self.submit("second", time_limit_s=LIMIT_S)
 
-    def _foresees(self, state: State, clock: FakeClock) -> Forecasts:
-        self.forecasts = Forecasts(state, TwinConfig(), self.twin, clock)
+    def _foresees(self, state: State, clock: FakeClock) -> ForecastKeeper:
+        self.forecasts = ForecastKeeper(state, TwinConfig(), self.twin, clock)
         return self.forecasts
 
     def submit(self, name: str, **more: Any) -> Job:
@@ -89,7 +89,7 @@ class Story:
     def shown(self) -> Range | None:
         return self.master.loop.published.start_range(self.master.job(self.waits.job_id))
 
-    def estimate(self, job: Job) -> Estimate:
+    def estimate(self, job: Job) -> StartEstimate:
         return asyncio.run(self.forecasts.estimate(job, 10.0))
 
 
@@ -270,7 +270,7 @@ def test_no_more_may_ask_at_a_time_than_the_twin_can_answer(story: Story) -> Non
 
     answers = asyncio.run(crowd())
     assert sum(isinstance(answer, Unknown) for answer in answers) == 3
-    assert sum(isinstance(answer, Estimate) for answer in answers) == MOST_QUESTIONS
+    assert sum(isinstance(answer, StartEstimate) for answer in answers) == MOST_QUESTIONS
 
 
 @pytest.mark.parametrize("policy", ["fifo", "chronus", "dlq", "tiresias-gittins"])

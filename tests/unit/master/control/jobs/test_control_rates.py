@@ -7,7 +7,7 @@ import pytest
 
 from dlq_common.errors import DlqError, QuotaExceeded, TryAgain
 from dlq_master.control.config import JobsConfig, MasterConfig
-from dlq_master.control.jobs.submit_rates import MOST_BUCKETS, Rates
+from dlq_master.control.jobs.submit_rates import MOST_BUCKETS, SubmitRates
 from dlq_master.control.stimuli import AskedArray, Caller
 from support.master_harness import Master, config_of
 
@@ -21,7 +21,7 @@ def limited(rate: float = 2.0, burst: int = 3, queued: int = 10_000) -> MasterCo
 
 
 def test_a_bucket_gives_what_it_holds_and_fills_at_its_rate() -> None:
-    rates = Rates(2.0, 3)
+    rates = SubmitRates(2.0, 3)
     assert [rates.take("alice", 1, 100.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
     assert rates.take("alice", 1, 100.4) == pytest.approx(0.1)
     assert rates.take("alice", 1, 100.5) == 0.0
@@ -31,27 +31,27 @@ def test_a_bucket_gives_what_it_holds_and_fills_at_its_rate() -> None:
 
 
 def test_a_bucket_never_holds_more_than_its_burst() -> None:
-    rates = Rates(2.0, 3)
+    rates = SubmitRates(2.0, 3)
     assert rates.take("alice", 3, 0.0) == 0.0
     assert rates.take("alice", 3, 1e6) == 0.0
     assert rates.take("alice", 1, 1e6) == 0.5
 
 
 def test_more_than_a_bucket_holds_needs_it_full() -> None:
-    rates = Rates(2.0, 3)
+    rates = SubmitRates(2.0, 3)
     assert rates.take("alice", 50, 0.0) == 0.0
     assert rates.take("alice", 50, 1.0) == pytest.approx(0.5)
     assert rates.take("alice", 50, 1.5) == 0.0
 
 
 def test_a_clock_that_stands_still_or_goes_back_fills_nothing() -> None:
-    rates = Rates(2.0, 1)
+    rates = SubmitRates(2.0, 1)
     assert rates.take("alice", 1, 10.0) == 0.0
     assert rates.take("alice", 1, 9.0) == 0.5
 
 
 def test_buckets_of_users_who_came_once_are_forgotten() -> None:
-    rates = Rates(1.0, 1)
+    rates = SubmitRates(1.0, 1)
     for number in range(5 * MOST_BUCKETS):
         assert rates.take(f"user{number}", 1, float(number)) == 0.0
     assert len(rates) <= MOST_BUCKETS

@@ -12,7 +12,7 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
-from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.stimuli import ExplainJob, Stimulus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.why import ReasonCode
@@ -74,7 +74,7 @@ def calls_of(master: Master, *stimuli: Stimulus) -> Counter[str]:
     harness.
     """
     tasks = asyncio.new_event_loop()
-    letters = [Letter(each, tasks.create_future()) for each in stimuli]
+    letters = [Envelope(each, tasks.create_future()) for each in stimuli]
     with counted() as calls:
         tasks.run_until_complete(master.loop.turn(letters))
     assert all(letter.answer is not None and not letter.answer.exception() for letter in letters)

@@ -20,7 +20,7 @@ from dlq_master.control.loop.compaction import (
     compact,
     next_size,
 )
-from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
@@ -164,7 +164,7 @@ def compacted(master: Master) -> None:
         assert master.loop._compacting is not None
         await master.loop._compacting
 
-    letter = Letter(Tick("compact"), None)
+    letter = Envelope(Tick("compact"), None)
     master._tasks.run_until_complete(turn())
 
 

@@ -11,7 +11,7 @@ import pytest
 from dlq_common.clock import FakeClock
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.loop.inbox import Letter
+from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
 from dlq_master.control.stimuli import CancelJob, Tick
@@ -55,7 +55,7 @@ async def test_nobody_reads_and_nobody_is_answered_before_the_commit() -> None:
             seen.append(len(batch.jobs))
 
     master.loop._store = Watched()
-    await master.loop.turn([Letter(master.submission(), answer)])
+    await master.loop.turn([Envelope(master.submission(), answer)])
 
     assert seen == [None, False, 1]
     assert answer.result().job.job_id == 1

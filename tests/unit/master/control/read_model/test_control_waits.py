@@ -12,7 +12,7 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.store.tables.tenants import Member, Spent, Team, TeamRules, Waited
 from support.builders import World, a_job, a_waiting_job
 from support.master_harness import ALICE, ROOT, Master, config_of
@@ -177,7 +177,7 @@ def test_what_a_look_costs_does_not_grow_with_who_runs_has_ended_or_waits(
     waits.touched([queued[0]._replace(live_attempt=1)])
     jobs = Counted({job.job_id: job for job in queued})
     world = World().submit(a_job(99))
-    glance = Glance(View(world.cluster, 1.0), world.policy)
+    glance = ReasonSummary(View(world.cluster, 1.0), world.policy)
     for _ in range(4):
         waits.look(jobs, glance, 1.0, 0.0)
     assert jobs.read == [2, 3, 4, 5, 6, 7, 2, 3, 4, 5, 6, 7]

@@ -17,7 +17,7 @@ from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity.traffic_estimates import LATE_S
 from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
 from dlq_master.store.batch import Batch
-from dlq_profiler.results import Reason
+from dlq_profiler.results import TrafficReason
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 from support.told_traffic import MODEL, a_rank, told
@@ -194,7 +194,7 @@ def test_a_node_that_saw_nothing_leaves_the_job_unknown(
     master, *_ = site
     job_id = master.submit(4, nodes=2).job_id
     key = AttemptKey(job_id, 1)
-    master.turn(told(key, "gpu01", 0), told(key, "gpu02", 1, reason=Reason.NOTHING_RECORDED))
+    master.turn(told(key, "gpu01", 0), told(key, "gpu02", 1, reason=TrafficReason.NOTHING_RECORDED))
 
     assert master.job(job_id).profile is None
     unknown = [event for event in master.events(job_id) if event.kind == "profile_unknown"]
@@ -239,7 +239,7 @@ def test_a_silent_family_is_tried_twice_and_then_left_alone(
         job_id = master.submit(2, family="quiet").job_id
         ordered.append(launches(master, job_id) != [None])
         if ordered[-1]:
-            master.ask(told(AttemptKey(job_id, 1), "gpu01", reason=Reason.NOTHING_RECORDED))
+            master.ask(told(AttemptKey(job_id, 1), "gpu01", reason=TrafficReason.NOTHING_RECORDED))
         finish(master, job_id, first)
     assert ordered == [True, True, False, False]
 
@@ -252,7 +252,9 @@ def test_starts_that_fail_at_once_do_not_make_a_family_silent(
     for _ in range(3):
         job_id = master.submit(2, family="new").job_id
         assert launches(master, job_id) == [120.0]
-        early = told(AttemptKey(job_id, 1), "gpu01", reason=Reason.NOTHING_RECORDED, window_s=2.0)
+        early = told(
+            AttemptKey(job_id, 1), "gpu01", reason=TrafficReason.NOTHING_RECORDED, window_s=2.0
+        )
         master.ask(early)
         finish(master, job_id, first)
         (recording,) = master.store.recordings(job_id)
@@ -307,7 +309,9 @@ def test_the_next_attempt_of_a_job_is_recorded_when_the_last_ended_too_soon(
     first.exit(master.attempt(job_id).key, code=1)
     first.report()
     assert launches(master, job_id) == [120.0, 120.0]
-    early = told(AttemptKey(job_id, 1), "gpu01", reason=Reason.TOO_FEW_ITERATIONS, window_s=3.0)
+    early = told(
+        AttemptKey(job_id, 1), "gpu01", reason=TrafficReason.TOO_FEW_ITERATIONS, window_s=3.0
+    )
     master.ask(early)
     master.ask(told(AttemptKey(job_id, 2), "gpu01"))
     assert master.job(job_id).profile is not None

@@ -9,7 +9,7 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import EndReason
-from dlq_master.model.transitions import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalStep, StopCause
 from support.builders import World, a_waiting_job, an_attempt
 
 PLAIN = (
@@ -47,7 +47,7 @@ class AttemptStory(RuleBasedStateMachine):
         before = self.attempt
         try:
             self.attempt = attempt_steps.step(before, event, at_s=self.now_s)
-        except IllegalTransition:
+        except IllegalStep:
             assert (before.state, type(event)) not in attempt_steps.TABLE
             return
         self.cluster.put_attempt(self.attempt)

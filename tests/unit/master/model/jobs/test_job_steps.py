@@ -5,7 +5,7 @@ import pytest
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Checkpoint, EndReason, HoldKind, Job, JobState, shown_state
 from dlq_master.model.jobs.job_steps import Usage
-from dlq_master.model.transitions import IllegalTransition, StopCause
+from dlq_master.model.transitions import IllegalStep, StopCause
 from support.builders import a_job, a_waiting_job
 
 
@@ -23,9 +23,9 @@ def test_a_job_that_was_placed_waits_no_longer() -> None:
 
 def test_an_attempt_number_is_never_used_twice() -> None:
     job = a_waiting_job(attempts=3)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         job_steps.step(job, job_steps.Placed(attempt=3), at_s=1.0)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         job_steps.step(
             job._replace(live_attempt=4, attempts=4), job_steps.Placed(attempt=5), at_s=1.0
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.machines.rented import EDGES, OPEN, MachineState, moved
-from dlq_master.model.transitions import IllegalTransition
+from dlq_master.model.transitions import IllegalStep
 from support.stored_values import a_machine
 
 PAIRS = [(state, target) for state in MachineState for target in MachineState]
@@ -17,7 +17,7 @@ def test_a_machine_goes_where_the_table_says_and_nowhere_else(
 ) -> None:
     machine = a_machine(state=state, tries=2, retry_s=7.0)
     if (state, target) not in EDGES:
-        with pytest.raises(IllegalTransition):
+        with pytest.raises(IllegalStep):
             moved(machine, target, 130.0)
         return
     after = moved(machine, target, 130.0, "no host")

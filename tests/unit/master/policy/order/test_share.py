@@ -12,7 +12,7 @@ from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.keys import Had, Learned
-from dlq_master.model.usage.shares import Ledger
+from dlq_master.model.usage.shares import ShareLedger
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import dumps, loads
 from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh
@@ -31,7 +31,7 @@ def a_world(**settings: str) -> World:
 
 
 def test_usage_counts_half_after_each_half_life() -> None:
-    ledger = Ledger(DAY_S)
+    ledger = ShareLedger(DAY_S)
     ledger.charge("a/a", 8, 0.0, 100.0)
     now = ledger.at(100.0)["a/a"]
     assert now == pytest.approx(800.0, rel=1e-3), "next to nothing of it is old"
@@ -42,7 +42,7 @@ def test_usage_counts_half_after_each_half_life() -> None:
 
 
 def test_usage_in_two_parts_is_that_of_the_whole_in_whatever_order_it_is_told() -> None:
-    whole, parts, late = Ledger(DAY_S), Ledger(DAY_S), Ledger(DAY_S)
+    whole, parts, late = ShareLedger(DAY_S), ShareLedger(DAY_S), ShareLedger(DAY_S)
     whole.charge("a/a", 3, 0.0, 5e4)
     for begin_s, end_s in ((0.0, 2e4), (2e4, 5e4)):
         parts.charge("a/a", 3, begin_s, end_s)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlq_master.model.view import View
 from dlq_master.policy.order.finish_time import Auction, bid, in_order
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_simulator.metrics import Outcome
+from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
@@ -31,7 +31,7 @@ def world(*jobs: tuple[int, float | None], submit_s: float = 0.0) -> World:
     return here
 
 
-def replayed(fairness: str, *rows: tuple[int, int, int]) -> list[Outcome]:
+def replayed(fairness: str, *rows: tuple[int, int, int]) -> list[ReplayOutcome]:
     """Submit, GPUs and duration of jobs on two GPUs, in leases of 100 s that cost nothing."""
     settings = ["term_s=100", "save_s=0", "resume_s=0", f"fairness={fairness}"]
     (chosen,) = read_settings(["themis"], settings)

@@ -18,7 +18,7 @@ from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.promise.capacity.rules import Promises, Slots
 from dlq_master.policy.promise.verdicts.reading import lane_of
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 
@@ -77,7 +77,7 @@ def test_who_borrows_is_told_so() -> None:
     view = View(world.cluster, world.now_s)
     reason = explain(view, world.policy, JobId(2))[0]
     assert (reason.code, reason.need, reason.detail) == (ReasonCode.QUOTA, 8, "team ann")
-    assert Glance(view, world.policy).code(world.job(2)) is ReasonCode.QUOTA
+    assert ReasonSummary(view, world.policy).code(world.job(2)) is ReasonCode.QUOTA
 
 
 def test_who_is_too_wide_for_a_quota_keeps_nobody_of_the_team_from_it() -> None:

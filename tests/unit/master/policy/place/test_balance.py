@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.place.balance import Program, load, solve
+from dlq_master.policy.place.balance import BalanceProgram, load, solve
 from support.builders import World, a_job, a_node
 from support.extent import times
 
 
-def every(program: Program) -> list[tuple[float, float]]:
+def every(program: BalanceProgram) -> list[tuple[float, float]]:
     """(max T, total added) of every placement there is."""
     found = []
     for workers in product(*(range(free + 1) for free in program.free)):
@@ -45,7 +45,7 @@ def test_no_placement_is_better(
     beside: bool,
 ) -> None:
     free, traffic = zip(*nodes, strict=True)
-    program = Program(free, traffic, servers, workers, each, beside)
+    program = BalanceProgram(free, traffic, servers, workers, each, beside)
     found, all_of_them = solve(program), every(program)
     assert (found is None) == (not all_of_them)
     if found is not None:
@@ -57,14 +57,14 @@ def test_no_placement_is_better(
 
 
 def test_a_job_that_fits_on_one_node_adds_nothing_to_any_network() -> None:
-    found = solve(Program([2, 4, 3], [0.0, 90.0, 10.0], [25.0] * 4, 4))
+    found = solve(BalanceProgram([2, 4, 3], [0.0, 90.0, 10.0], [25.0] * 4, 4))
     assert found is not None
     assert (found.workers, found.servers) == ((0, 4, 0), (1, 1, 1, 1))
     assert (found.busiest, found.total) == (90.0, 0.0)
 
 
 def test_the_idle_network_is_preferred_and_the_total_decides_below_the_busiest() -> None:
-    found = solve(Program([2, 2, 2], [100.0, 0.0, 0.0], [1.0] * 4, 4))
+    found = solve(BalanceProgram([2, 2, 2], [100.0, 0.0, 0.0], [1.0] * 4, 4))
     assert found is not None
     assert found.workers == (0, 2, 2)
     assert (found.busiest, found.total) == (100.0, 16.0)
@@ -74,7 +74,7 @@ def test_beside_keeps_servers_off_a_node_without_workers_though_its_network_is_i
     """One worker on each of three busy nodes sends M = 10. A server beside one of them makes that
     node send 2 M, 120 with its traffic; on the idle node, which has no GPU free, it sends 3 M and
     the busiest has 110."""
-    program = Program([1, 1, 1, 0], [100.0, 100.0, 100.0, 0.0], [10.0], 3)
+    program = BalanceProgram([1, 1, 1, 0], [100.0, 100.0, 100.0, 0.0], [10.0], 3)
     found, beside = solve(program), solve(program._replace(beside=True))
     assert found is not None
     assert (found.servers, found.busiest, found.total) == ((3,), 110.0, 60.0)
@@ -85,14 +85,16 @@ def test_beside_keeps_servers_off_a_node_without_workers_though_its_network_is_i
 
 
 def test_the_same_program_has_the_same_answer() -> None:
-    program = Program([2, 3, 4, 2, 1], [5.0, 0.0, 3.0, 1.0, 0.0], [4.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6)
+    program = BalanceProgram(
+        [2, 3, 4, 2, 1], [5.0, 0.0, 3.0, 1.0, 0.0], [4.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6
+    )
     assert solve(program) == solve(program)
 
 
 def test_beyond_its_limits_it_says_so() -> None:
-    assert solve(Program([4] * 30, [0.0] * 30, [1.0] * 32, 32)) is None
-    assert solve(Program([1, 1], [0.0, 0.0], [1.0] * 3, 3)) is None
-    assert solve(Program([2, 3, 4, 2, 1], [5.0, 0, 3, 1, 0], [1.0] * 7, 7), 1e-6) is None
+    assert solve(BalanceProgram([4] * 30, [0.0] * 30, [1.0] * 32, 32)) is None
+    assert solve(BalanceProgram([1, 1], [0.0, 0.0], [1.0] * 3, 3)) is None
+    assert solve(BalanceProgram([2, 3, 4, 2, 1], [5.0, 0, 3, 1, 0], [1.0] * 7, 7), 1e-6) is None
 
 
 def test_the_starts_of_one_plan_keep_off_the_nodes_that_earlier_ones_load() -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import Start
@@ -85,10 +85,10 @@ def test_large_jobs_get_whole_nodes_or_wait_and_small_ones_never_do() -> None:
 
 
 SIX = [4, 3, 3, 2, 2, 2]  # on nodes with 6, 5 and 5: in the order of arrival two would be split
-HARDY = Profile(rho=0.01)  # it hardly communicates
+HARDY = TrafficProfile(rho=0.01)  # it hardly communicates
 
 
-def six(profile: Profile | None = None) -> list[Job]:
+def six(profile: TrafficProfile | None = None) -> list[Job]:
     return [a_job(number, gpus, profile=profile) for number, gpus in enumerate(SIX, start=1)]
 
 
@@ -108,7 +108,7 @@ def test_local_search_splits_the_hardy_for_the_sensitive() -> None:
     """6, 3 and 3 on one node with 6 and single GPUs: one by one the 6 would have the node."""
     world = a_world("local-search", 6, 1, 1, 1, 1, 1, 1)
     world.submit(a_job(1, 6, profile=HARDY))
-    world.submit(*(a_job(number, 3, profile=Profile(rho=2.0)) for number in (2, 3))).decide()
+    world.submit(*(a_job(number, 3, profile=TrafficProfile(rho=2.0)) for number in (2, 3))).decide()
     assert [len(nodes) for nodes in running(world).values()] == [6, 1, 1]
 
 
@@ -155,9 +155,9 @@ def test_a_job_for_which_another_leaves_takes_its_gpus() -> None:
 
 
 def test_how_a_job_communicates_says_how_much_it_would_suffer() -> None:
-    assert stretch(Profile(0.9, 0.5)) == slowdown(0.5, OVERLAP)
-    assert stretch(Profile(0.9)) == slowdown(0.9 * SKEW_RHO, OVERLAP)
-    assert stretch(None) == stretch(Profile()) == slowdown(UNKNOWN_RHO, OVERLAP)
+    assert stretch(TrafficProfile(0.9, 0.5)) == slowdown(0.5, OVERLAP)
+    assert stretch(TrafficProfile(0.9)) == slowdown(0.9 * SKEW_RHO, OVERLAP)
+    assert stretch(None) == stretch(TrafficProfile()) == slowdown(UNKNOWN_RHO, OVERLAP)
 
 
 def test_the_search_space_is_a_setting_of_local_search() -> None:

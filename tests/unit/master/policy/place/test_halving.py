@@ -14,7 +14,7 @@ from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving
 from dlq_master.policy.place.packing.class_packing import pack
-from dlq_master.policy.place.packing.joint import Joint, Member, Spots
+from dlq_master.policy.place.packing.joint import BatchMember, Joint, Spots
 from dlq_master.policy.place.packing.roundup import round_up
 from support.extent import times
 
@@ -26,7 +26,7 @@ def a_pool(free: list[int], size: int) -> Pool:
 
 
 def a_joint(widths: list[int], free: list[int], size: int) -> Joint:
-    return Joint(tuple(Member(width, -(-width // size)) for width in widths), tuple(free))
+    return Joint(tuple(BatchMember(width, -(-width // size)) for width in widths), tuple(free))
 
 
 def holds(spots: tuple[Spots, ...] | list[Spots], widths: list[int], free: list[int]) -> None:

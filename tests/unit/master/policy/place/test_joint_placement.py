@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from dlq_master.policy.place.packing import named, pattern
 from dlq_master.policy.place.packing.joint import (
     Arrangement,
+    BatchMember,
     Joint,
-    Member,
     by_potential,
     iteration_time,
     total_reward,
@@ -93,7 +93,7 @@ def joints(draw: st.DrawFn, nodes: int = 4, size: int = 4, most: int = 7) -> Joi
             room -= width
             stretch = draw(st.sampled_from([1.0, 1.05, 1.3, 2.0]))
             together = draw(st.sampled_from([False, False, False, True]))
-            members.append(Member(width, -(-width // size), stretch, together))
+            members.append(BatchMember(width, -(-width // size), stretch, together))
     return Joint(tuple(members), tuple(free))
 
 
@@ -102,7 +102,7 @@ def test_an_iteration_takes_longer_with_each_doubling_of_the_nodes() -> None:
 
 
 def test_the_reward_is_relative_to_the_fewest_nodes() -> None:
-    four, wide = Member(4, 1, 1.2), Member(12, 2, 1.2)
+    four, wide = BatchMember(4, 1, 1.2), BatchMember(12, 2, 1.2)
     assert four.reward(1) == 4.0
     assert four.reward(4) == pytest.approx(4 / 1.4)
     assert four.potential == pytest.approx(4 - 4 / 1.4)
@@ -149,7 +149,10 @@ def test_the_program_is_never_below_algorithm_1_on_larger_nodes(joint: Joint) ->
 
 def test_local_search_may_split_who_has_most_to_lose() -> None:
     """The 6 loses most, but less than both 3s together."""
-    joint = Joint((Member(6, 1, 1.2), Member(3, 1, 1.4), Member(3, 1, 1.4)), (6, 1, 1, 1, 1, 1, 1))
+    joint = Joint(
+        (BatchMember(6, 1, 1.2), BatchMember(3, 1, 1.4), BatchMember(3, 1, 1.4)),
+        (6, 1, 1, 1, 1, 1, 1),
+    )
     made = local_search(joint)
     assert [len(where) for where in made.spots] == [6, 1, 1]
     assert made.reward > quasi_consolidate(joint).reward
@@ -158,11 +161,11 @@ def test_local_search_may_split_who_has_most_to_lose() -> None:
 
 def test_a_job_that_must_not_be_spread_is_not_whatever_others_would_gain() -> None:
     """One node with 4 and single GPUs: two 2s that suffer much against a 4 that hardly does."""
-    two = Member(2, 1, 2.0)
+    two = BatchMember(2, 1, 2.0)
     free = (4, 1, 1, 1, 1)
-    made = best(Joint((Member(4, 1, 1.01), two, two), free))
+    made = best(Joint((BatchMember(4, 1, 1.01), two, two), free))
     assert [len(where) for where in made.spots] == [4, 1, 1]
-    made = best(Joint((Member(4, 1, 1.01, together=True), two, two), free))
+    made = best(Joint((BatchMember(4, 1, 1.01, together=True), two, two), free))
     assert [len(where) for where in made.spots] == [1, 2, 2]
 
 
@@ -170,7 +173,7 @@ def test_the_others_are_consolidated_on_what_the_enumerated_leave() -> None:
     """Nodes 4 and 5. The sensitive 4 belongs on the first, so that the 5 has a node of its own
     too.
     """
-    joint = Joint((Member(5, 1, 1.3), Member(4, 1, 2.0)), (4, 5))
+    joint = Joint((BatchMember(5, 1, 1.3), BatchMember(4, 1, 2.0)), (4, 5))
     made = local_search(joint)
     assert made.spots == (((1, 5),), ((0, 4),))
     assert made.reward == 9.0
@@ -178,7 +181,7 @@ def test_the_others_are_consolidated_on_what_the_enumerated_leave() -> None:
 
 def test_greedy_can_be_wrong_and_the_program_says_how_good_it_is() -> None:
     """4, 3, 3 and 2, 2, 2 on 6 + 5 + 5: best fit puts the 4 beside nobody."""
-    members = tuple(Member(width, 1, 1.5) for width in (4, 3, 3, 2, 2, 2))
+    members = tuple(BatchMember(width, 1, 1.5) for width in (4, 3, 3, 2, 2, 2))
     joint = Joint(members, (6, 5, 5))
     assert quasi_consolidate(joint).reward < joint.most
     made = best(joint)
@@ -187,7 +190,7 @@ def test_greedy_can_be_wrong_and_the_program_says_how_good_it_is() -> None:
 
 
 def test_at_a_limit_it_is_as_good_as_algorithm_1_and_the_bound_is_told() -> None:
-    members = tuple(Member(width, 1, 1.5) for width in (4, 3, 3, 2, 2, 2))
+    members = tuple(BatchMember(width, 1, 1.5) for width in (4, 3, 3, 2, 2, 2))
     joint = Joint(members, (6, 5, 5))
     made = best(joint, time_limit_s=0.0)
     is_sound(joint, made)
@@ -197,7 +200,7 @@ def test_at_a_limit_it_is_as_good_as_algorithm_1_and_the_bound_is_told() -> None
 
 
 def test_too_large_a_program_is_not_tried() -> None:
-    joint = Joint((Member(60, 1, 1.5), Member(50, 1, 1.5)), (64, 30, 30))
+    joint = Joint((BatchMember(60, 1, 1.5), BatchMember(50, 1, 1.5)), (64, 30, 30))
     assert pattern.solve(joint) is None
     made = best(joint)
     is_sound(joint, made)
@@ -206,7 +209,7 @@ def test_too_large_a_program_is_not_tried() -> None:
 
 
 def test_what_does_not_fit_is_named() -> None:
-    joint = Joint((Member(3), Member(2)), (4,))
+    joint = Joint((BatchMember(3), BatchMember(2)), (4,))
     for place in (quasi_consolidate, local_search, best):
         with pytest.raises(ValueError, match="ask for 5 GPUs together, 4 are free"):
             place(joint)
@@ -215,7 +218,7 @@ def test_what_does_not_fit_is_named() -> None:
 def test_nodes_are_cut_as_the_solution_says_where_best_fit_would_fail() -> None:
     """The widest first would put 5 and 4 on one node, and have no room for the 2."""
     widths = (5, 4, 3, 3, 3, 2)
-    joint = Joint(tuple(Member(width) for width in widths), (10, 10))
+    joint = Joint(tuple(BatchMember(width) for width in widths), (10, 10))
     parts = tuple((width,) for width in widths)
     spots = named.spots(joint, parts, {10: [(5, 3, 2), (4, 3, 3)]})
     assert [node for ((node, _),) in spots] == [0, 1, 0, 1, 1, 0]

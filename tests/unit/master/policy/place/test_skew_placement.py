@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.estimates.slowdowns import Run
-from dlq_master.model.estimates.traffic import Packing, Profile
+from dlq_master.model.estimates.slowdowns import TimedRun
+from dlq_master.model.estimates.traffic import Packing, TrafficProfile
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.place.skew import SKEW, Pack, packing
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.sensitivity.packlimit import DEFAULT
@@ -31,7 +31,7 @@ TABLE_6 = {
     "Inception3": (91.0, 7.8, False),
     "GoogleNet": (26.7, 3.9, False),
 }
-TOGETHER, ANYWHERE = Profile(skew=0.7), Profile(skew=0.1)
+TOGETHER, ANYWHERE = TrafficProfile(skew=0.7), TrafficProfile(skew=0.1)
 
 
 def a_pool(*masks: int) -> Pool:
@@ -54,9 +54,9 @@ def held(world: World, job_id: int) -> dict[str, int]:
 @pytest.mark.parametrize("model", TABLE_6)
 def test_the_default_limit_tells_the_ten_models_of_table_6_apart(model: str) -> None:
     size, largest, suffers = TABLE_6[model]
-    assert Packing(DEFAULT).together(Profile(skew=largest / size)) is suffers
+    assert Packing(DEFAULT).together(TrafficProfile(skew=largest / size)) is suffers
     world = a_world(8, 8).submit(a_job(1, 5), a_job(2, 5)).decide()
-    world.submit(a_job(3, 4, profile=Profile(skew=largest / size))).decide()
+    world.submit(a_job(3, 4, profile=TrafficProfile(skew=largest / size))).decide()
     assert world.job(3).waiting is suffers
     assert suffers or held(world, 3) == {"n1": 3, "n2": 1}
 
@@ -99,7 +99,7 @@ def test_who_waits_to_be_kept_together_is_told_why() -> None:
     world.submit(a_job(3, 4, profile=TOGETHER)).decide()
     view = View(world.cluster, world.now_s)
     (reason,) = explain(view, world.policy, world.job(3).job_id)
-    assert reason.code is Glance(view, world.policy).code(world.job(3))
+    assert reason.code is ReasonSummary(view, world.policy).code(world.job(3))
     assert (reason.code, reason.need, reason.have) == ("consolidation", 4, 3)
     assert sentence(reason, world.job(3)) == (
         "waits to be kept together: needs 4 GPUs on one node; the largest free block is 3 on n1,"
@@ -112,19 +112,23 @@ def test_a_certain_rho_goes_before_the_skew_and_is_named() -> None:
     rule = build("best-effort", {"place": "skew"}).packing
     assert rule is not None
     packing = rule(World().cluster)
-    assert not packing.together(Profile(skew=0.7, rho=0.04))  # even without overlap 4 % slower
-    assert packing.together(Profile(skew=0.1, rho=1.2))  # even with perfect overlap 20 % slower
-    assert packing.together(Profile(skew=0.7, rho=0.5))  # in doubt the skew
-    assert not packing.together(Profile(skew=0.1, rho=0.5))
-    assert "for 1.2 times as long as it computes" in packing.cause(Profile(0.1, 1.2))
+    assert not packing.together(
+        TrafficProfile(skew=0.7, rho=0.04)
+    )  # even without overlap 4 % slower
+    assert packing.together(
+        TrafficProfile(skew=0.1, rho=1.2)
+    )  # even with perfect overlap 20 % slower
+    assert packing.together(TrafficProfile(skew=0.7, rho=0.5))  # in doubt the skew
+    assert not packing.together(TrafficProfile(skew=0.1, rho=0.5))
+    assert "for 1.2 times as long as it computes" in packing.cause(TrafficProfile(0.1, 1.2))
     paper = build("best-effort", {"place": "skew", "predict": "off"}).packing
     assert paper is not None
-    assert paper(World().cluster).together(Profile(skew=0.7, rho=0.04))
+    assert paper(World().cluster).together(TrafficProfile(skew=0.7, rho=0.04))
 
 
 def test_a_measured_slowdown_goes_before_what_was_foretold_unless_nothing_is_predicted() -> None:
-    slow = Profile(skew=0.1, rho=0.01, slowdown=1.2)
-    fast = Profile(skew=0.9, rho=3.0, slowdown=1.02)
+    slow = TrafficProfile(skew=0.1, rho=0.01, slowdown=1.2)
+    fast = TrafficProfile(skew=0.9, rho=3.0, slowdown=1.02)
     limits = Packing(DEFAULT, 0.05, 1.05, tolerated=1.05)
     assert (limits.together(slow), limits.together(fast)) == (True, False)
     assert limits.cause(slow) == "spread over nodes it took 1.20 times as long (limit 1.05)"
@@ -137,10 +141,12 @@ def test_a_measured_slowdown_goes_before_what_was_foretold_unless_nothing_is_pre
 
 def test_a_learned_limit_reaches_the_jobs_that_wait_already() -> None:
     world = a_world(8, 8, pack="wait", packlimit="learned").submit(a_job(1, 5), a_job(2, 5))
-    world.decide().submit(a_job(3, 4, profile=Profile(skew=0.5))).decide()
+    world.decide().submit(a_job(3, 4, profile=TrafficProfile(skew=0.5))).decide()
     assert world.job(3).waiting
     for skew, slowdown in ((0.6, 1.05), (0.8, 1.9)) * 12:
-        world.cluster.slowdowns.add(Run(Profile(skew=skew), spread=True, slowdown=slowdown))
+        world.cluster.slowdowns.add(
+            TimedRun(TrafficProfile(skew=skew), spread=True, slowdown=slowdown)
+        )
     world.decide()
     assert world.cluster.packing is not None
     assert world.cluster.packing.skew_limit == pytest.approx(0.7)

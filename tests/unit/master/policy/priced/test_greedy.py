@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from dlq_master.policy.priced.greedy import greedy as methods
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.configurations import ranked
 from dlq_master.policy.priced.greedy.construct import construct, queue
 from dlq_master.policy.priced.greedy.greedy import GREEDY, RANDOMIZED, greedy
 from dlq_master.policy.priced.greedy.postprocess import give_idle
 from dlq_master.policy.priced.greedy.proxy import cost, efficiency, released_cost
-from dlq_master.policy.priced.rules import Proxy, Reading, Rules
+from dlq_master.policy.priced.rules import PaperReading, Proxy, Rules
 from dlq_master.policy.priced.situation import Grant, Situation
 from unit.master.policy.priced.drawing import TABLE_2, chance, drawn, job, situation
 
-RELEASED = Rules(reading=Reading.REFERENCE)
+RELEASED = Rules(reading=PaperReading.REFERENCE)
 
 
-def batch(asked: Situation, kinds: list[int], *grants: tuple[int, int]) -> Batch:
+def batch(asked: Situation, kinds: list[int], *grants: tuple[int, int]) -> ScheduleRows:
     """One row: (node, GPUs) of each job."""
-    made = Batch.empty(asked, 1)
+    made = ScheduleRows.empty(asked, 1)
     made.kind[0] = kinds
     for number, (node, gpus) in enumerate(grants):
         if node >= 0:
@@ -129,10 +129,10 @@ def test_the_queue_is_sorted_by_pressure_and_only_neighbours_that_are_drawn_chan
 
 
 @pytest.mark.parametrize(
-    ("reading", "lighter"), [(Reading.PAPER, True), (Reading.REFERENCE, False)]
+    ("reading", "lighter"), [(PaperReading.PAPER, True), (PaperReading.REFERENCE, False)]
 )
 def test_in_the_paper_the_lighter_job_is_likelier_to_be_moved_back(
-    reading: Reading, lighter: bool
+    reading: PaperReading, lighter: bool
 ) -> None:
     heavy = job(0, 35, 100, 60, 45, 40, weight=2.0)
     asked = situation(heavy, job(1, 36, 100, 60, 45, 40, weight=1.0))
@@ -144,7 +144,9 @@ def test_in_the_paper_the_lighter_job_is_likelier_to_be_moved_back(
 def test_on_its_due_date_a_job_is_late_by_the_prose_and_in_time_as_released() -> None:
     asked = situation(job(0, 60, 100, 60, 45, 40))
     assert greedy(asked, chance(), GREEDY).grants[0].gpus == 4
-    assert greedy(asked, chance(), GREEDY._replace(reading=Reading.REFERENCE)).grants[0].gpus == 2
+    assert (
+        greedy(asked, chance(), GREEDY._replace(reading=PaperReading.REFERENCE)).grants[0].gpus == 2
+    )
 
 
 def test_configurations_are_ranked_by_price_in_time_then_by_speed() -> None:

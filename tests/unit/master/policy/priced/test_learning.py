@@ -9,15 +9,15 @@ import random
 import numpy as np
 import pytest
 
-from dlq_master.policy.priced.learning import Kin, Learned, Shape, Took, refined
+from dlq_master.policy.priced.learning import JobShape, Kin, LearnedTimes, Took, refined
 from unit.master.policy.priced.drawing import chance
 
 HOUR = 3600.0
 SPEEDS = (1.0, 1.6)
 
 
-def learner() -> Learned:
-    return Learned(SPEEDS, 4, chance())
+def learner() -> LearnedTimes:
+    return LearnedTimes(SPEEDS, 4, chance())
 
 
 def run_s(work_s: float, gpus: int, speed: float) -> float:
@@ -101,6 +101,8 @@ def test_models_are_fitted_anew_only_when_half_as_many_runs_more_are_known() -> 
 def test_what_was_measured_of_a_job_moves_all_of_its_times() -> None:
     times = np.array([[100.0, 50.0, np.inf]])
     assert refined(times, {}) is times
-    found = refined(times, {Shape(0, 1): 400.0, Shape(0, 2): 50.0})
+    found = refined(times, {JobShape(0, 1): 400.0, JobShape(0, 2): 50.0})
     assert found.tolist() == [[400.0, 50.0, np.inf]]
-    assert refined(times, {Shape(0, 1): 300.0}).tolist() == [pytest.approx([300.0, 150.0, np.inf])]
+    assert refined(times, {JobShape(0, 1): 300.0}).tolist() == [
+        pytest.approx([300.0, 150.0, np.inf])
+    ]

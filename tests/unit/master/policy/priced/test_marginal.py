@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import (
     HOLD,
-    Wish,
+    MarginalWish,
     allocate,
     concave,
     hurried,
     marginal,
     wishes,
 )
-from dlq_master.policy.priced.packing import Packing
+from dlq_master.policy.priced.packing import NodePacking
 from dlq_master.policy.priced.situation import Grant, PricedJob, Schedule, Situation
 from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, TABLE_2, chance, drawn, job, situation
@@ -80,7 +80,7 @@ def test_curves_with_holes_are_judged_by_their_hull() -> None:
 
 
 def test_a_worth_of_nothing_is_still_given_if_gpus_are_left() -> None:
-    wish = Wish(
+    wish = MarginalWish(
         np.zeros(2, dtype=int), np.array([2, 2]),
         np.array([[0, 1, 1.5], [0, 1, 1.5]]), np.ones(2), np.array([1.0, 0.0]),
     )  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_worth_of_nothing_is_still_given_if_gpus_are_left() -> None:
 
 
 def test_a_job_is_put_where_it_adds_least_to_the_price() -> None:
-    packing = Packing(PLAIN, 3)
+    packing = NodePacking(PLAIN, 3)
     assert packing.cheapest(0, 3) == (4 * 3600.0, -1)
     first = packing.put(0, 0, 3, -1)
     assert packing.cheapest(0, 1) == (0.0, first), "a node of 4 is paid for already"
@@ -105,10 +105,10 @@ def test_without_a_node_for_it_a_job_gets_what_is_left_of_one() -> None:
 
 
 def test_gpus_do_not_change_hands_for_next_to_nothing() -> None:
-    def wish(urgency: float) -> Wish:
+    def wish(urgency: float) -> MarginalWish:
         rate = np.array([[0.0, 1.0], [0.0, 1.0]])
         one = np.ones(2, dtype=int)
-        return Wish(np.zeros(2, dtype=int), one, rate, np.ones(2), np.array([1.0, urgency]))
+        return MarginalWish(np.zeros(2, dtype=int), one, rate, np.ones(2), np.array([1.0, urgency]))
 
     mine = np.array([1, 0])
     assert allocate(wish(1 + 0.9 * HOLD), 1, mine).tolist() == [1, 0]

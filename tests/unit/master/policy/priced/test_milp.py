@@ -10,7 +10,7 @@ import pytest
 
 from dlq_master.policy.priced.check import faults
 from dlq_master.policy.priced.compared.milp import step_milp
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
 from dlq_master.policy.priced.greedy.greedy import GREEDY
 from dlq_master.policy.priced.greedy.postprocess import give_idle
@@ -22,11 +22,11 @@ from unit.master.policy.priced.drawing import PLAIN, chance, drawn
 RULES = Rules(rho=3.0, mu=50.0)
 
 
-def every(asked: Situation) -> Iterator[Batch]:
+def every(asked: Situation) -> Iterator[ScheduleRows]:
     """All schedules of jobs on nodes in which min(N, J) nodes are used."""
     shapes = [(-1, 0), *((node, gpus) for node in range(asked.nodes) for gpus in range(1, 5))]
     for chosen in product(shapes, repeat=len(asked.jobs)):
-        made = Batch.empty(asked, 1)
+        made = ScheduleRows.empty(asked, 1)
         for number, (node, gpus) in enumerate(chosen):
             if node >= 0:
                 made.node[0, number], made.gpus[0, number] = node, gpus

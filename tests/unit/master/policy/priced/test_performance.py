@@ -7,11 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from dlq_master.policy.priced.performance import Feature, Run, features, fit
+from dlq_master.policy.priced.performance import Feature, PastRun, features, fit
 from unit.master.policy.priced.drawing import chance
 
 
-def history(seed: int, count: int, noise: float = 0.0) -> list[Run]:
+def history(seed: int, count: int, noise: float = 0.0) -> list[PastRun]:
     """t = (iterations x batch) / (GFLOPS x GPUs) x 5, and 20 us for each iteration to talk."""
     draw = random.Random(seed)
     runs = []
@@ -25,7 +25,7 @@ def history(seed: int, count: int, noise: float = 0.0) -> list[Run]:
         }
         work = numbers["iterations"] / numbers["gpus"]
         time_s = 40.0 + 0.03 * work + 0.002 * numbers["iterations"]
-        runs.append(Run(numbers, time_s * float(np.exp(draw.gauss(0, noise)))))
+        runs.append(PastRun(numbers, time_s * float(np.exp(draw.gauss(0, noise)))))
     return runs
 
 
@@ -77,7 +77,7 @@ def test_few_runs_are_refused(count: int) -> None:
 
 def test_numbers_that_cannot_be_inverted_are_refused() -> None:
     with pytest.raises(ValueError, match="positive"):
-        fit([Run({"gpus": 0.0}, 1.0)] * 6, chance())
+        fit([PastRun({"gpus": 0.0}, 1.0)] * 6, chance())
 
 
 def test_a_feature_wants_its_numbers() -> None:

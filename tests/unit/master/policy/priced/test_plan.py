@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import SETTINGS
-from dlq_master.policy.priced.plan import Cause, Change, Verb, changes
+from dlq_master.policy.priced.plan import PricedCause, PricedChange, PricedVerb, changes
 from dlq_master.policy.priced.presets import PRICED, build
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 from dlq_master.policy.registry.settings import PolicyError
@@ -27,12 +27,12 @@ def test_each_verb_has_its_cause() -> None:
     )  # fmt: skip
     made = Schedule({0: 2, 2: 1}, {1: Grant(0, 3), 3: Grant(0, 1), 4: Grant(2, 2)})
     assert changes(asked, made) == [
-        Change(Verb.RELEASE, 1, 0, Cause.UNUSED),
-        Change(Verb.PROVISION, 2, 1, Cause.NEEDED),
-        Change(Verb.LAPSE, 0, 2, Cause.OUTBID, 2, 2),
-        Change(Verb.RESIZE, 0, 2, Cause.IN_TIME, 1, 3, 5.0),
-        Change(Verb.MOVE, 0, 2, Cause.LATE, 3, 1, -90.0),
-        Change(Verb.START, 2, 1, Cause.IN_TIME, 4, 2, 10.0),
+        PricedChange(PricedVerb.RELEASE, 1, 0, PricedCause.UNUSED),
+        PricedChange(PricedVerb.PROVISION, 2, 1, PricedCause.NEEDED),
+        PricedChange(PricedVerb.LAPSE, 0, 2, PricedCause.OUTBID, 2, 2),
+        PricedChange(PricedVerb.RESIZE, 0, 2, PricedCause.IN_TIME, 1, 3, 5.0),
+        PricedChange(PricedVerb.MOVE, 0, 2, PricedCause.LATE, 3, 1, -90.0),
+        PricedChange(PricedVerb.START, 2, 1, PricedCause.IN_TIME, 4, 2, 10.0),
     ]
 
 
@@ -40,7 +40,7 @@ def test_a_node_of_another_type_is_another_node() -> None:
     had = Schedule({0: 2}, {1: Grant(0, 2)})
     asked = situation(job(1, 500, *TIMES), nodes=1, running=had)
     verbs = [change.verb for change in changes(asked, Schedule({0: 1}, {1: Grant(0, 2)}))]
-    assert verbs == [Verb.RELEASE, Verb.PROVISION, Verb.MOVE]
+    assert verbs == [PricedVerb.RELEASE, PricedVerb.PROVISION, PricedVerb.MOVE]
 
 
 @given(seed=st.integers(0, 10**6), other=st.integers(0, 10**6))
@@ -52,11 +52,11 @@ def test_the_changes_lead_from_the_one_to_the_other(seed: int, other: int) -> No
     made = settled(second, marginal(second, chance()))
     types, grants = dict(had.types), dict(had.grants)
     for change in changes(second, made):
-        if change.verb is Verb.RELEASE:
+        if change.verb is PricedVerb.RELEASE:
             del types[change.node]
-        elif change.verb is Verb.PROVISION:
+        elif change.verb is PricedVerb.PROVISION:
             types[change.node] = change.type
-        elif change.key is not None and change.verb is Verb.LAPSE:
+        elif change.key is not None and change.verb is PricedVerb.LAPSE:
             del grants[change.key]
         elif change.key is not None:
             grants[change.key] = Grant(change.node, change.gpus)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.policy.priced.greedy import greedy as methods
-from dlq_master.policy.priced.greedy.batch import Batch
+from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
 from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, path_relinking
-from dlq_master.policy.priced.greedy.mutable import Mutable, Shape
+from dlq_master.policy.priced.greedy.mutable import Mutable, ScheduleShape
 from dlq_master.policy.priced.greedy.postprocess import give_idle
 from dlq_master.policy.priced.greedy.proxy import score
 from dlq_master.policy.priced.greedy.relink import relink
@@ -23,7 +23,7 @@ from unit.master.policy.priced.drawing import chance, drawn, job, situation
 WIDE = Rules(proxy=Proxy.EFFICIENCY, alpha=0.5, iterations=20)
 
 
-def made(asked: Situation, rules: Rules) -> Batch:
+def made(asked: Situation, rules: Rules) -> ScheduleRows:
     batch = construct(asked, rules, chance())
     give_idle(batch)
     return batch
@@ -99,7 +99,7 @@ def test_one_elite_schedule_leaves_nothing_to_relink() -> None:
 
 def halves(asked: Situation, node: list[int]) -> Mutable:
     """Everybody has 2 GPUs; -1: it waits."""
-    batch = Batch.empty(asked, 1)
+    batch = ScheduleRows.empty(asked, 1)
     for number, at in enumerate(node):
         if at >= 0:
             batch.node[0, number], batch.gpus[0, number] = at, 2
@@ -116,7 +116,7 @@ def test_a_move_that_pays_only_with_the_next_one_is_made() -> None:
     asked = situation(cheap._replace(due_s=-500.0, weight=0.1), dear, other, nodes=1)
     source, target = halves(asked, [0, -1, 0]), halves(asked, [-1, 0, 0])
     assert source.gain(0, -1, None) < 0
-    assert source.fits(1, Shape(0, 2, 4)) is None
+    assert source.fits(1, ScheduleShape(0, 2, 4)) is None
     assert relink(source, [target], 5) == 2
     assert source.node == [-1, 0, 0]
 

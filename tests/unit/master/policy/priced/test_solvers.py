@@ -15,7 +15,7 @@ from dlq_master.policy.priced.compared import dp, first_principle
 from dlq_master.policy.priced.greedy import greedy
 from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
-from dlq_master.policy.priced.rules import Proxy, Reading
+from dlq_master.policy.priced.rules import PaperReading, Proxy
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation, Solver
 from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation
@@ -25,7 +25,7 @@ SOLVERS: dict[str, Solver] = {
     "marginal": marginal,
     "greedy": greedy.greedy,
     "randomized": partial(greedy.randomized, rules=FEW),
-    "as-released": partial(greedy.randomized, rules=FEW._replace(reading=Reading.REFERENCE)),
+    "as-released": partial(greedy.randomized, rules=FEW._replace(reading=PaperReading.REFERENCE)),
     "relinking": partial(
         greedy.path_relinking, rules=FEW._replace(proxy=Proxy.EFFICIENCY, alpha=0.4)
     ),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.estimates.estimate import Confidence, Source, Unmeasured
 from dlq_master.model.jobs.job import Job
-from dlq_master.policy.trial.judge import Told, Watched, judged
+from dlq_master.policy.trial.judge import TrialTold, WatchedTrial, judged
 from dlq_master.policy.trial.steps import Track, followed, pace
 from support.builders import a_job, an_attempt
 
@@ -87,11 +87,11 @@ def run(
     job: Job | None = None,
     total: int | None = 1000,
     iteration_s: float | None = None,
-) -> Told | None:
+) -> TrialTold | None:
     """What is known at `now_s` of an attempt that began at 0; T_profile is 300 s."""
     said = list(said)
     return judged(
-        Watched(
+        WatchedTrial(
             job=job or a_job(1, 8),
             attempt=an_attempt(1, started_time_s=0.0),
             track=track_of(*said) if said else None,

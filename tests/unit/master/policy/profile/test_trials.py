@@ -13,7 +13,7 @@ from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Request
-from dlq_master.model.transitions import IllegalTransition
+from dlq_master.model.transitions import IllegalStep
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.sentence import sentence
@@ -156,7 +156,7 @@ def test_a_reduced_trial_that_is_taken_off_is_made_again() -> None:
 
 def test_nobody_estimates_a_job_in_its_reduced_trial() -> None:
     world = a_world().submit(a_job(1, 32)).at(10.0)
-    with pytest.raises(IllegalTransition):
+    with pytest.raises(IllegalStep):
         estimated(world, 1, 100.0)
 
 

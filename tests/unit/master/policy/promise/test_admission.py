@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import Step, soft, strict
-from dlq_master.policy.promise.capacity.grounds import Ground
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import SloJob, within
-from dlq_master.policy.promise.slots.plan import Plan, after, completion_s, faults
+from dlq_master.policy.promise.slots.plan import SlotPlan, after, completion_s, faults
 from dlq_master.policy.promise.slots.realise import FIRM, STICKY
-from dlq_master.policy.promise.verdicts.admission import Book, admit, renewed, replan
+from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed, replan
 from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline, offer
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
@@ -25,8 +25,8 @@ def asks(key: str, gpus: int, work_s: float, by_s: float, team: str = "") -> Slo
     return SloJob(key=key, gpus=gpus, work_s=work_s, steps=strict(by_s), team=team)
 
 
-def book_with(gpus: int, *jobs: SloJob, quotas: dict[str, int] | None = None) -> Book:
-    book = Book(grid=grid_of(gpus), quotas=quotas)
+def book_with(gpus: int, *jobs: SloJob, quotas: dict[str, int] | None = None) -> PromiseBook:
+    book = PromiseBook(grid=grid_of(gpus), quotas=quotas)
     for job in jobs:
         verdict = admit(book, job)
         assert verdict.guaranteed, job
@@ -36,16 +36,16 @@ def book_with(gpus: int, *jobs: SloJob, quotas: dict[str, int] | None = None) ->
 
 def test_each_test_that_decides() -> None:
     book = book_with(4, asks("a", 4, 40, 50))
-    assert admit(book, asks("wide", 8, 10, 99)).by is Ground.WIDTH
-    assert admit(book, asks("early", 1, 50, 40)).by is Ground.REACH
-    assert admit(book, asks("full", 4, 20, 50)).by is Ground.FLUID
-    assert admit(book, asks("after", 4, 20, 60)).by is Ground.HOLES
-    late = Plan({"a": (Segment(1, 5),)})  # a hole of one slot in front
+    assert admit(book, asks("wide", 8, 10, 99)).by is VerdictGround.WIDTH
+    assert admit(book, asks("early", 1, 50, 40)).by is VerdictGround.REACH
+    assert admit(book, asks("full", 4, 20, 50)).by is VerdictGround.FLUID
+    assert admit(book, asks("after", 4, 20, 60)).by is VerdictGround.HOLES
+    late = SlotPlan({"a": (Segment(1, 5),)})  # a hole of one slot in front
     verdict = admit(replace(book, plan=late), asks("now", 4, 10, 10))
-    assert verdict.by is Ground.HOLES
-    wide = replace(book, plan=Plan({"a": (Segment(0, 4),)}))
+    assert verdict.by is VerdictGround.HOLES
+    wide = replace(book, plan=SlotPlan({"a": (Segment(0, 4),)}))
     verdict = admit(wide, asks("now", 4, 10, 15))
-    assert verdict.by is Ground.MOVED
+    assert verdict.by is VerdictGround.MOVED
     assert verdict.book.plan.segments == {"now": (Segment(0, 1),), "a": (Segment(1, 5),)}
 
 
@@ -54,17 +54,17 @@ def test_fractions_that_no_slots_keep_are_refused_by_the_plan() -> None:
     slot.
     """
     book = book_with(4, asks("a", 2, 50, 60))
-    assert admit(book, asks("b", 4, 20, 40)).by is Ground.PLAN
-    assert admit(book, asks("b", 4, 10, 40)).by is Ground.MOVED
-    assert admit(book, asks("b", 4, 30, 40)).by is Ground.FLUID
+    assert admit(book, asks("b", 4, 20, 40)).by is VerdictGround.PLAN
+    assert admit(book, asks("b", 4, 10, 40)).by is VerdictGround.MOVED
+    assert admit(book, asks("b", 4, 30, 40)).by is VerdictGround.FLUID
 
 
 def test_a_new_plan_serves_where_nobody_can_make_room() -> None:
-    book = Book(grid=grid_of(4))
+    book = PromiseBook(grid=grid_of(4))
     for job in drawn(156, 5):
         book = admit(book, job).book
     verdict = admit(book, drawn(156, 6)[5])
-    assert verdict.by is Ground.REPLAN
+    assert verdict.by is VerdictGround.REPLAN
     assert faults(verdict.book.plan, verdict.book.jobs, book.grid) == []
 
 
@@ -73,9 +73,9 @@ def test_one_job_makes_room_and_all_others_stay() -> None:
     now.
     """
     book = book_with(3, asks("must", 1, 50, 50), asks("runs", 1, 40, 90), asks("later", 1, 30, 99))
-    plan = Plan({"must": (Segment(0, 5),), "runs": (Segment(0, 4),), "later": (Segment(1, 4),)})
+    plan = SlotPlan({"must": (Segment(0, 5),), "runs": (Segment(0, 4),), "later": (Segment(1, 4),)})
     verdict = admit(replace(book, plan=plan), asks("wants", 1, 30, 40))
-    assert verdict.by is Ground.MOVED
+    assert verdict.by is VerdictGround.MOVED
     assert verdict.book.plan.segments == {
         **plan.segments,
         "wants": (Segment(0, 3),),
@@ -90,11 +90,11 @@ def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything()
     lost = book.jobs[0]._replace(work_s=500.0)
     book = replace(book, jobs=(lost, book.jobs[1]))
     verdict = admit(book, asks("new", 2, 20, 50))
-    assert verdict.by is Ground.HOLES
+    assert verdict.by is VerdictGround.HOLES
     assert verdict.book.plan.segments["lost"] == book.plan.segments["lost"]
     assert verdict.book.demand(9).feasible()
-    assert admit(verdict.book, asks("wide", 4, 20, 50)).by is Ground.PLAN
-    assert admit(verdict.book, asks("wide", 4, 40, 50)).by is Ground.FLUID
+    assert admit(verdict.book, asks("wide", 4, 20, 50)).by is VerdictGround.PLAN
+    assert admit(verdict.book, asks("wide", 4, 40, 50)).by is VerdictGround.FLUID
 
 
 @given(
@@ -104,7 +104,7 @@ def test_a_promise_that_is_lost_keeps_nobody_else_from_being_promised_anything()
 def test_what_is_kept_between_admissions_is_what_a_new_book_works_out(
     seed: int, gpus: int, resume_s: float
 ) -> None:
-    book = Book(grid=grid_of(gpus))
+    book = PromiseBook(grid=grid_of(gpus))
     for job in drawn(seed, 14, resume_s=resume_s):
         book = admit(book, job).book
         kept, fresh = book.ledger(), replace(book).ledger(book.ledger().horizon)
@@ -121,7 +121,7 @@ def test_orders_that_serve_everybody_are_plans_without_faults(
     seed: int, gpus: int, resume_s: float
 ) -> None:
     """What makes a second look at a new plan needless."""
-    book = Book(grid=grid_of(gpus))
+    book = PromiseBook(grid=grid_of(gpus))
     for job in drawn(seed, 10, resume_s=resume_s):
         book = admit(book, job).book
     plan = replan(book.jobs, book.grid, (*FIRM, *STICKY))
@@ -133,7 +133,7 @@ def test_the_best_step_that_fits_is_promised() -> None:
     job = SloJob(key="s", gpus=4, work_s=20, steps=soft([(20, 100), (60, 80), (90, 20)]))
     assert admit(book, job).step == 1
     assert admit(book, job, steps=[2]).step == 2
-    assert admit(book, job, steps=[0]).by is Ground.FLUID
+    assert admit(book, job, steps=[0]).by is VerdictGround.FLUID
 
 
 def test_a_team_has_a_quota_of_guaranteed_gpus_and_is_told_when_it_opens() -> None:
@@ -142,7 +142,7 @@ def test_a_team_has_a_quota_of_guaranteed_gpus_and_is_told_when_it_opens() -> No
     )
     job = asks("c", 4, 10, 99, "vision")
     verdict = admit(book, job)
-    assert verdict.by is Ground.QUOTA
+    assert verdict.by is VerdictGround.QUOTA
     fix = offer(book, job, verdict).fix
     assert fix is not None
     assert (fix.kind, fix.at_s) == (FixKind.WAIT_FOR_QUOTA, 20)
@@ -157,7 +157,7 @@ def test_fewer_gpus_come_before_a_later_deadline() -> None:
     book = book_with(4, asks("a", 2, 50, 60))
     job = asks("b", 4, 20, 40)
     verdict = admit(book, job)
-    assert verdict.by is Ground.PLAN
+    assert verdict.by is VerdictGround.PLAN
     both = offer(book, job, verdict, {2: 35.0, 1: 90.0})
     assert both.earliest_s == 70
     assert both.fix is not None
@@ -169,15 +169,15 @@ def test_fewer_gpus_come_before_a_later_deadline() -> None:
 
 def test_the_margin_and_the_resumes_are_inside_the_promise() -> None:
     job = SloJob(key="a", gpus=1, work_s=18, steps=strict(20), resume_s=3)
-    assert admit(Book(grid=grid_of(1)), job).by is Ground.REACH
-    assert admit(Book(grid=grid_of(1)), job._replace(running=True)).guaranteed
+    assert admit(PromiseBook(grid=grid_of(1)), job).by is VerdictGround.REACH
+    assert admit(PromiseBook(grid=grid_of(1)), job._replace(running=True)).guaranteed
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(2, 8), whole=st.booleans())
 @settings(max_examples=times(15, 40), deadline=None)
 def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, whole: bool) -> None:
     """Whoever is refused is admitted with the deadline offered; nobody before loses by it."""
-    book = Book(grid=grid_of(gpus, whole=whole))
+    book = PromiseBook(grid=grid_of(gpus, whole=whole))
     for job in drawn(seed, 14, resume_s=2.0):
         verdict = admit(book, job)
         book = verdict.book
@@ -190,14 +190,14 @@ def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, who
         again = admit(book, job._replace(steps=(Step(at_s, 100.0),)))
         assert again.guaranteed, (at_s, again.by)
         lasts = [step.deadline_s for step in job.steps]
-        assert verdict.by is Ground.PLAN or at_s > max(lasts) - 10 * whole
+        assert verdict.by is VerdictGround.PLAN or at_s > max(lasts) - 10 * whole
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(3, 8))
 @settings(max_examples=20, deadline=None)
 def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> None:
     """Slot after slot: arrivals, admission, a new plan where it is no worse, one slot of work."""
-    book, ended = Book(grid=grid_of(gpus)), 0
+    book, ended = PromiseBook(grid=grid_of(gpus)), 0
     for slot in range(12):
         for job in drawn(seed + slot, 3, resume_s=2.0):
             book = admit(book, job._replace(key=f"{slot}{job.key}", running=False)).book
@@ -217,7 +217,7 @@ def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> Non
 
 @pytest.mark.parametrize("gpus", [1, 3])
 def test_too_wide_for_ever_has_no_earliest_deadline(gpus: int) -> None:
-    book = Book(grid=grid_of(gpus))
+    book = PromiseBook(grid=grid_of(gpus))
     job = asks("a", 4, 10, 20)
     assert earliest_deadline(book, job) is None
     assert not within(job, book.grid)

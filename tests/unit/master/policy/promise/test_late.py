@@ -12,7 +12,7 @@ from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.slots.late import as_late_as_can_be
-from dlq_master.policy.promise.slots.plan import Plan, faults, step_made
+from dlq_master.policy.promise.slots.plan import SlotPlan, faults, step_made
 from dlq_master.policy.promise.solver.selector import select
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
@@ -24,8 +24,8 @@ def asks(key: str, gpus: int, work_s: float, by_s: float, resume_s: float = 0.0)
     )
 
 
-def plan_of(**segments: tuple[int, int]) -> Plan:
-    return Plan({key: (Segment(*segment),) for key, segment in segments.items()})
+def plan_of(**segments: tuple[int, int]) -> SlotPlan:
+    return SlotPlan({key: (Segment(*segment),) for key, segment in segments.items()})
 
 
 def test_a_job_goes_to_its_last_slots_but_one() -> None:
@@ -65,12 +65,12 @@ def test_where_nothing_later_is_free_all_stays() -> None:
     jobs = [asks("a", 4, 20, 31), asks("b", 4, 20, 51)]
     plan = plan_of(a=(0, 2), b=(2, 4))
     assert as_late_as_can_be(plan, jobs, grid_of(4)) == plan
-    assert as_late_as_can_be(Plan(), jobs, grid_of(4)) == Plan()
+    assert as_late_as_can_be(SlotPlan(), jobs, grid_of(4)) == SlotPlan()
 
 
 def test_two_pieces_become_one() -> None:
     job = asks("a", 2, 15, 81, resume_s=5)
-    plan = Plan({"a": (Segment(0, 1), Segment(2, 4))})
+    plan = SlotPlan({"a": (Segment(0, 1), Segment(2, 4))})
     assert as_late_as_can_be(plan, [job], grid_of(4)) == plan_of(a=(5, 7))
 
 

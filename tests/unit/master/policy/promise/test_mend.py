@@ -12,9 +12,9 @@ from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import soft, strict
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.slots.mend import mended
-from dlq_master.policy.promise.slots.plan import Plan, faults, keeps_promise
+from dlq_master.policy.promise.slots.plan import SlotPlan, faults, keeps_promise
 from dlq_master.policy.promise.solver.selector import select
-from dlq_master.policy.promise.verdicts.admission import Book, admit
+from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
@@ -23,8 +23,8 @@ def asks(key: str, gpus: int, work_s: float, by_s: float, reward: float = 100) -
     return SloJob(key=key, gpus=gpus, work_s=work_s, steps=soft([(by_s, reward)]))
 
 
-def book_with(gpus: int, *jobs: SloJob) -> Book:
-    book = Book(grid=grid_of(gpus))
+def book_with(gpus: int, *jobs: SloJob) -> PromiseBook:
+    book = PromiseBook(grid=grid_of(gpus))
     for job in jobs:
         verdict = admit(book, job)
         assert verdict.guaranteed, job
@@ -32,8 +32,8 @@ def book_with(gpus: int, *jobs: SloJob) -> Book:
     return book
 
 
-def random_book(seed: int, gpus: int) -> Book:
-    book = Book(grid=grid_of(gpus))
+def random_book(seed: int, gpus: int) -> PromiseBook:
+    book = PromiseBook(grid=grid_of(gpus))
     for job in drawn(seed, 14, resume_s=2.0):
         book = admit(book, job).book
     return book
@@ -78,8 +78,8 @@ def test_a_job_that_overran_takes_room_and_one_that_cannot_make_it_is_told() -> 
 def test_a_job_without_a_promise_gives_way_first() -> None:
     """The kept plan of the selector also has slots of jobs without one."""
     jobs = [asks("held", 4, 20, 40, 30)._replace(promised=0), asks("free", 4, 20, 20)]
-    plan = Plan({"free": (Segment(0, 2),), "held": (Segment(1, 3),)})
-    assert mended(plan, jobs, grid_of(4)) == (Plan({"held": (Segment(1, 3),)}), ())
+    plan = SlotPlan({"free": (Segment(0, 2),), "held": (Segment(1, 3),)})
+    assert mended(plan, jobs, grid_of(4)) == (SlotPlan({"held": (Segment(1, 3),)}), ())
 
 
 def test_who_has_ended_leaves_its_slots() -> None:
@@ -134,12 +134,12 @@ def test_a_selection_breaks_no_more_promises_than_a_mended_plan(
 
 def test_a_plan_with_segments_that_touch_is_mended_too() -> None:
     job = asks("a", 1, 20, 50)._replace(promised=0)
-    plan = Plan({"a": (Segment(0, 1), Segment(1, 2)), "gone": (Segment(0, 9),)})
+    plan = SlotPlan({"a": (Segment(0, 1), Segment(1, 2)), "gone": (Segment(0, 9),)})
     assert mended(plan, [job], grid_of(1)).plan.segments == {"a": (Segment(0, 2),)}
 
 
 @pytest.mark.parametrize("quotas", [{"*": 4}, {"a": 4, "*": 99}])
 def test_teams_that_are_not_named_have_the_limit_of_all_others(quotas: dict[str, int]) -> None:
     job = SloJob(key="j", gpus=8, work_s=10, steps=strict(90), team="a")
-    assert not admit(Book(grid=grid_of(8), quotas=quotas), job).guaranteed
-    assert admit(Book(grid=grid_of(8), quotas=quotas), job._replace(gpus=4)).guaranteed
+    assert not admit(PromiseBook(grid=grid_of(8), quotas=quotas), job).guaranteed
+    assert admit(PromiseBook(grid=grid_of(8), quotas=quotas), job._replace(gpus=4)).guaranteed

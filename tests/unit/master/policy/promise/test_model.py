@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from dlq_master.policy.promise.capacity.fluid import Demand, demand
+from dlq_master.policy.promise.capacity.fluid import SlotDemand, demand
 from dlq_master.policy.promise.capacity.leases import Grid, within
 from dlq_master.policy.promise.slots.plan import faults
 from dlq_master.policy.promise.solver.core import improve
-from dlq_master.policy.promise.solver.options import Options, options
+from dlq_master.policy.promise.solver.options import ModelOptions, options
 from dlq_master.policy.promise.solver.printed import time_indexed
 from dlq_master.policy.promise.solver.relax import relax
 from dlq_master.policy.promise.solver.rounding import choose
@@ -21,7 +21,7 @@ from unit.master.policy.promise.drawing import drawn, grid_of
 LIMIT_S = 60.0
 
 
-def compact(made: Options) -> float:
+def compact(made: ModelOptions) -> float:
     """The optimum of the prefix-capacity model."""
     count = len(made.gain)
     one = np.zeros((len(made.jobs), count))
@@ -101,7 +101,7 @@ def test_the_core_keeps_the_promised_in() -> None:
 
 def test_demand_of_many_is_the_sum_of_each() -> None:
     rows = [(2, 3, 5), (1, 1, 1), (4, 2, 9)]
-    each = Demand(grid_of(100), 10)
+    each = SlotDemand(grid_of(100), 10)
     for row in rows:
         each.add(*row)
     assert (each.of(2, 3, 5) == [0, 0, 0, 2, 4, 6, 6, 6, 6, 6, 6]).all()
@@ -114,14 +114,14 @@ def test_demand_of_many_is_the_sum_of_each() -> None:
 @pytest.mark.parametrize("needed", [1, 2, 7, 40])
 @pytest.mark.parametrize("last", [0, 1, 6, 25])
 def test_what_a_job_asks_that_is_too_late_is_counted_alike(needed: int, last: int) -> None:
-    each = Demand(grid_of(4), 10)
+    each = SlotDemand(grid_of(4), 10)
     assert (demand([(2, needed, last)], 10) == each.of(2, needed, last)).all()
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_the_earliest_window_is_the_least_that_fits(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    made = Demand(grid_of(6), 30)
+    made = SlotDemand(grid_of(6), 30)
     for _ in range(12):
         slots = int(rng.integers(1, 8))
         row = (int(rng.integers(1, 4)), slots, slots + int(rng.integers(0, 10)))

@@ -17,9 +17,9 @@ from dlq_master.model.jobs.lane import Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, within
 from dlq_master.policy.promise.slots.holes import insert
-from dlq_master.policy.promise.slots.layout import Task, lay_out
+from dlq_master.policy.promise.slots.layout import SlotTask, lay_out
 from dlq_master.policy.promise.slots.plan import (
-    Plan,
+    SlotPlan,
     after,
     completion_s,
     faults,
@@ -27,7 +27,7 @@ from dlq_master.policy.promise.slots.plan import (
     reward,
     slots_of,
 )
-from dlq_master.policy.promise.solver.selector import Source, Unserved, select, settled
+from dlq_master.policy.promise.solver.selector import SlotSource, Unserved, select, settled
 from support.extent import times
 from unit.master.policy.promise.drawing import drawn, grid_of
 
@@ -55,12 +55,12 @@ def test_every_order_lays_out_legal_plans(
     chosen = [job for job in jobs if within(job, grid)]
     steps = {job.key: within(job, grid)[-1] for job in chosen}
     tasks = [
-        Task(job.gpus, job.work_s, resume_s, due_s(job, steps[job.key], grid), job.running)
+        SlotTask(job.gpus, job.work_s, resume_s, due_s(job, steps[job.key], grid), job.running)
         for job in chosen
     ]
     made = lay_out(tasks, grid, wide, stay)
     rows = zip(chosen, made.segments, strict=True)
-    plan = Plan({job.key: held for job, held in rows if held})
+    plan = SlotPlan({job.key: held for job, held in rows if held})
     promised = [job._replace(promised=steps[job.key]) for job in chosen if job.key in plan.segments]
     assert faults(plan, promised, grid) == []
     assert {miss.task for miss in made.missed} == {
@@ -73,10 +73,12 @@ def test_who_waits_twice_with_the_same_last_chance_is_counted_once(seed: int, gp
     """Three sets of a thousand in which somebody stops and waits again before its last chance."""
     grid = grid_of(gpus)
     jobs = [job for job in drawn(seed, 12, resume_s=2.0, most_slots=8) if job.gpus <= gpus]
-    tasks = [Task(job.gpus, job.work_s, 2.0, job.steps[-1].deadline_s, job.running) for job in jobs]
+    tasks = [
+        SlotTask(job.gpus, job.work_s, 2.0, job.steps[-1].deadline_s, job.running) for job in jobs
+    ]
     made = lay_out(tasks, grid, 1.0, inf)
     rows = zip(jobs, made.segments, strict=True)
-    plan = Plan({job.key: held for job, held in rows if held})
+    plan = SlotPlan({job.key: held for job, held in rows if held})
     assert faults(plan, jobs, grid) == []
 
 
@@ -92,7 +94,7 @@ def test_one_resume_is_charged_for_each_segment_but_not_where_it_runs() -> None:
 
 
 def test_sticky_orders_stop_nobody_without_need() -> None:
-    tasks = [Task(1, 30, 0, 100 + at, running=False) for at in range(4)]
+    tasks = [SlotTask(1, 30, 0, 100 + at, running=False) for at in range(4)]
     sticky, plain = lay_out(tasks, grid_of(2), 0, inf), lay_out(tasks, grid_of(2), 0, 0)
     assert not sticky.missed
     assert not plain.missed
@@ -205,7 +207,7 @@ def test_the_kept_plan_stays_where_a_new_one_cannot_serve_everybody() -> None:
     jobs = [
         job._replace(promised=0) for job in (strictly("a", 3, 40, 60), strictly("b", 2, 20, 60))
     ]
-    kept = Plan({"a": (Segment(0, 4),), "b": (Segment(4, 6),)})
+    kept = SlotPlan({"a": (Segment(0, 4),), "b": (Segment(4, 6),)})
     made = select(jobs, grid_of(4), kept)
     assert made.broken == ()
     late = select([*jobs, strictly("c", 4, 30, 30)], grid_of(4), kept, out_of_time=lambda: True)
@@ -228,16 +230,20 @@ def test_a_plan_is_settled_if_it_serves_everybody_at_once_and_legally(
     found = settled(jobs, grid, made.plan)
     assert (found is not None) == everybody
     if found is not None:
-        assert (found.plan, found.objective, found.source) == (made.plan, made.bound, Source.KEPT)
+        assert (found.plan, found.objective, found.source) == (
+            made.plan,
+            made.bound,
+            SlotSource.KEPT,
+        )
     assert settled(jobs, grid, made.plan.without([jobs[0].key])) is None
     assert settled(jobs, replace(grid, capacity=(0,)), made.plan) is None
 
 
 def test_promises_beyond_the_capacity_that_is_left_are_told() -> None:
     jobs = [strictly(key, 4, 40, 50)._replace(promised=0) for key in "ab"]
-    kept = Plan({key: (Segment(0, 4),) for key in "ab"})
-    assert select(jobs, grid_of(8)).source is Source.FIRST
-    assert select(jobs, grid_of(8), kept).source is Source.KEPT  # as good, and no change
+    kept = SlotPlan({key: (Segment(0, 4),) for key in "ab"})
+    assert select(jobs, grid_of(8)).source is SlotSource.FIRST
+    assert select(jobs, grid_of(8), kept).source is SlotSource.KEPT  # as good, and no change
     made = select(jobs, grid_of(4), kept)  # a node is lost
     assert len(made.broken) == 1
     assert len(made.steps) == 1

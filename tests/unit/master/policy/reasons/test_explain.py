@@ -15,7 +15,7 @@ from dlq_master.model.why import Kind, Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy import pipeline
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead, never_fits
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job, a_node, a_request, a_waiting_job
 
 
@@ -30,7 +30,7 @@ def why(world: World, job_id: int, pause: ReasonCode | None = None) -> dict[Reas
     """The reasons by code; a list, which shows only the main one, must show the first of them."""
     job, view = world.job(job_id), View(world.cluster, world.now_s, pause)
     reasons = explain(view, world.policy, job.job_id)
-    glance = Glance(view, world.policy)
+    glance = ReasonSummary(view, world.policy)
     assert glance.code(job) is (reasons[0].code if reasons else None)
     if not job.ended:
         assert_kinds(glance.kinds(job), reasons)

@@ -17,7 +17,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.reasons.explain import explain
-from dlq_master.policy.reasons.summary import Glance
+from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
 
@@ -33,7 +33,9 @@ def of(user: str, job_id: int, gpus: int, run_s: float = 1000.0, team: str = "vi
 def reasons(world: World, job_id: int) -> tuple[Reason, ...]:
     view = View(world.cluster, world.now_s)
     found = explain(view, world.policy, JobId(job_id))
-    assert Glance(view, world.policy).code(world.job(job_id)) is (found[0].code if found else None)
+    assert ReasonSummary(view, world.policy).code(world.job(job_id)) is (
+        found[0].code if found else None
+    )
     return found
 
 

@@ -20,7 +20,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import check_delta, check_full
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice
-from dlq_master.policy.reclaim.whitelist import Taken, demand_of, dice, take_back, taking
+from dlq_master.policy.reclaim.whitelist import TakenServers, demand_of, dice, take_back, taking
 from support.builders import World, a_job, a_node, an_allocation
 
 OWN, LENT = ("n1", "n2"), ("t1", "t2", "t3", "t4")
@@ -65,25 +65,25 @@ class Tenants(World):
         self.cluster.put_node(node._replace(flags=node.flags | {NodeFlag.CORDONED}))
         return self
 
-    def taken(self, fewer: int) -> Taken:
+    def taken(self, fewer: int) -> TakenServers:
         return take_back(View(self.cluster, self.now_s), self.policy, self.servers, fewer)
 
-    def by(self, choice: Choice) -> Taken:
+    def by(self, choice: Choice) -> TakenServers:
         view = View(self.cluster, self.now_s)
         demand = demand_of(view, self.policy, self.servers, len(choice.servers))
         return taking(view, self.policy, demand, choice)
 
-    def algorithm_1(self, fewer: int) -> Taken:
+    def algorithm_1(self, fewer: int) -> TakenServers:
         view = View(self.cluster, self.now_s)
         demand = demand_of(view, self.policy, self.servers, fewer)
         return taking(view, self.policy, demand, ALGORITHM_1.choose(demand, dice(view)))
 
 
-def ended(taken: Taken) -> list[int]:
+def ended(taken: TakenServers) -> list[int]:
     return [change.key.job_id for change in taken.plan.changes if isinstance(change, Revoke)]
 
 
-def shrunk(taken: Taken) -> dict[int, dict[str, int]]:
+def shrunk(taken: TakenServers) -> dict[int, dict[str, int]]:
     """What is left to each that goes on."""
     return {
         change.key.job_id: {it.node_id: it.mask.bit_count() for it in change.allocation.slots}

@@ -18,7 +18,7 @@ from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full
-from dlq_master.policy.reclaim.whitelist import Taken, lend, returns, take_back
+from dlq_master.policy.reclaim.whitelist import TakenServers, lend, returns, take_back
 from support.builders import World, a_job, a_node, an_allocation
 
 WHY = Reason(ReasonCode.ASKED_BACK)
@@ -42,7 +42,7 @@ class Lent(World):
     def lend(self, more: int) -> Lent:
         return self.carry_out(lend(self.cluster, LENT, more))
 
-    def taken(self, fewer: int) -> Taken:
+    def taken(self, fewer: int) -> TakenServers:
         return take_back(View(self.cluster, self.now_s), self.policy, LENT, fewer)
 
     def open(self) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.presets import build
 from dlq_master.policy.rent.decide import decide
-from dlq_master.policy.rent.market import Here, Market, Offer, Wanting
+from dlq_master.policy.rent.market import Here, MachineOffer, Market, Wanting
 from support import plain_renting
 
 HOUR_S = 3600.0
@@ -22,7 +22,7 @@ hours = st.sampled_from([0.0, 0.01, 0.1, 0.25, 1.0, 3.0, 10.0])
 
 
 @st.composite
-def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
+def offers(draw: st.DrawFn) -> tuple[MachineOffer, ...]:
     """One to three pools; kinds may be shared, and machines be smaller than the largest."""
     found = []
     for n in range(draw(st.integers(1, 3))):
@@ -32,12 +32,12 @@ def offers(draw: st.DrawFn) -> tuple[Offer, ...]:
         made = NodeType(
             f"p{n}", kind, WIDTH if n == 0 else gpus, price, boot_s, HOUR_S * draw(hours), until_s
         )
-        found.append(Offer(made, draw(st.integers(0, 3))))
+        found.append(MachineOffer(made, draw(st.integers(0, 3))))
     return tuple(found)
 
 
 @st.composite
-def wanting(draw: st.DrawFn, job: int, of: tuple[Offer, ...]) -> Wanting:
+def wanting(draw: st.DrawFn, job: int, of: tuple[MachineOffer, ...]) -> Wanting:
     """Fixed in its GPUs or not, at home on some of the pools, or nowhere."""
     left_s = np.full((len(of), WIDTH), inf)
     sizes = draw(st.sampled_from([(1,), (2,), (3,), (4,), (1, 2, 4), (1, 2)]))

@@ -15,8 +15,8 @@ from dlq_master.policy.rent.decide import decide
 from dlq_master.policy.rent.market import (
     Change,
     Here,
+    MachineOffer,
     Market,
-    Offer,
     Provision,
     Put,
     Release,
@@ -46,7 +46,7 @@ def wanting(
 def decided(
     *jobs: Wanting, here: tuple[Here, ...] = (), left: int = 2, **more: float
 ) -> list[Change]:
-    market = Market(0.0, (Offer(SPOT, left),), here, jobs, **more)
+    market = Market(0.0, (MachineOffer(SPOT, left),), here, jobs, **more)
     return decide(market, marginal, np.random.default_rng(0))
 
 

@@ -14,7 +14,7 @@ from dlq_master.model.resources import Request
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.rent.market import Put
 from dlq_master.policy.rent.moving import OnTheWay, movable, with_moving
-from dlq_master.policy.rent.times import RunTimes
+from dlq_master.policy.rent.times import MachineRunTimes
 from support.builders import World, a_job, a_node
 
 LATE = Lateness(1000.0, 1.0)
@@ -66,7 +66,7 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
     world.now_s += 500.0
     moving = movable(world.cluster, world.now_s)
     kind = NodeType("spot", "H100", 4, 10.0)
-    times = RunTimes([kind], [1.0], np.random.default_rng(0))
+    times = MachineRunTimes([kind], [1.0], np.random.default_rng(0))
     now = world.cluster, world.now_s, [world.job(2)], moving
     jobs, lefts, ends = with_moving(*now, (), times, {1: 1e6})
     assert [job.job_id for job in jobs] == [2, 1]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
@@ -17,8 +17,8 @@ from dlq_master.policy.sensitivity.traffic_estimates import (
     LATE_S,
     MOST_CUT_SHORT,
     MOST_TRIES,
-    Beliefs,
-    Start,
+    RecordedStart,
+    TrafficEstimates,
 )
 from support.builders import a_job, a_request
 
@@ -58,14 +58,14 @@ def of_family(job: int = 9, gpus: int = 2, gpu_type: str | None = None) -> Job:
     return a_job(job, request=a_request(gpus, gpu_type=gpu_type), family="ada/vgg")
 
 
-def knowing(*recordings: Recording, link: float | None = LINK) -> Beliefs:
-    made = Beliefs(link)
+def knowing(*recordings: Recording, link: float | None = LINK) -> TrafficEstimates:
+    made = TrafficEstimates(link)
     for recording in recordings:
         made.put(recording)
     return made
 
 
-def profile_of(made: Beliefs, job: Job) -> Profile:
+def profile_of(made: TrafficEstimates, job: Job) -> TrafficProfile:
     belief = made.of(job)
     assert belief is not None
     return belief.profile
@@ -73,10 +73,10 @@ def profile_of(made: Beliefs, job: Job) -> Profile:
 
 def test_a_skew_between_bounds_counts_as_the_higher_and_rho_follows_from_the_link() -> None:
     made = knowing(a_recording(what=found()))
-    assert profile_of(made, of_family()) == Profile(0.7, 0.2, 1e8)
+    assert profile_of(made, of_family()) == TrafficProfile(0.7, 0.2, 1e8)
     assert profile_of(knowing(a_recording(what=found()), link=None), of_family()).rho is None
     unsized = knowing(a_recording(what=found(sizes=UNKNOWN)))
-    assert profile_of(unsized, of_family()) == Profile(None, 0.2, None)
+    assert profile_of(unsized, of_family()) == TrafficProfile(None, 0.2, None)
 
 
 def test_a_job_without_a_family_is_one_by_itself() -> None:
@@ -127,19 +127,19 @@ def test_another_gpu_type_is_another_matter_if_the_job_names_one() -> None:
 def test_sizes_alone_are_better_than_nothing_and_worse_than_times() -> None:
     sizes = Found(UNKNOWN, Told("framework", "exact"), model_bytes=5e8, skew_low=0.3, skew_high=0.3)
     made = knowing(a_recording(1, 500.0, sizes))
-    assert profile_of(made, of_family()) == Profile(0.3, None, 5e8)
+    assert profile_of(made, of_family()) == TrafficProfile(0.3, None, 5e8)
     made.put(a_recording(2, 100.0, found()))
     assert profile_of(made, of_family()).rho == 0.2
 
 
 def test_a_pair_of_starts_measures_the_slowdown_once_and_for_that_width_only() -> None:
-    made = Beliefs(LINK)
+    made = TrafficEstimates(LINK)
     assert made.put(a_recording(1, what=found(0.5))) is None
     open_ = a_recording(2, 200.0, spread=True)
     assert made.put(open_) is None
     run = made.put(open_._replace(found=found(1.25)))
     assert run is not None
-    assert (run.spread, run.slowdown, run.profile) == (True, 2.5, Profile(0.7, 0.2, 1e8))
+    assert (run.spread, run.slowdown, run.profile) == (True, 2.5, TrafficProfile(0.7, 0.2, 1e8))
     assert made.put(open_._replace(found=found(1.25))) is None, "it has been told"
     assert profile_of(made, of_family()).slowdown == 2.5
     assert profile_of(made, of_family(gpus=4)).slowdown is None
@@ -147,9 +147,9 @@ def test_a_pair_of_starts_measures_the_slowdown_once_and_for_that_width_only() -
 
 
 def test_what_is_old_and_what_told_nothing_is_recorded_again_but_not_for_ever() -> None:
-    start = Start(of_family(), "H100", 2, spread=False, at_s=1_000.0)
+    start = RecordedStart(of_family(), "H100", 2, spread=False, at_s=1_000.0)
 
-    def why(*recordings: Recording, of: Start = start, asked: bool = False) -> Cause | None:
+    def why(*recordings: Recording, of: RecordedStart = start, asked: bool = False) -> Cause | None:
         return knowing(*recordings).why_record(of, asked=asked)
 
     known = a_recording(1, 900.0, found())
@@ -174,7 +174,7 @@ def test_what_is_old_and_what_told_nothing_is_recorded_again_but_not_for_ever() 
 
 
 def test_who_asks_is_recorded_until_the_jobs_own_start_has_told() -> None:
-    start = Start(of_family(), "H100", 2, spread=False, at_s=1_000.0)
+    start = RecordedStart(of_family(), "H100", 2, spread=False, at_s=1_000.0)
     others = a_recording(1, 900.0, found())
     own = a_recording(9, 950.0, found())
     silent = own._replace(found=NOTHING)
@@ -219,11 +219,11 @@ def test_no_start_is_recorded_twice_without_need(
     """Whatever starts tell: at most one that told of each kind of placement, and a few that did
     not.
     """
-    made, now_s = Beliefs(LINK), 0.0
+    made, now_s = TrafficEstimates(LINK), 0.0
     ordered: dict[bool, list[Found | None]] = {False: [], True: []}
     for number, (spread, outcome, later_s) in enumerate(steps):
         now_s += later_s
-        start = Start(of_family(number), "H100", 2, spread=spread, at_s=now_s)
+        start = RecordedStart(of_family(number), "H100", 2, spread=spread, at_s=now_s)
         if made.why_record(start, asked=False) is not None:
             made.put(a_recording(number, now_s, outcome, spread=spread))
             ordered[spread].append(outcome)

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.slowdowns import KEPT, Run, Slowdowns
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.slowdowns import KEPT, Slowdowns, TimedRun
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.policy.sensitivity.packlimit import DEFAULT, LEAST_RUNS, Cut, classify, learn
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20).map(lambda n: n / 20), st.booleans()), max_size=30)
 
 
-def a_run(skew: float | None, slowdown: float, *, spread: bool = True) -> Run:
-    return Run(Profile(skew=skew), spread, slowdown)
+def a_run(skew: float | None, slowdown: float, *, spread: bool = True) -> TimedRun:
+    return TimedRun(TrafficProfile(skew=skew), spread, slowdown)
 
 
 def _cut(limit: float, errors: int) -> object:

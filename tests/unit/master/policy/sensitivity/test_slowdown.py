@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.estimates.slowdowns import Run
-from dlq_master.model.estimates.traffic import Profile
+from dlq_master.model.estimates.slowdowns import TimedRun
+from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.sensitivity.slowdown import (
     LEAST_RUNS,
@@ -48,9 +48,9 @@ def rho_named(name: str) -> float:
     return rho_of(size_mb * 1e6, compute_s, LINK)
 
 
-def runs(factor: float = 1.0) -> list[Run]:
+def runs(factor: float = 1.0) -> list[TimedRun]:
     return [
-        Run(Profile(rho=rho_named(name)), True, took * factor)
+        TimedRun(TrafficProfile(rho=rho_named(name)), True, took * factor)
         for name, (_, _, took, _, _) in MEASURED.items()
     ]
 
@@ -96,7 +96,7 @@ def test_the_limit_of_rho_is_where_the_slowdown_is_just_tolerated(
     rhos=st.lists(st.floats(0.3, 3.0), min_size=LEAST_RUNS, max_size=20),
 )
 def test_an_overlap_that_made_the_times_is_found_again(overlap: float, rhos: list[float]) -> None:
-    found = fit([Run(Profile(rho=rho), True, slowdown(rho, overlap)) for rho in rhos])
+    found = fit([TimedRun(TrafficProfile(rho=rho), True, slowdown(rho, overlap)) for rho in rhos])
     assert found is not None
     for rho in rhos:
         assert slowdown(rho, found.overlap) == pytest.approx(slowdown(rho, overlap), rel=5e-3)
@@ -115,7 +115,15 @@ def test_the_misfit_of_the_found_overlap_is_the_least_of_a_fine_grid() -> None:
 
 def test_nothing_is_believed_that_was_not_measured_often_and_foretold_well() -> None:
     assert fit([]) is None
-    assert fit([Run(Profile(rho=1.0), False, 1.0), Run(Profile(skew=0.5), True, 2.0)]) is None
+    assert (
+        fit(
+            [
+                TimedRun(TrafficProfile(rho=1.0), False, 1.0),
+                TimedRun(TrafficProfile(skew=0.5), True, 2.0),
+            ]
+        )
+        is None
+    )
     few = fit(runs()[: LEAST_RUNS - 1])
     assert few is not None
     assert not few.confident
@@ -139,9 +147,9 @@ def test_once_it_is_believed_rho_alone_decides() -> None:
         world.cluster.slowdowns.add(run)
     after = rule(world.cluster)
     assert after.rho_low == after.rho_high == pytest.approx(rho_at(1.5, 1.45), rel=0.05)
-    assert not after.together(Profile(skew=0.742, rho=after.rho_high * 0.99))
-    assert after.together(Profile(skew=0.092, rho=after.rho_high * 1.01))
-    assert after.together(Profile(skew=0.742))
+    assert not after.together(TrafficProfile(skew=0.742, rho=after.rho_high * 0.99))
+    assert after.together(TrafficProfile(skew=0.092, rho=after.rho_high * 1.01))
+    assert after.together(TrafficProfile(skew=0.742))
 
 
 def test_rho_orders_the_measured_jobs_as_they_suffered_and_the_skew_does_not() -> None:

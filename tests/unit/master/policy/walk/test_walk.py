@@ -12,7 +12,7 @@ from dlq_master.model.resources import Shape, Slot
 from dlq_master.policy.place.spread import SPREAD
 from dlq_master.policy.walk.line import heads, line
 from dlq_master.policy.walk.reach import Reach
-from dlq_master.policy.walk.standing import Block
+from dlq_master.policy.walk.standing import RunningBlock
 from dlq_master.policy.walk.stock import Stock
 from support.builders import World, a_job
 
@@ -119,9 +119,10 @@ def fifos(*rows: tuple[int, int, int]) -> dict[Shape, Fifo]:
 
 def test_a_line_is_in_the_order_of_positions_with_running_blocks_between() -> None:
     heap = heads(fifos((1, 1, 10), (2, 1, 40), (3, 2, 20), (4, 8, 5)), set(), 4)
-    block = Block(15, 3, None)
+    block = RunningBlock(15, 3, None)
     assert [
-        member if isinstance(member, Block) else member[1] for member in line(heap, [block], set())
+        member if isinstance(member, RunningBlock) else member[1]
+        for member in line(heap, [block], set())
     ] == [1, block, 3, 2]
 
 
@@ -130,7 +131,7 @@ def test_a_shape_that_does_not_fit_is_struck_off_the_line() -> None:
     seen = []
     heap = heads(fifos((1, 1, 10), (2, 2, 20), (3, 2, 30), (4, 1, 40)), closed, 4)
     for member in line(heap, [], closed):
-        assert not isinstance(member, Block)
+        assert not isinstance(member, RunningBlock)
         seen.append(member[1])
         if member[2].gpus == 2:
             closed.add(member[2])

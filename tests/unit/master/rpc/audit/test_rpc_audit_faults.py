@@ -19,7 +19,7 @@ from dlq_common.errors import AuditUnavailable
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Chain, Head
 from dlq_master.rpc.audit.verify import check_end, verify_all
-from dlq_master.rpc.audit.writer import Known
+from dlq_master.rpc.audit.writer import KnownHead
 from support.faulty_file import FaultyDisk
 from support.waiting import wait_until
 
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_opened_refuses_changes_until_it_can(
 ) -> None:
     disk.broken, disk.error = {"open"}, errno.ENOSPC
     owed = (("a1", json.dumps({"id": "a1", "object": "owed"})),)
-    audit = Audit(path, FakeClock(), known=Known(Head(), owed), open_file=disk.open)
+    audit = Audit(path, FakeClock(), known=KnownHead(Head(), owed), open_file=disk.open)
     with pytest.raises(AuditUnavailable):
         audit.writer.check()
     disk.broken = set()
@@ -241,7 +241,7 @@ def test_old_files_may_be_taken_away_also_with_the_line_that_the_database_knows(
 def test_a_start_that_finds_lines_missing_says_so_in_the_audit_for_good(path: Path) -> None:
     known = _write(path, 5)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:3]))
-    audit = Audit(path, FakeClock(), known=Known(known))
+    audit = Audit(path, FakeClock(), known=KnownHead(known))
     assert "2 lines are lost" in audit.writer.loss
     record(audit, "later")
     head = Head.read(audit.writer.written()[0])
@@ -258,7 +258,7 @@ def test_what_the_database_is_owed_is_written_once_by_the_next_start(path: Path)
     first.close()
     texts = [(name, json.dumps({"id": name, "object": name})) for name in ("there", "not there")]
 
-    again = Audit(path, FakeClock(), known=Known(known, tuple(texts)))
+    again = Audit(path, FakeClock(), known=KnownHead(known, tuple(texts)))
     wait_until(lambda: not again.writer.waiting, what="what was owed is written")
     assert set(again.writer.written()[1]) == {"there", "not there"}, "neither is kept any longer"
     again.close()

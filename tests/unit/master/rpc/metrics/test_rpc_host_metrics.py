@@ -9,7 +9,7 @@ from dlq_common.identity.pki import Authority
 from dlq_master.control.loop.startup_losses import NO_LOSSES, Losses
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.metrics.host import HostMetrics
-from dlq_master.store.commit_record import Committed
+from dlq_master.store.commit_record import CommittedBatch
 from support.faulty_file import FaultyDisk
 
 
@@ -43,7 +43,7 @@ def test_what_is_not_well_is_told(tmp_path: Path, copies: list[str]) -> None:
     (tmp_path / "backup.failed").touch()
     disk = FaultyDisk()
     disk.broken = {"open"}
-    found = told(tmp_path, disk, Losses([Committed(7), Committed(8)]))
+    found = told(tmp_path, disk, Losses([CommittedBatch(7), CommittedBatch(8)]))
     assert found["dlq_audit_writable"] == 0
     assert found["dlq_commits_lost"] == 2
     assert found["dlq_backup_failed"] == 1

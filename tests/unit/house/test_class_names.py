@@ -1,0 +1,43 @@
+"""A class name means one thing: no two public classes of the distribution share a name, but a few."""
+
+import ast
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("cli", "client", "common", "master", "nodeagent", "profiler", "simulator")
+# The same thing on both sides of the wire, of a state machine, or of the public modules for users.
+SHARED = {
+    "Beat",
+    "Cancelled",
+    "Checkpoint",
+    "Failed",
+    "Fence",
+    "Found",
+    "Heartbeat",
+    "Launch",
+    "LookAtGpus",
+    "Released",
+    "Save",
+    "Signal",
+    "Stop",
+    "TimedOut",
+    "Updated",
+}
+
+
+@pytest.fixture(scope="module")
+def names() -> Counter[str]:
+    found: Counter[str] = Counter()
+    for room in ROOMS:
+        for path in (ROOT / room).rglob("*.py"):
+            tree = ast.parse(path.read_text())
+            found.update(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+    return found
+
+
+def test_no_two_public_classes_share_a_name(names: Counter[str]) -> None:
+    twice = {name for name, count in names.items() if count > 1 and not name.startswith("_")}
+    assert twice == SHARED
