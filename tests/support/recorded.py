@@ -51,7 +51,7 @@ from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
 # Name of a class now -> the name under which its values were recorded.
-ALIASES: Mapping[str, str] = {}
+ALIASES: Mapping[str, str] = {"ReplayOutcome": "Outcome"}
 VIEWS = 42  # of each story of plans
 TURNS = 40  # of each story of a master
 Choice = tuple[str, dict[str, str]]

@@ -1,4 +1,4 @@
-"""A class name means one thing: no two public classes of the distribution share a name, but a few."""
+"""A class name means one thing: public classes of the distribution share no names, but a few."""
 
 import ast
 from collections import Counter
