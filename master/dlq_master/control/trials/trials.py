@@ -1,7 +1,7 @@
 """How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
 
 Every job that runs without an estimate is watched; what is known of it, and when,
-`policy.profile.judge` says. A trial on fewer GPUs than its job asks for is then ended, and never
+`policy.trial.judge` says. A trial on fewer GPUs than its job asks for is then ended, and never
 completes the job. What a trial has told is on disk with its stop, and an estimate with its job;
 what leads to it is not. What happens when
 
