@@ -166,10 +166,13 @@ class Trials(RuleBasedStateMachine):
             assert not job.reduced or nodes in ([job.trials[0]], [job.trials[0] // 2] * 2)
 
     def nobody_is_forgotten(self) -> None:
-        """Who is in the queue is told how long it runs, or tried."""
+        """A waiting job has an estimate, is on trial, or names why no trial could measure it."""
         for job in self.world.cluster.jobs.values():
             if job.waiting:
-                assert job.duration_estimate_s is not None or job.lane is Lane.PROFILE, job
+                estimated = job.duration_estimate_s is not None
+                unmeasurable = job.basis.unmeasured is not None
+                assert estimated or unmeasurable or job.lane is Lane.PROFILE, job
+                assert not (unmeasurable and job.lane is Lane.PROFILE), job
 
     def attempts(self, state: AttemptState) -> list[Attempt]:
         attempts = self.world.cluster.attempts

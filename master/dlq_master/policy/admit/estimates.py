@@ -16,6 +16,7 @@ from dlq_master.policy.trial.trials import nodes_of, trials_of
 from dlq_master.policy.trial.two_nodes import on_nodes
 
 _TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for
+_SHORTEST_S = 1.0  # a trial can end in the instant in which it begins, and a pace needs a duration
 
 
 def estimates(view: View) -> list[Profile | Estimate]:
@@ -78,7 +79,7 @@ def _types(cluster: Cluster, job: Job) -> list[str]:
 def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:
     if len(job.measured_s) < _TRIALS:
         return None
-    one_s, two_s = job.measured_s[:_TRIALS]
+    one_s, two_s = (max(measured_s, _SHORTEST_S) for measured_s in job.measured_s[:_TRIALS])
     nodes = max(1, nodes_of(cluster, job))
     detail = f"{nodes} nodes, by trials on one and on two"
     reason = Reason(ReasonCode.MEASURED, "nodes", nodes, detail=detail)

@@ -119,6 +119,17 @@ def test_a_wider_job_is_tried_on_one_node_and_then_on_two() -> None:
     assert world.attempt(1).lease.kind is LeaseKind.BE
 
 
+def test_a_trial_that_ends_in_the_instant_in_which_it_began_still_gives_an_estimate() -> None:
+    world = a_world().submit(a_job(1, 32)).decide()
+    measured(world.at(310.0), 1, 200.0).decide()
+    succeeded = attempt_steps.Succeeded()
+    drive.step_attempt(world.cluster, world.attempt(1).key, succeeded, world.now_s)
+    world.decide()
+    # Never less than on one node, however short the trial on two was.
+    assert world.job(1).duration_estimate_s == pytest.approx(200.0)
+    assert (world.job(1).trials, sum(holds(world, 1))) == ((), 32)
+
+
 def test_equal_parts_of_nodes_stay_what_they_are_in_a_trial() -> None:
     job = a_job(1, request=Request(gpus=16, nodes=4))
     world = a_world().submit(job).at(10.0)
