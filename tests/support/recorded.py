@@ -52,6 +52,9 @@ from support.sim_agent import SimAgent
 
 # Name of a class now -> the name under which its values were recorded.
 ALIASES: Mapping[str, str] = {"ReplayOutcome": "Outcome"}
+# Fields that came after the recording, with the value under which a record is as it was recorded.
+LATER: Mapping[str, Mapping[str, object]] = {"Start": {"rented": False}}
+_NEVER = object()
 VIEWS = 42  # of each story of plans
 TURNS = 40  # of each story of a master
 Choice = tuple[str, dict[str, str]]
@@ -119,7 +122,9 @@ def plain(value: Any) -> Any:
     if is_dataclass(value):
         return [name, *(plain(getattr(value, each.name)) for each in fields(value))]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return [name, *map(plain, value)]
+        later = LATER.get(name, {})
+        pairs = zip(value._fields, value, strict=True)
+        return [name, *(plain(of) for field, of in pairs if later.get(field, _NEVER) != of)]
     return list(map(plain, value))
 
 

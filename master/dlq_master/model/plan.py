@@ -30,13 +30,17 @@ class Reject(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Give a waiting job exactly these GPUs, now, until the end of a first term."""
+    """Give a waiting job exactly these GPUs, now, until the end of a first term.
+
+    `rented`: the GPUs are of a machine that was rented for this job, and of no other node.
+    """
 
     job_id: JobId
     allocation: Allocation
     kind: LeaseKind
     term_end_s: float
     reason: Reason
+    rented: bool = False
 
 
 class Renew(NamedTuple):

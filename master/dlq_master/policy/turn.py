@@ -1,4 +1,7 @@
-"""One decision, carried out: plan, check, apply, until the order of jobs has settled."""
+"""One decision, carried out: plan, check, apply, until the order of jobs has settled.
+
+`carry_out` does the last two for a plan that somebody else has made.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import NamedTuple
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import Happened
+from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.legal.check import check_delta
@@ -51,3 +55,13 @@ def decide(
         happened += drive.apply(cluster, step, now_s, epoch)
         if not step.again:
             return Decided(tuple(happened), step.wake_at_s, None, last)
+
+
+def carry_out(view: View, plan: Plan, policy: Policy, epoch: int) -> list[Happened]:
+    """Check a plan and apply it; an empty plan does nothing. Raises IllegalPlan, and then nothing
+    has changed.
+    """
+    if not plan.changes:
+        return []
+    check_delta(view, plan, policy)
+    return drive.apply(view.cluster, plan, view.now_s, epoch)

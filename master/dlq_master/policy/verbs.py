@@ -69,7 +69,7 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
             slots: tuple[Slot, ...] = (_slot((node_ids[ordinal], mask)),)
         else:  # rank order is node order
             slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
-        found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason)))
+        found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason, False)))
     return found
 
 

@@ -11,14 +11,12 @@ from math import ceil, inf
 
 import numpy as np
 
-from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.view import View
-from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.presets import build
@@ -29,8 +27,9 @@ from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
 from dlq_master.policy.rent.market import MachineOffer, Market, Provision, Put, Release
 from dlq_master.policy.rent.moving import Moving, OnTheWay, movable, with_moving
 from dlq_master.policy.rent.settle import settled
-from dlq_master.policy.rent.starting import opened, start_there
+from dlq_master.policy.rent.starting import leave_for, start_on
 from dlq_master.policy.rent.times import MachineRunTimes
+from dlq_master.policy.turn import carry_out
 from dlq_simulator.errors import UsageError
 from dlq_simulator.replay.events import NOBODY, Agenda, InstantKind
 from dlq_simulator.replay.machines import RentedMachines
@@ -166,19 +165,17 @@ class Beside:
         if attempt is None:
             return self._start(put, now_s)
         self._on_the_way.add(put)
-        self.machines.stop(attempt.key, now_s)
+        plan = leave_for(self._cluster, self._cluster.jobs[JobId(put.job)], machine.pool)
+        carry_out(View(self._cluster, now_s), plan, self._policy, EPOCH)
+        self.machines.leaves(attempt.key, now_s)
         return []
 
     def _start(self, put: Put, now_s: Seconds) -> list[Happened]:
         machine = self.machines.every[put.request_id]
         cluster, grid = self._cluster, self._policy.grid
         job, node = cluster.jobs[JobId(put.job)], cluster.nodes[machine.node_id]
-        plan = start_there(cluster, job, node, put.gpus, machine.pool, now_s, grid=grid)
-        if plan is None:
-            return []
-        with opened(cluster, node):
-            check_delta(View(cluster, now_s), plan, self._policy)
-            return list(drive.apply(cluster, plan, now_s, EPOCH))
+        plan = start_on(cluster, job, node, put.gpus, machine.pool, now_s, grid=grid)
+        return carry_out(View(cluster, now_s), plan, self._policy, EPOCH)
 
     def _wake(self, now_s: Seconds, wanting: list[Job]) -> None:
         """Foresee the next look that no other event brings."""

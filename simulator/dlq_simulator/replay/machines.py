@@ -110,12 +110,14 @@ class RentedMachines:
         self.every.put(moved(one, MachineState.DRAINING, now_s))
         for key in sorted(self._cluster.attempts_on(one.node_id)):
             if self._cluster.attempts[key].stop_cause is None:
-                self.stop(key, now_s, StopCause.DRAIN)
+                drive.stop_attempt(self._cluster, key, StopCause.DRAIN, now_s)
+                self.leaves(key, now_s)
         self._go_if_empty(name, now_s)
 
-    def stop(self, key: AttemptKey, now_s: Seconds, cause: StopCause = StopCause.PREEMPT) -> None:
-        """It saves, and queues again, or goes on on a machine."""
-        drive.stop_attempt(self._cluster, key, cause, now_s)
+    def leaves(self, key: AttemptKey, now_s: Seconds) -> None:
+        """An attempt that was told to stop saves, and its job queues again or starts on a
+        machine.
+        """
         self._leaving.drained(key, now_s)
 
     def note_stays(self, now_s: Seconds) -> None:

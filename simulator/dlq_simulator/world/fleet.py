@@ -16,10 +16,10 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.node_steps import FlagCleared, FlagSet
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.view import View
-from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Toll
 from dlq_master.policy.reclaim.whitelist import is_lent, lend, returns, take_back
+from dlq_master.policy.turn import carry_out
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
 from dlq_simulator.world.loans import lent_at, server_seconds
@@ -79,11 +79,11 @@ class SimulatedFleet:
             self._carried_out(returns(self._cluster, self._asked_back), view, policy)
 
     def _carried_out(self, plan: Plan, view: View, policy: Policy) -> tuple[Happened, ...]:
-        check_delta(view, plan, policy)
+        happened = tuple(carry_out(view, plan, policy, EPOCH))
         for change in plan.changes:
             if isinstance(change, Loan | Return):
                 self._asked_back.pop(change.node_id, None)
-        return tuple(drive.apply(self._cluster, plan, view.now_s, EPOCH))
+        return happened
 
 
 def _changes(spec: ClusterSpec, begin_s: Seconds) -> Iterator[FleetChange]:

@@ -13,10 +13,10 @@ from dlq_common.text.instants import format_instant
 from dlq_master.control.jobs.submitting import steps_of
 from dlq_master.control.loop.state import note_cancel_late
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.scheduling import look
+from dlq_master.control.placement import execution
+from dlq_master.control.placement.execution import look
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.model.attempts.deadlines import due_s
-from dlq_master.model.cluster import drive
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_id
@@ -71,11 +71,9 @@ def cleared(job: Job, after: Job) -> Job:
 
 def promise(turn: Turn, job: Job, changes: tuple[Reserve, ...], actor: str) -> None:
     """Make the promises that were found, now that it has its deadlines."""
-    state = turn.state
-    note_cancel_late(state, turn.job(job.job_id))
+    note_cancel_late(turn.state, turn.job(job.job_id))
     if changes:
-        happened = drive.apply(state.cluster, Plan(changes), turn.now_s, state.epoch)
-        turn.follow(happened, actor=actor)
+        execution.carry_out(turn, Plan(changes), actor)
 
 
 def told(job: Job) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dlq_common.text.instants import format_instant
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.scheduling import look
+from dlq_master.control.placement.execution import look
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId
 from dlq_master.policy.promise.capacity.rules import Promises

@@ -9,21 +9,19 @@ until it answers; the master restarts - the flags are on disk, and all are asked
 
 from collections.abc import Iterable
 
-from dlq_common.errors import Conflict, IllegalTransition
+from dlq_common.errors import IllegalTransition
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pools
 from dlq_master.control.nodes import emptiness
-from dlq_master.control.placement.scheduling import look
+from dlq_master.control.placement import execution
 from dlq_master.control.stimuli.loans import LendServers, TakeLook
-from dlq_master.model.cluster import drive
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
 from dlq_master.model.plan import Loan, Plan, Return
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.tenants import gives_up
 from dlq_master.policy.reclaim.whitelist import is_asked_back, is_lent
 
@@ -48,7 +46,7 @@ def lend(turn: Turn, ask: LendServers) -> Done[tuple[NodeId, ...]]:
     cluster, actor = turn.state.cluster, ask.caller.actor
     for node_id in chosen:
         if is_asked_back(cluster, node_id):
-            carry_out(turn, Plan((Loan(node_id, Reason(ReasonCode.LENT)),)), actor)
+            execution.carry_out(turn, Plan((Loan(node_id, Reason(ReasonCode.LENT)),)), actor)
         elif not is_lent(cluster, node_id) and NodeFlag.LENDING not in cluster.nodes[node_id].flags:
             flag = on_node.FlagSet(flag=NodeFlag.LENDING, reason="to be lent", by=actor)
             turn.step_node(node_id, flag, actor=actor, cause="to be lent")
@@ -96,26 +94,11 @@ def take_look(turn: Turn, told: TakeLook) -> None:
         return
     state.loans.forget(told.node_id)
     if is_asked_back(state.cluster, told.node_id):
-        carry_out(turn, Plan((Return(told.node_id, Reason(ReasonCode.EMPTY)),)), "master")
+        execution.carry_out(turn, Plan((Return(told.node_id, Reason(ReasonCode.EMPTY)),)), "master")
         turn.note("server_returned", node_id=told.node_id, cause="nothing is on its GPUs")
     elif NodeFlag.LENDING in node.flags:
-        carry_out(turn, Plan((Loan(told.node_id, Reason(ReasonCode.LENT)),)), "master")
+        execution.carry_out(turn, Plan((Loan(told.node_id, Reason(ReasonCode.LENT)),)), "master")
         turn.note("server_lent", node_id=told.node_id, cause="nothing is on its GPUs")
-
-
-def check(turn: Turn, plan: Plan) -> None:
-    """Raises Conflict for a plan that is not legal: a bug, of which nobody else shall suffer."""
-    try:
-        check_delta(look(turn), plan, turn.state.policy)
-    except IllegalPlan as error:
-        raise Conflict(f"nothing was done: {error.why}", hint="please report it") from error
-
-
-def carry_out(turn: Turn, plan: Plan, actor: str) -> None:
-    """Check a plan and do it. Raises Conflict, and has done nothing, if it is not legal."""
-    check(turn, plan)
-    happened = drive.apply(turn.state.cluster, plan, turn.now_s, turn.state.epoch)
-    turn.follow(list(happened), actor=actor)
 
 
 def must_be_server(node: Node) -> None:

@@ -17,7 +17,8 @@ from dlq_master.control.loans import loans
 from dlq_master.control.loans.loan_state import PlannedReclaim
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.scheduling import look
+from dlq_master.control.placement import execution
+from dlq_master.control.placement.execution import look
 from dlq_master.control.stimuli.loans import Found, Hit, Reclaimed, ReclaimServers, ToChoose
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.attempt_steps import sooner
@@ -186,13 +187,13 @@ def _do(
     if answer.too_long and not asked.force:
         raise _cannot(asked, answer, taken)
     plan = clipped(taken.plan, asked.within_s) if asked.force else taken.plan
-    loans.check(turn, plan)
+    execution.check(turn, plan)
     turn.remember(ask, encode(answer))
     actor = ask.caller.actor
     for node_id in wanted.lending:
         cleared = on_node.FlagCleared(flag=NodeFlag.LENDING)
         turn.step_node(node_id, cleared, actor=actor, cause="not lent after all")
-    loans.carry_out(turn, plan, actor)
+    execution.carry_out(turn, plan, actor)
     for hit in answer.hits:
         if hit.action != "leaving":
             turn.note(

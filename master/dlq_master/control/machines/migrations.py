@@ -1,5 +1,7 @@
-"""Who runs on few own GPUs goes on on a machine that was rented for it: it saves, and starts there
-once it has left.
+"""Migrations of running jobs to machines that were rented for them.
+
+A job saves, leaves its GPUs and starts on the machine, each step by a plan that is checked and
+applied like the plans of the policy.
 
 What happens when: the master restarts before it has left - it queues as any other; its agent
 restarts, or the line is silent
@@ -11,13 +13,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement import scheduling
+from dlq_master.control.placement import execution
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
-from dlq_master.model.nodes.node import CLOSED, NodeState
-from dlq_master.model.transitions import StopCause
-from dlq_master.policy.rent.starting import opened, start_there
+from dlq_master.policy.rent.starting import leave_for, start_on
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.market import Put
@@ -40,7 +40,7 @@ def put(turn: Turn, put: Put) -> None:
         actor="scheduler",
         cause=f"being late costs it more than to go on on {put.gpus} GPUs of {machine.request_id}",
     )
-    turn.stop(job.live_key, StopCause.PREEMPT)
+    execution.carry_out(turn, leave_for(state.cluster, job, machine.pool))
     state.pools.on_the_way.add(put)
 
 
@@ -55,7 +55,7 @@ def arrive(turn: Turn) -> None:
 
 def _takes_work(turn: Turn, machine: Machine) -> bool:
     node = turn.state.cluster.nodes.get(machine.node_id)
-    if node is None or node.state is not NodeState.UP or node.flags & CLOSED:
+    if node is None or not node.takes_work:
         return False
     return machine.node_id in turn.state.sessions and machine.state is MachineState.UP
 
@@ -63,7 +63,6 @@ def _takes_work(turn: Turn, machine: Machine) -> bool:
 def _start(turn: Turn, job: Job, machine: Machine, gpus: int) -> None:
     cluster = turn.state.cluster
     node, grid = cluster.nodes[machine.node_id], turn.state.policy.grid
-    plan = start_there(cluster, job, node, gpus, machine.pool, turn.now_s, grid=grid)
-    if plan is not None:
-        with opened(cluster, node):
-            scheduling.carry_out(turn, plan)
+    execution.carry_out(
+        turn, start_on(cluster, job, node, gpus, machine.pool, turn.now_s, grid=grid)
+    )

@@ -1,7 +1,7 @@
-"""For whom machines are rented: what `policy.rent` decides of the live state, and doing it.
+"""Renting: once a second `policy.rent` decides on the live state, and this module carries it out.
 
-Once a second, if anybody waits who may be late, or a machine is there. Rented nodes are closed to
-everybody: who is to run there is started there, in the turn that decides it.
+It looks only while a machine is there or a job waits that may be late. The queue does not place
+jobs on rented machines; the turn that decides on a job starts it there.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import cost_forecasts, migrations, pools
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.run_times import node_type, run_times
-from dlq_master.control.placement import scheduling
+from dlq_master.control.placement import execution, scheduling
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
@@ -32,7 +32,7 @@ def watch(turn: Turn) -> None:
     state = turn.state
     if not state.config.pools:
         return
-    if scheduling.pause_of(state, turn.now_s) is not None or state.frozen:
+    if execution.pause_of(state, turn.now_s) is not None or state.frozen:
         return  # nobody knows yet what runs
     line = list(in_line(state.cluster))
     pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]

@@ -3,35 +3,27 @@
 from collections.abc import Callable
 
 from dlq_common.daemon.logs import get_logger
-from dlq_common.errors import Conflict
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.deadlines import unjudged
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people import queues
-from dlq_master.control.placement import offloaded, plan_faults
-from dlq_master.control.reservations import warnings
+from dlq_master.control.placement import execution, offloaded, plan_faults
+from dlq_master.control.placement.execution import look, pause_of
 from dlq_master.control.stimuli import PlanMade
-from dlq_master.control.trials import traffic
-from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.drive import Happened
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.nodes.node import NodeState
-from dlq_master.model.plan import Plan, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words import sentence
 from dlq_master.policy.admit import any_that_fits
-from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahead
 from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
-RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work again
 MOST_LOOKED_AT = 32  # attempts, for whoever does not ask why: a submit is answered by the loop
 
 
@@ -47,7 +39,7 @@ def plan(turn: Turn) -> float | None:
     state.pause = pause
     now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
     applied = offloaded.apply(state.away, *now)
-    _carry_out(turn, applied.happened)
+    execution.follow(turn, applied.happened)
     if applied.stage is not None:
         _say_made(applied)
     if applied.whole:
@@ -56,7 +48,7 @@ def plan(turn: Turn) -> float | None:
         return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
     decided = offloaded.decided(state.away, *now)
     state.last = decided.outcome or state.last
-    _carry_out(turn, decided.happened)
+    execution.follow(turn, decided.happened)
     unjudged.tell(turn)
     turn.plan_due = False
     if decided.fault is not None:
@@ -71,37 +63,10 @@ def plan_made(turn: Turn, told: PlanMade) -> None:
         turn.plan_due = True
 
 
-def look(turn: Turn) -> View:
-    """What the policies see of this turn."""
-    return View(turn.state.cluster, turn.now_s, pause_of(turn.state, turn.now_s))
-
-
 def notice_pause(turn: Turn) -> None:
     """Once a second: a pause that has begun or ended is a reason to plan."""
     if pause_of(turn.state, turn.now_s) is not turn.state.pause:
         turn.plan_due = True
-
-
-def pause_of(state: State, now_s: float) -> ReasonCode | None:
-    """Why nothing may start or lapse: known nodes are still coming back."""
-    nodes = state.cluster.nodes.values()
-    if now_s < state.started_s + state.config.nodes.start_grace:
-        known = [node for node in nodes if node.state is not NodeState.DOWN]
-        back = sum(node.node_id in state.returned for node in known)
-        if back < RETURNED_SHARE * len(known):
-            return ReasonCode.MASTER_STARTING
-    return None
-
-
-def carry_out(turn: Turn, made: Plan) -> None:
-    """Do what was decided beside the policy. Raises Conflict for what is not legal: a bug, and
-    nothing is done.
-    """
-    try:
-        check_delta(look(turn), made, turn.state.policy)
-    except IllegalPlan as error:
-        raise Conflict(f"nothing was done: {error.why}", hint="please report it") from error
-    _carry_out(turn, tuple(drive.apply(turn.state.cluster, made, turn.now_s, turn.state.epoch)))
 
 
 def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | None:
@@ -211,15 +176,6 @@ def _glance(state: State, now_s: float) -> ReasonSummary:
     return state.glance
 
 
-def _carry_out(turn: Turn, happened: tuple[Happened, ...]) -> None:
-    """Note it, and launch who starts."""
-    turn.follow(list(happened), actor="scheduler")
-    for one in happened:
-        if isinstance(one.change, Start):
-            _launch(turn, one.change.job_id)
-            warnings.started(turn, one.change.job_id)
-
-
 def _say_made(applied: offloaded.Applied) -> None:
     """How long it took, and why not all of it was done."""
     _log.info(
@@ -236,36 +192,6 @@ def _say_made(applied: offloaded.Applied) -> None:
 def _quick(state: State) -> Policy:
     """People who ask why do not wait for a solver, nor does the loop."""
     return state.away.quick(state.policy)
-
-
-def _launch(turn: Turn, job_id: JobId) -> None:
-    """Give the new attempt its rendezvous port, and tell its nodes."""
-    job = turn.state.cluster.jobs[job_id]
-    assert job.live_attempt is not None
-    key = AttemptKey(job_id, job.live_attempt)
-    attempt = turn.state.cluster.attempts[key]
-    turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
-    traffic.order(turn, job, attempt)
-    if len(attempt.ranks) > 1:
-        turn.state.starting.add(key)
-    for rank, status in enumerate(attempt.ranks):
-        turn.intend("launch", status.node_id, key, attempt.epoch, rank)
-
-
-def _port(turn: Turn, key: AttemptKey) -> int:
-    """The next rendezvous port that no living attempt has; when all are taken, one is shared."""
-    state = turn.state
-    jobs = state.config.jobs
-    span = jobs.port_last - jobs.port_first + 1
-    port = jobs.port_first + state.next_port % span
-    for _ in range(span):
-        state.next_port += 1
-        holder = state.ports.get(port)
-        if holder is None or holder not in state.cluster.attempts:
-            break
-        port = jobs.port_first + state.next_port % span
-    state.ports[port] = key
-    return port
 
 
 def _pause_ends_s(state: State, now_s: float) -> float | None:

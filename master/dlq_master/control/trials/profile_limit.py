@@ -11,7 +11,7 @@ import math
 from dlq_common.errors import TryAgain
 from dlq_common.text.units import format_duration
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.scheduling import look
+from dlq_master.control.placement.execution import look
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.admit.submission import refused
 

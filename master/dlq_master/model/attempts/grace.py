@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_master.model.attempts.attempt import Attempt
-from dlq_master.model.jobs.job import RunRules
+from dlq_master.model.jobs.job import Job, RunRules
 
 SAVE_FACTOR = 1.5
 SAVE_MARGIN_S = 15.0
@@ -15,6 +15,13 @@ def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
         return min(rules.first_grace_s, rules.grace_cap_s)
     learned_s = SAVE_FACTOR * percentile_95(saves) + SAVE_MARGIN_S
     return min(max(learned_s, rules.grace_floor_s), rules.grace_cap_s)
+
+
+def stop_grace_s(attempt: Attempt, job: Job) -> float:
+    """Seconds that a stop of the attempt grants: 0 before it runs, and then what the job has
+    learned.
+    """
+    return 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
 
 
 def work_at_risk_s(attempt: Attempt, now_s: float) -> float:

@@ -13,7 +13,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model.attempts import attempt_steps, gang, live_resize
 from dlq_master.model.attempts.attempt import LIVE, Attempt, assigned
 from dlq_master.model.attempts.attempt_steps import AttemptEvent
-from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.demand import Offer
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
@@ -110,10 +110,8 @@ def stop_attempt(
     cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float
 ) -> list[Happened]:
     """Ask a live attempt to save and leave, with the grace learned for its job."""
-    attempt = cluster.attempts[key]
-    job = cluster.jobs[key.job_id]
-    grace = 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
-    event = attempt_steps.StopRequested(cause=cause, grace_s=grace)
+    grace_s = stop_grace_s(cluster.attempts[key], cluster.jobs[key.job_id])
+    event = attempt_steps.StopRequested(cause=cause, grace_s=grace_s)
     return step_attempt(cluster, key, event, now_s)
 
 
@@ -269,7 +267,7 @@ def _event(
 
 def _start(cluster: Cluster, start: Start, now_s: float, epoch: int) -> Happened:
     job = cluster.jobs[start.job_id]
-    _, allocation, kind, term_end_s, _ = start
+    _, allocation, kind, term_end_s, _, _ = start
     number = job.attempts + 1
     lease = _lease(
         (

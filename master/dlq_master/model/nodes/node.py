@@ -36,7 +36,6 @@ class NodeFlag(StrEnum):
     CLEANING = "cleaning"
     QUARANTINED = "quarantined"
     LOANED = "loaned"
-    RENTED = "rented"  # for the moment in which those start for whom it was rented
     LENDING = "lending"  # to be lent, and not yet proven empty
     RECLAIMED = "reclaimed"  # lent, and asked back
     MAINTENANCE = "maintenance"  # its agent has announced to be away
@@ -45,7 +44,7 @@ class NodeFlag(StrEnum):
 
 
 OF_LOANS = frozenset({NodeFlag.LOANED, NodeFlag.LENDING, NodeFlag.RECLAIMED})
-CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED, NodeFlag.RENTED}
+CLOSED = frozenset(NodeFlag) - {NodeFlag.LOANED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +110,15 @@ class Node(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """New work may be placed here."""
-        return self.state is NodeState.UP and not self.closed
+        """Any job may start here."""
+        return self.takes_work and not self.away
+
+    @property
+    def takes_work(self) -> bool:
+        """The node is up and nobody has closed it. Only jobs for which a machine was rented may
+        start on a rented machine, so this alone does not open it to others.
+        """
+        return self.state is NodeState.UP and not self.flags & CLOSED
 
     @property
     def closed(self) -> bool:
@@ -121,13 +127,12 @@ class Node(NamedTuple):
 
     @property
     def away(self) -> bool:
-        """It is the inference side's, and not lent; or a provider's, where only those start for
-        whom it is rented.
+        """The node is an inference server that is not lent, or a rented machine: the queue does not
+        place jobs here.
         """
-        if self.pool is NodePool.TRAINING:
-            return False
-        flag = NodeFlag.LOANED if self.pool is NodePool.INFERENCE else NodeFlag.RENTED
-        return flag not in self.flags
+        if self.pool is NodePool.INFERENCE:
+            return NodeFlag.LOANED not in self.flags
+        return self.pool is NodePool.PRICED
 
     @property
     def unaccepted(self) -> frozenset[int]:

@@ -12,6 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import decision_time_s
+from dlq_master.model.nodes.node import Node, NodePool
 from dlq_master.model.plan import (
     Admit,
     Change,
@@ -114,7 +115,7 @@ class CheckBook:
                 assert_never(change)
 
     def start(self, start: Start) -> None:
-        job_id, (slots,), _, term_end_s, _ = start
+        job_id, (slots,), _, term_end_s, _, _ = start
         job = self._once(start, job_id)
         if not job.waiting:
             raise IllegalPlan(start, f"job {job_id} is {job.state.value}, not waiting")
@@ -172,7 +173,7 @@ class CheckBook:
     ) -> str:
         """The type of these GPUs, which nobody else may have and which an open node must own."""
         node = self.cluster.nodes.get(node_id)
-        if node is None or not node.open:
+        if node is None or not _admits(node, start):
             raise IllegalPlan(start, f"node {node_id} is not open")
         capacity = self.cluster.capacity
         for node_type, owned in capacity.masks_of(node_id).items():
@@ -349,3 +350,12 @@ class CheckBook:
             state = "not live" if attempt is None else attempt.state.value
             raise IllegalPlan(change, f"attempt {key} is {state}")
         return attempt
+
+
+def _admits(node: Node, change: Start | Resize) -> bool:
+    """Whether the node takes the job: an open node takes any, a rented machine only a job that is
+    started there because the machine was rented for it.
+    """
+    if isinstance(change, Start) and change.rented:
+        return node.pool is NodePool.PRICED and node.takes_work
+    return node.open

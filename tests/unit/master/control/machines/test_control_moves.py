@@ -6,10 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.control.stimuli import AskedLateness, SetNodeFlags
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.job_steps import Placed
 from dlq_master.model.nodes.node import NodeFlag
+from dlq_master.model.nodes.node_steps import FlagSet
 from dlq_master.model.resources import Request
 from support.lent_servers import Server, saves
 from support.master_harness import ROOT
@@ -165,3 +168,21 @@ def test_who_has_failed_on_a_machine_is_not_started_there_and_it_goes_back() -> 
     site.tick()
     assert site.master.attempt(key.job_id).stop_cause is None
     assert next(iter(site.machines().values())).state in ("draining", "stopping", "away")
+
+
+def test_a_node_keeps_what_happens_to_it_while_a_job_is_started_there() -> None:
+    """The start of a job on a machine writes nothing of the machine's node."""
+    site, key = crawls()
+    host = stopped_for_a_machine(site, key)
+
+    def cordons(turn: Turn, steps: Steps) -> None:
+        if any(
+            isinstance(one.event, Placed) and one.job_id == key.job_id for one in steps.happened
+        ):
+            turn.step_node(host.node_id, FlagSet(flag=NodeFlag.CORDONED, reason="a fault"))
+
+    wiring = site.master.loop._wiring
+    site.master.loop._wiring = wiring._replace(stepped=(*wiring.stepped, cordons))
+    saves(own(site), key)
+    assert where(site, key.job_id) == (host.node_id, 4)
+    assert site.master.node(host.node_id).flags == {NodeFlag.CORDONED}

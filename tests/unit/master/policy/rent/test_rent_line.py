@@ -20,11 +20,7 @@ from support.extent import times
 
 # What a node may be: whose it is, with which flags, in which state, and which of its GPUs take no
 # work.
-PLAIN, LENT, RENTED = (
-    frozenset[NodeFlag](),
-    frozenset({NodeFlag.LOANED}),
-    frozenset({NodeFlag.RENTED}),
-)
+PLAIN, LENT = frozenset[NodeFlag](), frozenset({NodeFlag.LOANED})
 stands: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
     [
         {},
@@ -37,7 +33,6 @@ stands: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         {"pool": NodePool.INFERENCE, "flags": LENT, "withheld": 3},
         {"pool": NodePool.INFERENCE, "flags": PLAIN},
         {"pool": NodePool.PRICED, "flags": PLAIN},
-        {"pool": NodePool.PRICED, "flags": RENTED},
     ]
 )
 lasts = st.sampled_from([None, 0.0, 10.0, 600.0, 5000.0])
