@@ -2,6 +2,6 @@
 forgotten.
 
 `watched` is one rank with all that is in hand for it; `orders` gives stops to the runtime,
-`holding` tells ranks how long they may run without the master, `keeping` writes them down,
-`leftovers` finds ranks without a record.
+`holding` tells ranks how long they may run without the master, `keeping` writes them down. Each
+runtime finds its ranks that have no record.
 """

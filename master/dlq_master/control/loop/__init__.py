@@ -1,8 +1,9 @@
 """The loop: the one place where the state of the cluster changes, one turn and one commit at a
 time.
 
-`inbox` is the only door in, `handlers` lists what can happen, `turn` is the draft of one turn,
-`loop` commits it, then publishes, answers and sends. `state` is everything that the loop owns;
-`starting` builds it from the database. `incidents` puts a stimulus aside on which the master
-failed. Nothing here knows gRPC or SQL.
+`inbox` is the only door in, `turn` is the draft of one turn, `loop` commits it, then publishes,
+answers and sends. Which functions take part in a turn is listed in `control.composition`; `once`
+makes a repeated request take effect once. `state` is everything that the loop owns; `starting`
+builds it from the database. `incidents` puts a stimulus aside on which the master failed. Nothing
+here knows gRPC or SQL.
 """

@@ -1,6 +1,6 @@
 """Estimates: what is known of run times, of speeds at each size, and of the cost of being spread.
 
-`estimate` says from where a run time is known; `scaling` and `slowdowns` are measured, `packing` is
-found by the profiler; `history` and `offers` are what an order and a promise may learn from. Values
+`estimate` says from where a run time is known; `scaling` and `slowdowns` are measured, `traffic` is
+found by the profiler; `history` and `demand` are what an order and a promise may learn from. Values
 only, pure.
 """

@@ -2,6 +2,6 @@
 
 `job` is the value, `job_steps` the table of its states and the one function that applies events to
 it; `job_draft` collects the changes of one event. `eligible` says what keeps a job from waiting,
-`reward` what a deadline is worth, `profiling` and `recording` what is known of run times and of
+`reward` what a deadline is worth, `trials` and `recording` what is known of run times and of
 recorded starts. Pure, without a clock.
 """
