@@ -111,8 +111,15 @@ test: setup  ## every test that needs nothing special (under two minutes)
 	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
 
 .PHONY: test-long
-test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py)
-	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
+test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py), and coverage
+	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)' --cov --cov-report=
+	$(MAKE) --no-print-directory coverage
+
+# Daemons run in processes of their own, which are not measured: the true share is higher.
+.PHONY: coverage
+coverage:  ## what the last `make test-long` ran in its own processes, by package; build/coverage/html has the lines
+	$(PY) tests/support/coverage_by_package.py
+	$(PY) -m coverage html --quiet --directory build/coverage/html
 
 # What depends most on the interpreter: values that go from process to process.
 BETWEEN_PROCESSES := $(addprefix tests/,unit/master/planner unit/master/control/forecast/test_twin_process.py sim/test_twin.py \
