@@ -56,8 +56,8 @@ def looks(policy: str) -> list[float]:
     for number in range(ROUNDS):
         job = state.cluster.jobs[waiting[number]]  # what a look is for: one job is another now
         job = state.cluster.put_job(job._replace(duration_estimate_s=60.0 * (number + 1)))
-        if number % LEARNED_EVERY == LEARNED_EVERY - 1 and state.pools.times is not None:
-            state.pools.times.learn(
+        if number % LEARNED_EVERY == LEARNED_EVERY - 1 and state.machines.times is not None:
+            state.machines.times.learn(
                 job._replace(total_executed_s=600.0, total_gpu_s=600.0 * job.request.gpus), 1.0
             )
         site.master.clock.advance(1.0)
@@ -65,9 +65,9 @@ def looks(policy: str) -> list[float]:
         began_s = time.process_time()
         renting.watch(turn)
         took.append(1000.0 * (time.process_time() - began_s))
-        for one in state.pools.machines.values():  # every look decides anew about all
+        for one in state.machines.fleet.values():  # every look decides anew about all
             assert one.open
-        state.pools.machines = Fleet()
+        state.machines.fleet = Fleet()
     return took
 
 

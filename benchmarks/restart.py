@@ -24,7 +24,7 @@ from dlq_client.line.connection import Connection
 from dlq_client.line.identity import load_identity
 from dlq_client.queues import Queues
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.loop.state import window_of
+from dlq_master.control.jobs.state import window_of
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId

@@ -26,6 +26,7 @@ from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, ForecastKeeper
 from dlq_master.control.forecast.twin_process import TwinProcess
+from dlq_master.control.jobs.state import window_of
 from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.incidents import HandlerFailed
@@ -35,7 +36,7 @@ from dlq_master.control.loop.ports import Foresight
 from dlq_master.control.loop.preload import preload
 from dlq_master.control.loop.starting import start
 from dlq_master.control.loop.startup_losses import Losses
-from dlq_master.control.loop.state import State, window_of
+from dlq_master.control.loop.state import State
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.planner.process import PlannerProcess
@@ -125,7 +126,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
         get_logger("master").error(kind, cause=cause, **facts)
     state, first = start(config, loaded, clock.now_s(), losses)
     first.meta |= anchor(clock, boot_id)
-    state.pools.seed = pool_seed(state_dir)
+    state.machines.seed = pool_seed(state_dir)
     del loaded
     _calm_collector()
     await writer.commit(first)
@@ -235,7 +236,7 @@ async def _foresee(forecasts: ForecastKeeper, reader: Reader, state: State) -> N
     """Look ahead until the master stops; run times are told from the jobs that ended last."""
     if not state.config.twin.enabled:
         return
-    after = max(0, state.next_job - PAST_KEPT)
+    after = max(0, state.jobs.next_id - PAST_KEPT)
     forecasts.remember(await reader.past_jobs(PastJobs(), after, PAST_KEPT))
     await forecasts.run()
 
@@ -316,7 +317,7 @@ def _desk(
         token_of=lambda token_id, secret: JoinTokenText(token_id, secret, seal).text(),
         audited=lambda verb, machine, outcome: audit.record(None, verb, machine, outcome),
     )
-    state.pools.desk = desk
+    state.machines.desk = desk
     return desk
 
 
@@ -350,5 +351,5 @@ def _say_serving(state: State, server: MasterServer) -> None:
         epoch=state.epoch,
         jobs=len(state.cluster.jobs),
         nodes=len(state.cluster.nodes),
-        policy=state.chosen.policy,
+        policy=state.placement.chosen.policy,
     )

@@ -60,7 +60,7 @@ class Story:
         self.after = self.grown.passages
         self.end(job_id)
         self.until(lambda: self.master.job(job_id).state is JobState.COMPLETED)
-        self.until(lambda: not self.master.state.outbox)
+        self.until(lambda: not self.master.state.attempts.outbox)
         self.master.close()
         self.job_id = job_id
 

@@ -75,7 +75,7 @@ def judge(story: Story) -> None:
     assert flags(master) == set()
     (job,) = master.store.load().jobs
     assert (job.state, job.live_attempt) == (JobState.QUEUED, None)
-    assert not master.state.outbox
+    assert not master.state.attempts.outbox
 
 
 @pytest.mark.parametrize("place", failpoints.NAMES)
@@ -159,7 +159,7 @@ def judge_shrunk(story: ShrinkStory) -> None:
     (job,) = master.store.load().jobs
     assert (job.resizes, job.lost_gpu_s) == (1, 0.0)
     assert master.attempt(job.job_id).lease.allocation.node_ids == ("gpu01",)
-    assert not master.state.outbox
+    assert not master.state.attempts.outbox
 
 
 @pytest.mark.parametrize("place", failpoints.NAMES)

@@ -66,7 +66,7 @@ def judge(story: Story) -> None:
     assert words["machine_asked_for"] == words["machine_away"] == 1
     assert site.provider.started == [site.only().request_id], "paid once"
     assert (site.provider.there, site.only().state) == ({}, "away")
-    assert (site.master.state.tokens, site.master.state.cluster.nodes) == ({}, {})
+    assert (site.master.state.people.tokens, site.master.state.cluster.nodes) == ({}, {})
     charged_once(site)
     machine = site.only()
     assert machine.end_s is not None

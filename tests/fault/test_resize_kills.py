@@ -117,7 +117,7 @@ def judge(story: Story) -> None:
     assert [it.attempt for it in resumed if it is not None] == [1, 2], (
         "each goes on from the one before"
     )
-    assert not master.state.outbox
+    assert not master.state.attempts.outbox
 
 
 @pytest.mark.parametrize("place", failpoints.NAMES)
@@ -137,7 +137,7 @@ def judge_live(story: Story) -> None:
     assert (job.attempts, job.resizes, job.lost_gpu_s) == (1, 2, 0.0)
     ranks = master.ended(job.job_id, 1).ranks
     assert [rank.left for rank in ranks] == [False, True, False]
-    assert not master.state.outbox
+    assert not master.state.attempts.outbox
 
 
 @pytest.mark.parametrize("place", failpoints.NAMES)

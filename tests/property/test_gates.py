@@ -68,7 +68,7 @@ class Gates(RuleBasedStateMachine):
         picks=st.lists(st.tuples(RELATIONS, PICK), max_size=1),
     )
     def submit_array(self, count: int, limit: int, picks: Any) -> None:
-        array_id = JobId(self.master.state.next_job)
+        array_id = JobId(self.master.state.jobs.next_id)
         array = AskedArray(tuple(range(count)), limit)
         self._try(self.master.submission(1, array=array, depends=self._asked(picks, False, False)))
         if array_id + 1 in self.master.state.cluster.jobs:

@@ -32,7 +32,7 @@ class Witness:
         """As `Site.tick`."""
         now_s = self.site.master.clock.now_s()
         state = self.site.master.state
-        for machine in state.pools.open():
+        for machine in state.machines.open():
             rate = machine.price_per_hour / HOUR_S
             parts: dict[int, float] = {}
             if machine.up_s is not None:

@@ -23,7 +23,7 @@ from dlq_common.errors import (
 from dlq_master.control import stimuli as say
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import PastJobs
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig

@@ -54,7 +54,7 @@ def _arrays(state: State) -> None:
 
 def _levels(state: State) -> None:
     """How many GPUs are held, free and neither is what the attempts and nodes say."""
-    kept = state.bookkeeping
+    kept = state.attempts.bookkeeping
     afresh = Bookkeeping.begin(state.cluster, None, 0.0)
     assert kept.held == afresh.held
     assert {pool: level for pool, level in kept.sums.items() if level.capacity} == {
@@ -97,15 +97,15 @@ def check_published(state: State, read: ReadModel) -> None:
     assert {job.job_id: job for job in read.jobs()} == dict(cluster.jobs)
     assert [job.job_id for job in read.jobs()] == sorted(cluster.jobs)
     assert {node.node_id: node for node in read.nodes()} == dict(cluster.nodes)
-    assert {user.name: user for user in read.users()} == state.users
-    assert {token.token_id: token for token in read.tokens()} == state.tokens
+    assert {user.name: user for user in read.users()} == state.people.users
+    assert {token.token_id: token for token in read.tokens()} == state.people.tokens
     assert all(read.attempt(key) == attempt for key, attempt in cluster.attempts.items())
     for node_id in cluster.nodes:
         assert tuple(read.attempts_on(node_id)) == cluster.attempts_on(node_id)
         held = cluster.capacity.claimed(node_id) | cluster.nodes[node_id].withheld
         free = [gpu for gpu in cluster.nodes[node_id].gpus if not held >> gpu.index & 1]
         assert read.free_gpu_count(node_id) == len(free)
-    assert read.last_sequence == state.next_event - 1
+    assert read.last_sequence == state.journal.next_sequence - 1
     assert read.epoch == state.epoch
 
 
@@ -141,19 +141,19 @@ def _stored(state: State, loaded: Loaded) -> None:
     here = state.cluster.jobs
     assert {job.job_id: job for job in loaded.jobs if job.job_id in here} == dict(here)
     gone = [job for job in loaded.jobs if job.job_id not in here]
-    assert all((job.end_time_s or math.inf) <= state.recent.complete_from_s for job in gone)
+    assert all((job.end_time_s or math.inf) <= state.jobs.recent.complete_from_s for job in gone)
     assert all(job.live_attempt is None for job in gone)
     settled = [job.job_id for job in here.values() if job.ended and job.live_attempt is None]
-    assert len(state.recent) == len(settled) <= state.recent.window.most
-    assert all(job_id in state.recent for job_id in settled)
+    assert len(state.jobs.recent) == len(settled) <= state.jobs.recent.window.most
+    assert all(job_id in state.jobs.recent for job_id in settled)
     assert {a.key: a for a in loaded.attempts} == dict(state.cluster.attempts)
     assert {node.node_id: node for node in loaded.nodes} == dict(state.cluster.nodes)
-    assert {user.name: user for user in loaded.users} == state.users
-    assert {token.token_id: token for token in loaded.tokens} == state.tokens
-    assert {row.sequence: row for row in loaded.intentions} == state.outbox
-    assert loaded.last_event == state.next_event - 1
+    assert {user.name: user for user in loaded.users} == state.people.users
+    assert {token.token_id: token for token in loaded.tokens} == state.people.tokens
+    assert {row.sequence: row for row in loaded.intentions} == state.attempts.outbox
+    assert loaded.last_event == state.journal.next_sequence - 1
     unended = Counter(job.user for job in loaded.jobs if not job.ended)
-    assert {user: state.crowd[of_user(user)] for user in unended} == dict(unended)
+    assert {user: state.jobs.counts[of_user(user)] for user in unended} == dict(unended)
 
 
 def _jobs(state: State) -> None:
@@ -174,7 +174,7 @@ def _attempts(state: State, loaded: Loaded, rows: MemoryStore) -> None:
         living = [attempt.key for attempt in tries if attempt.state in LIVE]
         assert living == ([] if job.live_key is None else [job.live_key])
         assert [a.epoch for a in tries] == sorted(a.epoch for a in tries)
-    if state.journal_horizon:
+    if state.journal.horizon:
         return  # the journal does not tell the whole story any more
     ends: Counter[AttemptKey] = Counter()
     for event in rows.events(0, 1_000_000):
@@ -203,7 +203,7 @@ END_WORDS = frozenset(
 
 def _outbox(state: State) -> None:
     """A launch is kept only for a living attempt whose rank has not ended."""
-    for row in state.outbox.values():
+    for row in state.attempts.outbox.values():
         attempt = state.cluster.attempts.get(row.key)
         if row.kind == "launch":
             assert attempt is not None, f"launch for nobody: {row}"

@@ -19,12 +19,13 @@ from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
+from dlq_master.control.jobs.state import window_of
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.loop.incidents import Incidents
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
-from dlq_master.control.loop.state import State, window_of
+from dlq_master.control.loop.state import State
 from dlq_master.control.read_model.published import NOBODY_FORESEES, ForeseenStarts
 from dlq_master.control.stimuli import (
     Caller,
@@ -178,8 +179,13 @@ class Master:
         """
         state, cluster = self.state, self.state.cluster
         kept = (cluster.jobs, cluster.attempts, cluster.nodes)
-        held = (state.users, state.tokens, state.outbox)
-        numbers = (self.store.commits, state.next_event, state.epoch, state.journal_horizon)
+        held = (state.people.users, state.people.tokens, state.attempts.outbox)
+        numbers = (
+            self.store.commits,
+            state.journal.next_sequence,
+            state.epoch,
+            state.journal.horizon,
+        )
         return (numbers, *(dict(each) for each in (*kept, *held)))
 
     def ask(self, stimulus: Stimulus) -> Any:
@@ -328,7 +334,8 @@ def _same(before: State, after: State) -> None:
     assert living[0] == living[1]
     for what in ("attempts", "nodes"):
         assert dict(getattr(before.cluster, what)) == dict(getattr(after.cluster, what)), what
-    for what in ("users", "tokens", "outbox", "next_job"):
-        assert getattr(before, what) == getattr(after, what), what
-    assert after.next_event > before.next_event  # it said that it has started
+    assert before.people == after.people
+    assert before.attempts.outbox == after.attempts.outbox
+    assert before.jobs.next_id == after.jobs.next_id
+    assert after.journal.next_sequence > before.journal.next_sequence  # it said that it has started
     assert after.epoch == before.epoch + 1

@@ -92,8 +92,8 @@ class Site:
             providers=providers,
         )
         self.desk = InlineDesk(desk, self.master)
-        self.master.state.pools.desk = self.desk
-        self.master.state.pools.seed = b"seed"
+        self.master.state.machines.desk = self.desk
+        self.master.state.machines.seed = b"seed"
 
     def restart(self) -> None:
         """kill -9 of the master; what was asked of providers and not done is gone."""
@@ -142,7 +142,7 @@ class Site:
 
     def machines(self) -> Fleet:
         """All, by name."""
-        return self.master.state.pools.machines
+        return self.master.state.machines.fleet
 
     def only(self) -> Machine:
         """The one that there is."""

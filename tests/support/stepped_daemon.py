@@ -297,9 +297,9 @@ class SteppedDaemon:
         self._calls = {call for call in self._calls if not call.done()}
         state = self.state
         return (
-            not state.outbox
+            not state.attempts.outbox
             and not self._calls
-            and state.away.asked is None
+            and state.placement.offloaded.asked is None
             and all(agent.heard for agent in self._agents.values())
         )
 
@@ -330,7 +330,7 @@ class SteppedDaemon:
                     await asyncio.sleep(0.0005)
         except TimeoutError:
             silent = [(name, one.faults) for name, one in self._agents.items() if not one.heard]
-            outbox, asked = dict(self.state.outbox), self.state.away.asked
+            outbox, asked = dict(self.state.attempts.outbox), self.state.placement.offloaded.asked
             raise AssertionError(
                 f"unheard {silent}, not taken {outbox}, {len(self._calls)} calls, asked {asked}"
             ) from None

@@ -199,7 +199,9 @@ class Storm(SteppedDaemon):
             if tried and any(rank.node_id == name for rank in attempt.ranks):
                 self.found.counts["trials lost"] += 1
         await self._agents[name].close()
-        await self._until(lambda: len(self.loop._inbox) > 0 or name not in self.state.sessions)
+        await self._until(
+            lambda: len(self.loop._inbox) > 0 or name not in self.state.nodes.sessions
+        )
         for work in self._works.values():
             if self._agents[name] in work.ranks.values():
                 work.attempt = 0
@@ -258,7 +260,7 @@ class Storm(SteppedDaemon):
         cluster, policy = state.cluster, state.policy
         since_s, self._kept_since_s = self._kept_since_s, {}
         due, self._due = self._due, set()
-        if state.pause is not None or not any(
+        if state.placement.nothing_placed is not None or not any(
             pool.total for pool in cluster.capacity.free.values()
         ):
             return

@@ -32,10 +32,10 @@ _SILENT = (NodeState.UNREACHABLE, NodeState.DOWN)
 def watch(turn: Turn) -> None:
     """Once a second: give up gangs whose last node is too late, and let go of what cannot start."""
     timeout_s = turn.state.config.jobs.barrier_timeout
-    for key in sorted(turn.state.starting):
+    for key in sorted(turn.state.attempts.starting):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or not attempt.live or attempt.started_time_s is not None:
-            turn.state.starting.discard(key)
+            turn.state.attempts.starting.discard(key)
             continue
         late = gang.late(attempt, turn.now_s, timeout_s)
         if late and not any(_at_work(turn, attempt, rank) for rank in late):
@@ -45,7 +45,7 @@ def watch(turn: Turn) -> None:
 
 def _at_work(turn: Turn, attempt: Attempt, rank: int) -> bool:
     """Its node answers and says what it is about: a pull has a time limit of its own."""
-    told = turn.state.preparing.get((attempt.key, rank))
+    told = turn.state.attempts.preparing.get((attempt.key, rank))
     node = turn.state.cluster.nodes[attempt.ranks[rank].node_id]
     return bool(told) and node.state is NodeState.UP
 

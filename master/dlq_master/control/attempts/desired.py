@@ -23,7 +23,7 @@ def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
         launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
         if found is Standing.RUNS
-        and (attempt.key, rank) not in turn.state.unaccounted.get(node_id, {})
+        and (attempt.key, rank) not in turn.state.nodes.unaccounted.get(node_id, {})
     )
 
 
@@ -31,7 +31,7 @@ def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
     """For a welcome: all that shall end there, what its hello has shown included."""
     stops = [
         stop_command(turn.state, row, turn.now_s)
-        for row in turn.state.outbox.of_node(node_id)
+        for row in turn.state.attempts.outbox.of_node(node_id)
         if row.kind == "stop"
     ]
     told = {(stop.key, stop.node_rank) for stop in stops}

@@ -38,7 +38,7 @@ def launch_command(
     own, joining = slots[rank], attempt.ranks[rank].joined or attempt.ranks[rank].joining
     owner = owner_of(state, job)
     ran_s = job.total_executed_s
-    recording = state.beliefs.get(attempt.key)
+    recording = state.trials.traffic.get(attempt.key)
     trial = is_reduced(attempt, job)
     return Launch(
         sequence=sequence,
@@ -89,7 +89,7 @@ def owner_of(state: State, job: Job) -> User | None:
     """The user whose account the job runs in; None when they are gone, also if somebody else has
     their name.
     """
-    user = state.users.get(job.user)
+    user = state.people.users.get(job.user)
     if user is None or not belongs(job, user.name, user.person, user.created_time_s):
         return None
     return user
@@ -104,7 +104,7 @@ def _type_of(node: Node | None, slot: Slot | None) -> str:
 
 def _shall_run(state: State, launch: Intention) -> bool:
     fence = (launch.key, launch.epoch, launch.node_rank)
-    if (launch.key, launch.node_rank) in state.unaccounted.get(launch.node_id, {}):
+    if (launch.key, launch.node_rank) in state.nodes.unaccounted.get(launch.node_id, {}):
         return False
     return standing_of(state.cluster, launch.node_id, *fence) is Standing.RUNS
 
@@ -183,7 +183,7 @@ def commands_for(
     """
     sent: dict[NodeId, list[Command]] = defaultdict(list)
     for row in rows:
-        if row.node_id not in state.sessions:
+        if row.node_id not in state.nodes.sessions:
             continue
         attempt = state.cluster.attempts.get(row.key)
         if row.kind == "stop":

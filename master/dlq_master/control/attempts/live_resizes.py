@@ -28,10 +28,10 @@ from dlq_master.model.nodes.node import NodeState
 def watch(turn: Turn) -> None:
     """Once a second: who was to join and has not started in time is waited for no longer."""
     timeout_s = turn.state.config.jobs.barrier_timeout
-    for key in sorted(turn.state.resizing):
+    for key in sorted(turn.state.attempts.resizing):
         attempt = turn.state.cluster.attempts.get(key)
         if attempt is None or attempt.resize is None:
-            turn.state.resizing.discard(key)
+            turn.state.attempts.resizing.discard(key)
         elif attempt.stop_cause is None and turn.now_s >= attempt.resize.since_s + timeout_s:
             late = [it.node_id for at, it in enumerate(attempt.ranks) if _late(turn, attempt, at)]
             if late:
@@ -68,7 +68,7 @@ def _late(turn: Turn, attempt: Attempt, rank: int) -> bool:
     status = attempt.ranks[rank]
     if not status.joining or status.phase is RankPhase.RUNNING:
         return False
-    at_work = bool(turn.state.preparing.get((attempt.key, rank)))
+    at_work = bool(turn.state.attempts.preparing.get((attempt.key, rank)))
     return not at_work or turn.node(status.node_id).state is not NodeState.UP
 
 
@@ -79,7 +79,7 @@ def _leave(turn: Turn, key: AttemptKey, node_ids: tuple[NodeId, ...], why: str) 
 def _end_others(turn: Turn, attempt: Attempt) -> None:
     """The job is over: whoever has not joined, or not left yet, is there for nobody."""
     for rank, status in enumerate(attempt.ranks):
-        known = turn.state.outbox.of_rank(attempt.key, rank)
+        known = turn.state.attempts.outbox.of_rank(attempt.key, rank)
         if not status.gone and not any(row.kind == "stop" and not row.grace_s for row in known):
             turn.intend("stop", status.node_id, attempt.key, attempt.epoch, rank, RESIZE)
 

@@ -106,7 +106,7 @@ def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
     """An agent without its records cannot know that nothing of a rank runs. Any other word on it
     ends the doubt.
     """
-    waiting, it = turn.state.unaccounted.get(node_id, {}), (report.key, report.node_rank)
+    waiting, it = turn.state.nodes.unaccounted.get(node_id, {}), (report.key, report.node_rank)
     if it in waiting and report.phase is not ReportedPhase.ABSENT:
         del waiting[it]
     return it in waiting
@@ -116,7 +116,7 @@ def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
     """What its node does before a rank can start (it pulls an image): told once in its own
     words.
     """
-    said, rank = turn.state.preparing, (report.key, report.node_rank)
+    said, rank = turn.state.attempts.preparing, (report.key, report.node_rank)
     if report.phase is not ReportedPhase.PREPARING or not _lives(turn, node_id, report):
         said.pop(rank, None)
     elif report.detail and said.get(rank) != report.detail:
@@ -140,7 +140,7 @@ def _lives(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
 
 def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
-    strays = turn.state.strays.setdefault(node_id, {})
+    strays = turn.state.nodes.orphans.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
         late_reports.take(turn, node_id, report)
@@ -251,7 +251,7 @@ def _open_barrier(turn: Turn, key: AttemptKey) -> None:
     port = ports[0] if ports else attempt.master_port
     turn.put_attempt(attempt._replace(barrier_time_s=turn.now_s, master_port=port))
     if port is not None:
-        turn.state.ports[port] = key
+        turn.state.attempts.ports[port] = key
     turn.note("barrier_opened", job_id=key.job_id, attempt=key.number, actor="master")
     for rank, status in enumerate(attempt.ranks):
         if status.phase is RankPhase.STARTING:
@@ -273,7 +273,7 @@ def _end_servers(turn: Turn, key: AttemptKey) -> None:
 
 def _drop_launches(turn: Turn, key: AttemptKey, rank: int) -> None:
     """Nobody shall start what is gone; its stops stay, lest a rank that was lost still runs."""
-    for row in turn.state.outbox.of_rank(key, rank):
+    for row in turn.state.attempts.outbox.of_rank(key, rank):
         if row.kind == "launch":
             turn.delivered(row.sequence)
 
@@ -304,6 +304,6 @@ def _promote(turn: Turn, key: AttemptKey, report: ReportedRank, found: ReportedC
 
 def _drop_intentions(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) -> None:
     """Commands for a rank that is gone are pointless."""
-    for row in turn.state.outbox.of_rank(key, rank):
+    for row in turn.state.attempts.outbox.of_rank(key, rank):
         if row.node_id == node_id:
             turn.delivered(row.sequence)

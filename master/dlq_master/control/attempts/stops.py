@@ -48,7 +48,7 @@ def _tell_to_resize(turn: Turn, one: Happened) -> None:
     if begins and attempt.leaves.slots:
         later = resize._replace(due_s=turn.now_s + _delay_s(turn, one))
         turn.put_attempt(attempt._replace(resize=later))
-    turn.state.resizing.add(attempt.key)
+    turn.state.attempts.resizing.add(attempt.key)
     for rank, status in enumerate(attempt.ranks):
         to, grace_s = (status.node_id, attempt.key, attempt.epoch, rank), resize.grace_s
         if status.joining and begins:

@@ -23,52 +23,55 @@ from dlq_master.model.cluster.cluster import Touched
 
 
 def _gates(turn: Turn, steps: Steps) -> None:
-    turn.state.gates.moved(one.job_id for one in steps.happened)
+    turn.state.jobs.gates.moved(one.job_id for one in steps.happened)
 
 
 def _retries(turn: Turn, steps: Steps) -> None:
-    turn.state.retries.moved(turn.state, steps.happened)
+    jobs = turn.state.jobs
+    jobs.retries.moved(turn.state.cluster, jobs.gates, steps.happened)
 
 
 def _risks(turn: Turn, steps: Steps) -> None:
-    turn.state.risks.moved(steps.happened)
+    turn.state.deadlines.risks.moved(steps.happened)
 
 
 def _bookings(turn: Turn, steps: Steps) -> None:
-    turn.state.bookings.moved(steps.happened)
+    turn.state.reservations.conflict_watch.moved(steps.happened)
 
 
 def _waits(turn: Turn, steps: Steps) -> None:
     jobs = turn.state.cluster.jobs
     for one in steps.happened:
         if one.job_id is not None and not isinstance(one.event, Renewed):
-            turn.state.waits.moved(jobs[one.job_id], turn.now_s)
+            turn.state.jobs.waits.moved(jobs[one.job_id], turn.now_s)
 
 
 # --- before the commit ------------------------------------------------------------------------
 
 
 def _write_waits(turn: Turn, touched: Touched) -> None:
-    turn.state.waits.touched(touched.jobs)
-    turn.batch.waited += turn.state.waits.rows(turn.now_s)
+    turn.state.jobs.waits.touched(touched.jobs)
+    turn.batch.waited += turn.state.jobs.waits.rows(turn.now_s)
 
 
 def _write_forecasts(turn: Turn, touched: Touched) -> None:
-    turn.batch.foreseen += turn.state.starts.rows(touched.jobs)
-    turn.batch.dropped_foreseen += turn.state.starts.dropped()
+    turn.batch.foreseen += turn.state.forecast.accuracy.rows(touched.jobs)
+    turn.batch.dropped_foreseen += turn.state.forecast.accuracy.dropped()
 
 
 def _write_usage(turn: Turn, _touched: Touched) -> None:
     turn.batch.meta.update(usage.to_write(turn.state.cluster))
-    turn.state.bookkeeping.write(turn.batch, turn.state.cluster, turn.now_s)
+    turn.state.attempts.bookkeeping.write(turn.batch, turn.state.cluster, turn.now_s)
 
 
 def _write_costs(turn: Turn, _touched: Touched) -> None:
     state, batch = turn.state, turn.batch
-    if state.config.pools or state.pools.machines:
-        state.pools.note_unforetold(batch.jobs)
+    if state.config.pools or state.machines.fleet:
+        state.machines.note_unforetold(batch.jobs)
         nodes = state.cluster.nodes
-        batch.stays += state.stays.take(batch.attempts, nodes, state.pools, turn.now_s)
+        batch.stays += state.machines.occupancy.take(
+            batch.attempts, nodes, state.machines, turn.now_s
+        )
 
 
 # --- ticks and the end of a turn --------------------------------------------------------------
@@ -81,11 +84,13 @@ def _forget_requests(turn: Turn) -> None:
 
 def _ask_planner(state: State, now_s: float) -> None:
     """Ask the planning process for what may take long (control/placement/offloaded.py)."""
-    state.away.ask(state.cluster, state.policy, now_s, state.pause)
+    state.placement.offloaded.ask(
+        state.cluster, state.policy, now_s, state.placement.nothing_placed
+    )
 
 
 def _ask_providers(state: State, _now_s: float) -> None:
-    state.pools.hand_over()
+    state.machines.hand_over()
 
 
 WIRING: Final = Wiring(

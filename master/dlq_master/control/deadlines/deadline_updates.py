@@ -11,7 +11,6 @@ from __future__ import annotations
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.instants import format_instant
 from dlq_master.control.jobs.submitting import steps_of
-from dlq_master.control.loop.state import note_cancel_late
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look
@@ -71,7 +70,7 @@ def cleared(job: Job, after: Job) -> Job:
 
 def promise(turn: Turn, job: Job, changes: tuple[Reserve, ...], actor: str) -> None:
     """Make the promises that were found, now that it has its deadlines."""
-    note_cancel_late(turn.state, turn.job(job.job_id))
+    turn.state.deadlines.note_cancel_late(turn.job(job.job_id))
     if changes:
         execution.carry_out(turn, Plan(changes), actor)
 

@@ -21,22 +21,22 @@ CAUSE = "its last deadline cannot be kept any more"
 def watch(turn: Turn) -> None:
     """Once a second."""
     state = turn.state
-    for job_id in list(state.cancel_late):
+    for job_id in list(state.deadlines.cancel_late):
         job = state.cluster.jobs.get(job_id)
         if job is None or job.ended or not (job.steps and job.rules.cancel_late):
-            del state.cancel_late[job_id]
+            del state.deadlines.cancel_late[job_id]
         elif _lost(turn, job):
             last = format_instant(due_s(job, len(job.steps) - 1))
             if job.promised is not None:
                 turn.note("promise_broken", job_id=job_id, cause=f"{CAUSE}: {last}")
             turn.step_job(job_id, on_job.Cancelled(), actor="master", cause=f"{CAUSE}: {last}")
-            state.gates.untrack(job)
+            state.jobs.gates.untrack(job)
 
 
 def _lost(turn: Turn, job: Job) -> bool:
     attempt = turn.state.cluster.live_attempt(job)
     if attempt is not None:
-        back = turn.state.returned
+        back = turn.state.nodes.greeted
         if not all(rank.gone or rank.node_id in back for rank in attempt.ranks):
             return False
     return turn.now_s > lost_s(job, attempt, turn.now_s)

@@ -7,7 +7,7 @@ next steps; when the master restarts: it is learned again, from the next beats o
 
 from __future__ import annotations
 
-from dlq_master.control.loop.state import Beat
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.trial.judge import told_s
@@ -23,9 +23,9 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
         return
     if gpus != job.request.gpus or began_s is None or beat.time_s < began_s:
         return
-    track = followed(state.tracks.get(job_id), number, gpus, beat.step, beat.time_s)
-    state.tracks[job_id] = track
+    track = followed(state.trials.tracks.get(job_id), number, gpus, beat.step, beat.time_s)
+    state.trials.tracks[job_id] = track
     total = job.step_count or beat.total
     found = None if total is None else told_s(job, attempt, track, total)
     if found is not None:
-        state.told_s[job_id] = found
+        state.trials.work_by_steps_s[job_id] = found

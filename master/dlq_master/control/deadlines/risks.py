@@ -25,7 +25,7 @@ LOOK_S = 10.0
 def watch(turn: Turn) -> None:
     """Once a second."""
     state = turn.state
-    rules, risks = state.policy.promises, state.risks
+    rules, risks = state.policy.promises, state.deadlines.risks
     if rules is None or not state.cluster.promised:
         risks.clear()
         return
@@ -41,7 +41,7 @@ def watch(turn: Turn) -> None:
 
 def _tell_missed(turn: Turn) -> None:
     """The plan of the next slot may be minutes away, and only then calls them broken."""
-    cluster, risks = turn.state.cluster, turn.state.risks
+    cluster, risks = turn.state.cluster, turn.state.deadlines.risks
     missed = {}
     for job_id in cluster.promised:
         job = cluster.jobs[job_id]
@@ -62,9 +62,9 @@ def _look(turn: Turn, rules: Promises) -> None:
     from dlq_master.policy.promise.verdicts.danger import closed_nodes
     from dlq_master.policy.promise.verdicts.proof import at_risk
 
-    cluster, risks = turn.state.cluster, turn.state.risks
+    cluster, risks = turn.state.cluster, turn.state.deadlines.risks
     told = risks.told
-    found = at_risk(look(turn), rules, turn.state.told_s)
+    found = at_risk(look(turn), rules, turn.state.trials.work_by_steps_s)
     then_s = max(turn.now_s, next_decision_s(cluster))
     for job_id in sorted(found.keys() - told.keys()):
         job = cluster.jobs[job_id]
@@ -97,7 +97,7 @@ def _let_go(turn: Turn, job_id: JobId, *, calmed: bool) -> None:
     """Of who has lost its promise, or has ended, that was told already. A new plan is believed at
     once.
     """
-    risks = turn.state.risks
+    risks = turn.state.deadlines.risks
     job = turn.state.cluster.jobs.get(job_id)
     if job is None or job.ended or job.promised is None:
         risks.over(job_id)

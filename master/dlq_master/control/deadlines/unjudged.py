@@ -24,7 +24,7 @@ def delay_of(away: Offloaded) -> str:
 
 def tell(turn: Turn) -> None:
     """Each of them once, after a plan."""
-    away, waiting = turn.state.away, turn.state.cluster.unjudged
+    away, waiting = turn.state.placement.offloaded, turn.state.cluster.unjudged
     away.delayed &= waiting.keys()
     if waiting and (why := delay_of(away)):
         for job_id in sorted(waiting.keys() - away.delayed):

@@ -60,7 +60,7 @@ class ForecastKeeper:
         self._config = config
         self._twin = twin
         self._clock = clock
-        self._health = state.twin_health
+        self._health = state.forecast.twin_health
         self._numbers = itertools.count(1)
         self._looking = asyncio.Lock()
         self._asking = asyncio.Lock()
@@ -123,7 +123,7 @@ class ForecastKeeper:
 
     def quality(self) -> Quality:
         """How far first estimates were off."""
-        return self._state.starts.quality()
+        return self._state.forecast.accuracy.quality()
 
     async def estimate(self, job: Job, patience_s: float) -> StartEstimate:
         """Of one job, whether it is there or not. Raises Unknown."""
@@ -170,7 +170,9 @@ class ForecastKeeper:
                 self._missed(error)
                 return 0.0
             self._in_vain = False
-            self._state.starts.foreseen(forecast.starts, forecast.at_s, self._state.cluster.jobs)
+            self._state.forecast.accuracy.foreseen(
+                forecast.starts, forecast.at_s, self._state.cluster.jobs
+            )
             return forecast.cpu_s
 
     def _missed(self, error: Exception) -> None:

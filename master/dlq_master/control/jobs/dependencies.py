@@ -43,7 +43,7 @@ def _term(turn: Turn, caller: Caller, asked: AskedTerm, before: JobId | None) ->
     if array is None:
         return _of_job(turn, asked.relation, seen)
     tally = gates.tally_of(arrays.tasks(turn.known_job, array))
-    turn.state.gates.tallies.setdefault(array.array_id, tally)
+    turn.state.jobs.gates.tallies.setdefault(array.array_id, tally)
     return Term(asked.relation, array.array_id, True, gates.of_array(asked.relation, tally))
 
 

@@ -18,7 +18,7 @@ MASTER = "master"
 
 def settle(turn: Turn) -> None:
     """Look at everything that has moved or whose time has come, until nothing follows any more."""
-    gates = turn.state.gates
+    gates = turn.state.jobs.gates
     for job_id in gates.begins.due(turn.now_s):
         gates.begins.clear(job_id)
         gates.stirred[job_id] = None
@@ -40,10 +40,10 @@ def _look(turn: Turn, job_id: JobId) -> None:
     """May this job wait? It is let in, kept out, held or cancelled as its gates say."""
     job = turn.state.cluster.jobs[job_id]
     if job.ended:
-        turn.state.gates.untrack(job)
+        turn.state.jobs.gates.untrack(job)
     elif job.live_attempt is None and _gated(job):
         _judge(turn, job)
-    gate = turn.state.gates.gate_of(job)
+    gate = turn.state.jobs.gates.gate_of(job)
     if gate is not None:
         _fill(turn, gate, job_id)
 
@@ -55,7 +55,7 @@ def _gated(job: Job) -> bool:
 
 
 def _judge(turn: Turn, job: Job) -> None:
-    gates = turn.state.gates
+    gates = turn.state.jobs.gates
     depends = job.depends
     if depends is not None and depends.met is None:
         depends = gates.resolved(turn.state.cluster.jobs, job, depends)
@@ -83,7 +83,7 @@ def _block(turn: Turn, job: Job, depends: Dependency | None) -> Block | None:
         return Block.DEPENDENCY
     if job.begin_time_s is not None and job.begin_time_s > turn.now_s:
         return Block.BEGIN_TIME
-    gate = turn.state.gates.gate_of(job)
+    gate = turn.state.jobs.gates.gate_of(job)
     if gate is None or job.job_id in gate.inside:
         return None
     heappush(gate.next, job.job_id)
@@ -96,7 +96,7 @@ def _never(turn: Turn, job: Job, depends: Dependency) -> None:
     if depends.cancel_if_never:
         cause = f"its dependency can never come true: {broken}"
         turn.step_job(job.job_id, on_job.Cancelled(), actor=MASTER, cause=cause)
-        turn.state.gates.untrack(job)
+        turn.state.jobs.gates.untrack(job)
     elif job.hold is None:
         if depends != job.depends or job.blocked is None:
             deferred = on_job.Deferred(block=Block.DEPENDENCY, depends=depends)

@@ -122,7 +122,7 @@ def resume(turn: Turn, ask: ResumeJob) -> Done[Answer]:
 
 def explain(turn: Turn, ask: ExplainJob) -> Answer:
     """Why it does not run, by the plan of this turn."""
-    job_id, waits = ask.job_id, turn.state.waits
+    job_id, waits = ask.job_id, turn.state.jobs.waits
     if turn.job(job_id).ended:
         waited = waits.told(job_id, turn.now_s) or turn.archive.waited(job_id)
         return lambda: Explained(turn.job(job_id), scheduling.reasons(turn, job_id), None, waited)

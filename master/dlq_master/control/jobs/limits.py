@@ -39,7 +39,7 @@ def watch(turn: Turn) -> None:
 
 def _heard_from(turn: Turn, attempt: Attempt) -> bool:
     """Whether this master knows what became of it while there was no master."""
-    return all(rank.gone or rank.node_id in turn.state.returned for rank in attempt.ranks)
+    return all(rank.gone or rank.node_id in turn.state.nodes.greeted for rank in attempt.ranks)
 
 
 def _must_warn(turn: Turn, job: Job, attempt: Attempt, left_s: float) -> bool:

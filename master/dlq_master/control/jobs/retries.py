@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dlq_master.control.jobs.gates import Gates
 from dlq_master.model.cluster.cluster import Cluster
@@ -17,15 +16,6 @@ from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import Job
 
 
-class WatchedJob(Protocol):
-    """What is looked at when something happens."""
-
-    @property
-    def cluster(self) -> Cluster: ...
-    @property
-    def gates(self) -> Gates: ...
-
-
 @dataclass(slots=True)
 class Retries:
     """Empty as long as the cluster fails nobody."""
@@ -33,18 +23,18 @@ class Retries:
     jobs: dict[JobId, None] = field(default_factory=dict)
     due: bool = False  # one of them, or a node, has changed since the last look
 
-    def moved(self, state: WatchedJob, happened: Iterable[Happened]) -> None:
+    def moved(self, cluster: Cluster, gates: Gates, happened: Iterable[Happened]) -> None:
         """These have moved: a job may have failed, or nodes may have come or gone."""
         for one in happened:
             if one.node_id is not None:
                 self.due = True
             elif one.job_id is not None and one.attempt is None:
-                job = state.cluster.jobs.get(one.job_id)
+                job = cluster.jobs.get(one.job_id)
                 if job is not None and (job.failed_nodes or job.request.avoid):
                     self.jobs[job.job_id] = None
                     self.due = True
                     if job.blocked is Block.BACKOFF:
-                        state.gates.back_off(job)
+                        gates.back_off(job)
 
 
 def build(jobs: Mapping[JobId, Job]) -> Retries:

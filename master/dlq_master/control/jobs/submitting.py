@@ -16,7 +16,6 @@ from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
 from dlq_master.control.jobs import counts, dependencies, elastic, eligible
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.state import believe, note_cancel_late, note_unknown_type
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import teams
@@ -79,7 +78,7 @@ def submit(turn: Turn, ask: SubmitJob) -> Answer | Done[Answer]:
     for one in accepted:
         _enter(turn, ask, one)
     turn.entered.update(dict.fromkeys(counts.places(job), len(accepted)))
-    turn.state.next_job = accepted[-1].job_id + 1
+    turn.state.jobs.next_id = accepted[-1].job_id + 1
     turn.batch.specs.append((job.job_id, ask.spec))
     turn.plan_due = True
     return Done(_submitted(turn, job.job_id), job.job_id)
@@ -106,7 +105,7 @@ def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
 
 def _check_rate(turn: Turn, ask: SubmitJob) -> None:
     """Not for repeats of what was accepted: they have been answered by now."""
-    wait_s = turn.state.rates.take(ask.caller.name, _count(ask), turn.now_s)
+    wait_s = turn.state.jobs.submit_rates.take(ask.caller.name, _count(ask), turn.now_s)
     if wait_s > 0.0:
         rate = turn.state.config.jobs.submit_rate
         raise TryAgain(
@@ -143,7 +142,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
     """The job, or the first task."""
     state = turn.state
     queue = queue_of(turn, ask.queue)
-    next_id = JobId(0 if ask.validate_only else state.next_job)
+    next_id = JobId(0 if ask.validate_only else state.jobs.next_id)
     array = None if ask.array is None else _array(ask.array, next_id)
     job = Job(
         job_id=next_id if array is None or ask.validate_only else JobId(next_id + 1),
@@ -170,7 +169,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         team=team,
         lateness=lateness_of(turn, ask.lateness),
     )
-    job = _off_reserved(turn, believe(state, job))
+    job = _off_reserved(turn, state.trials.with_traffic(job))
     return job._replace(blocked=eligible.first_block(job))
 
 
@@ -257,10 +256,10 @@ def _tasks(first: Job, asked: AskedArray) -> list[Job]:
 
 def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     state = turn.state
-    note_unknown_type(state, job)
-    note_cancel_late(state, job)
+    state.jobs.note_unknown_type(state.cluster, job)
+    state.deadlines.note_cancel_late(job)
     state.cluster.put_job(job)
-    state.gates.track(state.cluster.jobs, job, turn.now_s)
+    state.jobs.gates.track(state.cluster.jobs, job, turn.now_s)
     told = partial(turn.note, "job_submitted", job_id=job.job_id, actor=ask.caller.actor)
     if job.array is None:
         told(name=ask.name)

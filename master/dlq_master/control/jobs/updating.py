@@ -164,7 +164,7 @@ def _apply(
     )
     if not values:
         return
-    gates = turn.state.gates
+    gates = turn.state.jobs.gates
     gates.untrack(job)
     gates.leave_namesakes(job)
     told = "; ".join(f"{each.field}: {each.before} -> {each.after}" for each in changes)
@@ -195,11 +195,11 @@ def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
         if task.array != array:
             updated = on_job.Updated(values=(("array", array),), changes=told)
             turn.step_job(task.job_id, updated, actor=ask.caller.actor)
-    state.gates.arrays.pop(array.array_id, None)
+    state.jobs.gates.arrays.pop(array.array_id, None)
     if array.concurrent:
-        gate = state.gates.arrays[array.array_id] = ArrayGate(array.concurrent)
+        gate = state.jobs.gates.arrays[array.array_id] = ArrayGate(array.concurrent)
         gate.inside.update(_first_inside(living, array.concurrent))
-    state.gates.stirred.update((task.job_id, None) for task in tasks)
+    state.jobs.gates.stirred.update((task.job_id, None) for task in tasks)
 
 
 def _first_inside(tasks: list[Job], limit: int) -> Iterator[JobId]:

@@ -18,8 +18,8 @@ from dlq_common.errors import DlqError
 from dlq_common.ids import Ids
 from dlq_master.control.config import LoansConfig
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
-from dlq_master.control.loans.loan_state import Followed, LoanState
 from dlq_master.control.loans.reclaim_asking import ask_back
+from dlq_master.control.loans.state import Followed, LoanState
 from dlq_master.control.loop.ports import Control
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.control.stimuli.loans import LendServers, ReclaimServers

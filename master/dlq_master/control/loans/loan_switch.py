@@ -3,7 +3,7 @@ restarts.
 """
 
 from dlq_common.errors import IllegalTransition
-from dlq_master.control.loans.loan_state import SWITCH, SwitchedOff, written
+from dlq_master.control.loans.state import SWITCH, SwitchedOff, written
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli.loans import SwitchLoans

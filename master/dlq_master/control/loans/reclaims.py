@@ -14,8 +14,8 @@ from typing import NamedTuple
 from dlq_common.errors import Conflict, IllegalTransition, NotFound
 from dlq_common.text.units import format_span
 from dlq_master.control.loans import loans
-from dlq_master.control.loans.loan_state import PlannedReclaim
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
+from dlq_master.control.loans.state import PlannedReclaim
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look

@@ -129,7 +129,10 @@ class Loop:
         self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
         self._moment = _moment
         self.published = Published(state, records, foreseen, self._incidents.told)
-        self._watchers.horizon, self._watchers.last = state.journal_horizon, state.next_event - 1
+        self._watchers.horizon, self._watchers.last = (
+            state.journal.horizon,
+            state.journal.next_sequence - 1,
+        )
 
     # --- the doors ----------------------------------------------------------------------------
 
@@ -147,7 +150,7 @@ class Loop:
 
     def plan_with(self, planner: Planner) -> None:
         """From now on plans that may take long are asked of this one."""
-        self._state.away.planner = planner
+        self._state.placement.offloaded.planner = planner
 
     def watch(self, after: int) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
@@ -284,7 +287,7 @@ class Loop:
 
     def _let_go(self, batch: Batch, now_s: float) -> None:
         """Ended jobs whose time in memory is over leave it: they are on disk."""
-        recent = self._state.recent
+        recent = self._state.jobs.recent
         for job_id in recent.leaving(now_s, AT_ONCE + recent.enter(batch.jobs)):
             forget(self._state, job_id)
             self.published.forget(job_id)
@@ -292,7 +295,7 @@ class Loop:
     def _send(self, turn: Turn, batch: Batch, letters: list[Envelope]) -> None:
         """Send commands, ask nodes what is on their GPUs, and close sessions."""
         self._send_commands(batch, letters, turn.now_s)
-        sessions = self._state.sessions
+        sessions = self._state.nodes.sessions
         for node_id, number in turn.looks.items():
             look = LookAtGpus(node_id=node_id, number=number)
             self._transport.send(node_id, sessions[node_id], [look])
@@ -304,14 +307,14 @@ class Loop:
         came = {x.stimulus.node_id for x in letters if isinstance(x.stimulus, OpenSession)}
         rows = [row for row in batch.intentions if row.node_id not in came]
         for node_id in sorted(came):
-            rows += self._state.outbox.of_node(node_id)
+            rows += self._state.attempts.outbox.of_node(node_id)
         if not rows:
             return
         self._failpoints.passed("before_send", batch.events)
         for node_id, commands in self._wiring.commands(
             self._state, self._records, rows, now_s
         ).items():
-            self._transport.send(node_id, self._state.sessions[node_id], commands)
+            self._transport.send(node_id, self._state.nodes.sessions[node_id], commands)
         self._failpoints.passed("after_send", batch.events)
 
     def _housekeep(self, letters: list[Envelope]) -> None:
@@ -333,16 +336,16 @@ class Loop:
                 self._store,
                 retention,
                 self._clock,
-                self._state.journal_horizon,
+                self._state.journal.horizon,
                 self._move_horizon,
             )
         except DlqError as error:
             _log.error("journal_not_compacted", error=error.what)
         else:
-            _log.info("journal_compacted", events=count, horizon=self._state.journal_horizon)
+            _log.info("journal_compacted", events=count, horizon=self._state.journal.horizon)
 
     def _move_horizon(self, horizon: int) -> None:
-        self._state.journal_horizon = self._watchers.horizon = horizon
+        self._state.journal.horizon = self._watchers.horizon = horizon
 
     async def _back_up(self) -> None:
         target = self._state_dir / "dlq.backup.db"
@@ -369,10 +372,10 @@ class Loop:
             told = letter.stimulus
             if not isinstance(told, Heartbeat | RankReports):
                 continue
-            if state.sessions.get(told.node_id) == told.session_id:
+            if state.nodes.sessions.get(told.node_id) == told.session_id:
                 arrived_s = now_s if letter.arrived_s is None else letter.arrived_s
-                before_s = state.contacts.get(told.node_id, arrived_s)
-                state.contacts[told.node_id] = max(before_s, arrived_s)
+                before_s = state.nodes.contacts.get(told.node_id, arrived_s)
+                state.nodes.contacts[told.node_id] = max(before_s, arrived_s)
 
     def _own_lag(self, patience_s: float) -> None:
         """How much later than it had to this turn comes: we slept, were stopped, or the disk was
@@ -385,7 +388,7 @@ class Loop:
         self._state.loop_lag_s = lag_s
         unread_s = max(0.0, lag_s - self._listened_s)
         if unread_s >= LAG_NOTED_S:
-            contacts = self._state.contacts
+            contacts = self._state.nodes.contacts
             for node_id, contact_s in contacts.items():
                 contacts[node_id] = contact_s + unread_s
         if lag_s >= LAG_NOTED_S:

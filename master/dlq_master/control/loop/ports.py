@@ -6,9 +6,9 @@ from typing import Any, Protocol
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.accuracy import Quality
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.jobs.state import Beat
+from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
-from dlq_master.control.loop.state import Beat
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts

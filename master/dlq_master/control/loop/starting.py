@@ -40,7 +40,7 @@ def start(
         cluster=Cluster(policy.ordering, terms),
         started_s=now_s,
         epoch=int(loaded.meta.get("epoch", "0")) + 1,
-        chosen=chosen,
+        chosen_policy=chosen,
     )
     restore(state, loaded)
     batch = Batch(meta={**first_meta(state), CHOSEN: written(chosen)})
@@ -62,13 +62,13 @@ def _event(
     event = JournalEvent(
         kind=kind,
         time_s=state.started_s,
-        seq=state.next_event,
+        seq=state.journal.next_sequence,
         job_id=job_id,
         cause=cause,
         actor="master",
         data=facts,
     )
-    state.next_event += 1
+    state.journal.next_sequence += 1
     return event
 
 
@@ -76,8 +76,8 @@ def _take_over(state: State, batch: Batch, before: Chosen) -> None:
     """The file names another policy than the last master went by: nobody can be asked any more."""
     changed, gone = take_over(state, _policy(before))
     batch.jobs += changed
-    name = state.chosen.policy
-    told = {"policy": name, "settings": state.chosen.words, "before": before.policy}
+    name = state.placement.chosen.policy
+    told = {"policy": name, "settings": state.placement.chosen.words, "before": before.policy}
     batch.events.append(_event(state, "policy_set", told, "master.toml"))
     for job_id in gone:
         cause = f"the policy is {name} now, which promises no deadlines"

@@ -206,7 +206,7 @@ class Turn:
     ) -> None:
         """Put a command into the outbox: it is sent after the commit, until its node takes it."""
         row = Intention(
-            sequence=self.state.next_command,
+            sequence=self.state.attempts.next_command,
             node_id=node_id,
             kind=kind,
             key=key,
@@ -215,24 +215,24 @@ class Turn:
             cause=cause,
             grace_s=grace_s,
         )
-        self.state.next_command += 1
-        self.state.outbox.put(row)
+        self.state.attempts.next_command += 1
+        self.state.attempts.outbox.put(row)
         self.batch.intentions.append(row)
 
     def delivered(self, sequence: int) -> None:
         """A command was taken, or has become pointless."""
-        if self.state.outbox.drop(sequence):
+        if self.state.attempts.outbox.drop(sequence):
             self.batch.delivered.append(sequence)
 
     def never_again(self, job_id: JobId) -> None:
         """A job of this id was there before us: ours get higher ones, also after a restart."""
-        if self.state.next_job <= job_id < self.state.next_job + _JOB_LEAP:
-            self.state.next_job = job_id + 1
-            self.batch.meta["next_job"] = str(self.state.next_job)
+        if self.state.jobs.next_id <= job_id < self.state.jobs.next_id + _JOB_LEAP:
+            self.state.jobs.next_id = job_id + 1
+            self.batch.meta["next_job"] = str(self.state.jobs.next_id)
 
     def hang_up(self, node_id: NodeId) -> None:
         """End the node's session: whatever its agent thinks, it has to say hello again."""
-        session_id = self.state.sessions.pop(node_id, None)
+        session_id = self.state.nodes.sessions.pop(node_id, None)
         if session_id is not None:
             self.hung_up.append((node_id, session_id))
 
@@ -272,7 +272,7 @@ class Turn:
     def _check_person(self, caller: Caller) -> None:
         """Unauthenticated for who was removed after the call had been let in."""
         if caller.person:
-            user = self.state.users.get(caller.name)
+            user = self.state.people.users.get(caller.name)
             if user is None or user.key != caller.person:
                 raise Unauthenticated(f"there is no user {caller.name} (any more)")
 
@@ -288,49 +288,49 @@ class Turn:
 
     def put_user(self, user: User) -> None:
         """Add or change a user."""
-        self.state.users[user.name] = user
+        self.state.people.users[user.name] = user
         self.batch.users.append(user)
         # A batch drops after it puts: the last word of the turn counts.
         _take_back(self.batch.deleted_users, user.name)
 
     def drop_user(self, name: str) -> None:
         """Remove a user."""
-        del self.state.users[name]
+        del self.state.people.users[name]
         self.batch.deleted_users.append(name)
 
     def put_token(self, token: JoinToken) -> None:
         """Add or change a join token."""
-        self.state.tokens[token.token_id] = token
+        self.state.people.tokens[token.token_id] = token
         self.batch.tokens.append(token)
         _take_back(self.batch.deleted_tokens, token.token_id)
 
     def drop_token(self, token_id: str) -> None:
         """Remove a join token."""
-        del self.state.tokens[token_id]
+        del self.state.people.tokens[token_id]
         self.batch.deleted_tokens.append(token_id)
 
     def put_team(self, team: Team) -> None:
         """Add or change a team."""
-        self.state.teams[team.name] = team
+        self.state.people.teams[team.name] = team
         self.batch.teams.append(team)
         _take_back(self.batch.deleted_teams, team.name)
 
     def drop_team(self, name: str) -> None:
         """Remove a team."""
-        del self.state.teams[name]
+        del self.state.people.teams[name]
         self.batch.deleted_teams.append(name)
 
     # --- reservations -------------------------------------------------------------------------
 
     def put_reservation(self, one: Reservation) -> None:
         """Add or change a reservation."""
-        self.state.reservations[one.reservation_id] = one
+        self.state.reservations.by_id[one.reservation_id] = one
         self.batch.reservations.append(one)
         _take_back(self.batch.deleted_reservations, one.reservation_id)
 
     def drop_reservation(self, reservation_id: str) -> None:
         """Remove a reservation."""
-        del self.state.reservations[reservation_id]
+        del self.state.reservations.by_id[reservation_id]
         self.batch.deleted_reservations.append(reservation_id)
 
     # --- the journal --------------------------------------------------------------------------
@@ -352,7 +352,7 @@ class Turn:
             JournalEvent(
                 kind=kind,
                 time_s=self.now_s,
-                seq=self.state.next_event,
+                seq=self.state.journal.next_sequence,
                 job_id=job_id,
                 attempt=attempt,
                 node_id=None if node_id is None else NodeId(node_id),
@@ -361,7 +361,7 @@ class Turn:
                 data=facts,
             )
         )
-        self.state.next_event += 1
+        self.state.journal.next_sequence += 1
 
 
 def _take_back(dropped: list[Name], name: Name) -> None:

@@ -23,10 +23,10 @@ def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
     """Tell it of those who wait, before anything of this is done."""
     from dlq_master.policy.rent.market import Provision, Put
 
-    if not (changes or turn.state.pools.unforetold):
+    if not (changes or turn.state.machines.unforetold):
         return
     jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
-    for job_id in sorted(waiting.keys() & turn.state.pools.unforetold):
+    for job_id in sorted(waiting.keys() & turn.state.machines.unforetold):
         own_s = waiting[job_id].own_end_s
         late = _late(jobs[job_id].lateness, own_s)
         _keep(turn, jobs[job_id], Foretold(turn.now_s, None if late == inf else late))
@@ -46,10 +46,10 @@ def of_those_that_run(turn: Turn) -> None:
     """Who started on the own nodes before anybody looked is told here; who waits, with the next
     look.
     """
-    for job_id in sorted(turn.state.pools.unforetold):
+    for job_id in sorted(turn.state.machines.unforetold):
         job = turn.state.cluster.jobs.get(job_id)
         if job is None or job.ended:
-            turn.state.pools.unforetold.discard(job_id)
+            turn.state.machines.unforetold.discard(job_id)
         elif job.live_attempt is not None:
             late = _late(job.lateness, expected_end_s(job, turn.now_s))
             _keep(turn, job, Foretold(turn.now_s, None if late == inf else late))
@@ -64,7 +64,7 @@ def _late(lateness: Lateness | None, end_s: float) -> float:
 
 
 def _keep(turn: Turn, job: Job, told: Foretold) -> None:
-    turn.state.pools.unforetold.discard(job.job_id)
+    turn.state.machines.unforetold.discard(job.job_id)
     turn.state.cluster.put_job(job._replace(foretold=told))
 
 

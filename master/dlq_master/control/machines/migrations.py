@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def put(turn: Turn, put: Put) -> None:
     """Start it there, or have it leave for that, if the machine is up."""
     state = turn.state
-    machine, job = state.pools.machines[put.request_id], state.cluster.jobs[JobId(put.job)]
+    machine, job = state.machines.fleet[put.request_id], state.cluster.jobs[JobId(put.job)]
     if not _takes_work(turn, machine):
         return
     if job.live_key is None:
@@ -41,14 +41,14 @@ def put(turn: Turn, put: Put) -> None:
         cause=f"being late costs it more than to go on on {put.gpus} GPUs of {machine.request_id}",
     )
     execution.carry_out(turn, leave_for(state.cluster, job, machine.pool))
-    state.pools.on_the_way.add(put)
+    state.machines.on_the_way.add(put)
 
 
 def arrive(turn: Turn) -> None:
     """Before the policy decides on them: who has left for a machine starts there."""
     state = turn.state
-    for put in state.pools.on_the_way.arrived(state.cluster):
-        machine = state.pools.machines.get(put.request_id)
+    for put in state.machines.on_the_way.arrived(state.cluster):
+        machine = state.machines.fleet.get(put.request_id)
         if machine is not None and _takes_work(turn, machine):
             _start(turn, state.cluster.jobs[JobId(put.job)], machine, put.gpus)
 
@@ -57,7 +57,7 @@ def _takes_work(turn: Turn, machine: Machine) -> bool:
     node = turn.state.cluster.nodes.get(machine.node_id)
     if node is None or not node.takes_work:
         return False
-    return machine.node_id in turn.state.sessions and machine.state is MachineState.UP
+    return machine.node_id in turn.state.nodes.sessions and machine.state is MachineState.UP
 
 
 def _start(turn: Turn, job: Job, machine: Machine, gpus: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dlq_common.errors import PermissionDenied, TryAgain
 from dlq_master.control.loop.state import State
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
-from dlq_master.control.machines.pool_state import Refused, pool_of
+from dlq_master.control.machines.state import Refused, pool_of
 from dlq_master.control.stimuli import OpenSession
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import NodePool
@@ -22,14 +22,14 @@ def check(state: State, ask: OpenSession) -> None:
     """Raises PermissionDenied for a host that is none of ours or not the one that was rented,
     TryAgain until it is known which that is. What was wrong is told by the next look at the pools.
     """
-    machine = state.pools.of_node(ask.node_id)
+    machine = state.machines.of_node(ask.node_id)
     priced = ask.facts.pool is NodePool.PRICED
     if machine is None and not priced:
         return
     pool = pool_of(state.config.pools, ask.pool_name if machine is None else machine.pool)
     words = _wrong(machine, pool, ask)
     if words:
-        state.pools.refused[ask.node_id] = Refused(words, wrong=machine is not None)
+        state.machines.refused[ask.node_id] = Refused(words, wrong=machine is not None)
         raise PermissionDenied(f"node {ask.node_id} is not wanted: {words}", user=ask.node_id)
     if machine is not None and not machine.instance_id:
         raise TryAgain(

@@ -18,7 +18,7 @@ from dlq_common.errors import IllegalTransition, NotFound
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
-from dlq_master.control.machines.pool_state import pool_of
+from dlq_master.control.machines.state import pool_of
 from dlq_master.control.nodes import emptiness, nodes
 from dlq_master.control.stimuli.machines import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
 from dlq_master.model.ids import NodeId
@@ -39,8 +39,8 @@ _LIST_EVERY_S = 2.0  # at most
 def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
     """Write down that a machine is to be had. Its provider is asked once that is on disk."""
     state = turn.state
-    request_id = f"{pool.name}-{state.epoch}-{state.pools.next_number}"
-    state.pools.next_number += 1
+    request_id = f"{pool.name}-{state.epoch}-{state.machines.next_number}"
+    state.machines.next_number += 1
     machine = Machine(
         request_id=request_id,
         pool=pool.name,
@@ -54,7 +54,7 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
         foretold=why.costs,
     )
     if pool.provider != STATIC:
-        secret = state.pools.secret(request_id)
+        secret = state.machines.secret(request_id)
         token = JoinToken(
             token_id=request_id,
             node_id=request_id,
@@ -84,17 +84,17 @@ def _chosen_before(_turn: Turn, _ask: StopMachines, word: str) -> tuple[str, ...
 @once(_chosen_before)
 def stop(turn: Turn, ask: StopMachines) -> Done[tuple[str, ...]]:
     """People give machines back."""
-    pools = turn.state.pools
+    pools = turn.state.machines
     if ask.pool and pool_of(turn.state.config.pools, ask.pool) is None:
         raise NotFound(f"there is no pool {ask.pool}", kind="pool", id=ask.pool)
     for name in ask.machine_ids:
-        if name not in pools.machines:
+        if name not in pools.fleet:
             raise NotFound(f"there is no machine {name}", kind="machine", id=name)
     chosen = ask.machine_ids or tuple(
         one.request_id for one in pools.open() if one.pool == ask.pool
     )
     for name in chosen:
-        give_back(turn, pools.machines[name], f"stopped by {ask.caller.name}", ask.caller.actor)
+        give_back(turn, pools.fleet[name], f"stopped by {ask.caller.name}", ask.caller.actor)
     return Done(chosen, " ".join(chosen))
 
 
@@ -105,12 +105,12 @@ def _ranks_left(turn: Turn, ask: AnnounceLeave, _word: str) -> int:
 @once(_ranks_left)
 def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
     """Its provider takes a machine back: whoever runs there has so long to save."""
-    machine = turn.state.pools.of_node(ask.node_id)
+    machine = turn.state.machines.of_node(ask.node_id)
     if machine is None:
         raise IllegalTransition(f"node {ask.node_id} is not rented")
     end_s = turn.now_s + ask.leave_s
-    known_s = turn.state.pools.leave_s.get(machine.request_id, end_s)
-    turn.state.pools.leave_s[machine.request_id] = min(end_s, known_s)
+    known_s = turn.state.machines.leave_s.get(machine.request_id, end_s)
+    turn.state.machines.leave_s[machine.request_id] = min(end_s, known_s)
     turn.note(
         "machine_taken_back",
         node_id=ask.node_id,
@@ -141,14 +141,14 @@ def give_back(
 def watch(turn: Turn) -> None:
     """Once a second: each machine is brought one step further."""
     state = turn.state
-    if not (state.config.pools or state.pools.machines):
+    if not (state.config.pools or state.machines.fleet):
         return
     _tell_refused(turn)
-    for machine in state.pools.open():
+    for machine in state.machines.open():
         pool = pool_of(state.config.pools, machine.pool)
         if pool is None:
-            if machine.request_id not in state.pools.strange:
-                state.pools.strange.add(machine.request_id)
+            if machine.request_id not in state.machines.strange:
+                state.machines.strange.add(machine.request_id)
                 turn.note(
                     "machine_without_pool",
                     node_id=machine.node_id,
@@ -164,13 +164,13 @@ def watch(turn: Turn) -> None:
 
 def told(turn: Turn, ask: ProviderTold) -> None:
     """A provider has answered."""
-    pools, act = turn.state.pools, ask.act
+    pools, act = turn.state.machines, ask.act
     if act.verb is Verb.LIST:
         pools.asking.discard(_list_of(act.pool))
         _listed(turn, ask)
         return
     pools.asking.discard(act.request_id)
-    machine = pools.machines.get(act.request_id)
+    machine = pools.fleet.get(act.request_id)
     if machine is None or not machine.open:
         return
     if act.verb is Verb.START:
@@ -181,7 +181,7 @@ def told(turn: Turn, ask: ProviderTold) -> None:
 
 def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
     """What the devices of a machine that is being emptied say; `in_use` "": nothing is there."""
-    machine = turn.state.pools.of_node(node_id)
+    machine = turn.state.machines.of_node(node_id)
     if machine is not None and machine.state is MachineState.DRAINING and not in_use:
         turn.state.loans.forget(node_id)
         move(turn, machine, MachineState.STOPPING, "", cause="nothing is on its GPUs")
@@ -189,7 +189,7 @@ def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
 
 def put(turn: Turn, machine: Machine) -> None:
     """Add or change a machine."""
-    turn.state.pools.machines.put(machine)
+    turn.state.machines.fleet.put(machine)
     turn.batch.machines = [
         one for one in turn.batch.machines if one.request_id != machine.request_id
     ]
@@ -243,7 +243,7 @@ def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:
 
 def free_hosts(turn: Turn, pool: PoolConfig) -> list[NodeId]:
     """Hosts of a static pool that could be rented now."""
-    taken = {one.node_id for one in turn.state.pools.open()}
+    taken = {one.node_id for one in turn.state.machines.open()}
     nodes_ = turn.state.cluster.nodes
     return [
         NodeId(host)
@@ -259,7 +259,7 @@ def _tell_refused(turn: Turn) -> None:
     """Hosts that said hello and were turned away: each is told once, and of no use is who it came
     for.
     """
-    pools = turn.state.pools
+    pools = turn.state.machines
     refused, pools.refused = pools.refused, {}
     for node_id, (words, wrong) in sorted(refused.items()):
         machine = pools.of_node(node_id)
@@ -279,7 +279,7 @@ def _watch_starting(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
     here = node is not None and node.pool is NodePool.PRICED and node.state is NodeState.UP
     if turn.now_s >= pool.until_s - pool.leave:
         give_back(turn, machine, "its provider takes it back", "master")
-    elif here and machine.instance_id and machine.node_id in turn.state.sessions:
+    elif here and machine.instance_id and machine.node_id in turn.state.nodes.sessions:
         move(turn, machine, MachineState.UP, cause="its agent has joined")
     elif turn.now_s >= machine.asked_s + pool.patience_s:
         _fail(turn, machine, f"it did not come within {pool.patience_s:.0f} s")
@@ -301,7 +301,7 @@ def _watch_draining(turn: Turn, machine: Machine, pool: PoolConfig) -> None:
         move(turn, machine, MachineState.STOPPING, "lost: its node is down")
     elif not emptiness.obstacle(turn, node):
         emptiness.ask(turn, machine.node_id)
-    elif turn.now_s >= turn.state.pools.leave_s.get(machine.request_id, turn.now_s + 1.0):
+    elif turn.now_s >= turn.state.machines.leave_s.get(machine.request_id, turn.now_s + 1.0):
         move(turn, machine, MachineState.STOPPING, machine.fault, cause="its time is over")
 
 
@@ -325,7 +325,7 @@ def _is_gone(turn: Turn, machine: Machine) -> bool:
 def _ask(turn: Turn, machine: Machine, pool: PoolConfig, verb: Verb) -> None:
     """Have its provider asked, once this is on disk. Where it may have been asked to start it
     before, it is first asked what is there: by that the machine is known again."""
-    pools = turn.state.pools
+    pools = turn.state.machines
     if machine.request_id in pools.asking or turn.now_s < machine.retry_s:
         return
     may_be_there = verb is Verb.START and machine.tries > 0 and pool.provider != STATIC
@@ -342,10 +342,10 @@ def _ask(turn: Turn, machine: Machine, pool: PoolConfig, verb: Verb) -> None:
 
 def _look(turn: Turn, pool: PoolConfig) -> None:
     """Every now and then: whether all that should be there is, and nothing else."""
-    pools = turn.state.pools
+    pools = turn.state.machines
     recent_s = turn.now_s - _LOOKED_AFTER_S  # one that came late, and nobody knew, is found
-    there = any(one.pool == pool.name for one in pools.machines.open())
-    needed = there or pools.machines.last_end_s(pool.name) > recent_s
+    there = any(one.pool == pool.name for one in pools.fleet.open())
+    needed = there or pools.fleet.last_end_s(pool.name) > recent_s
     last_s = pools.asked_list_s.get(pool.name)
     due = last_s is None or turn.now_s >= last_s + turn.state.config.renting.look_every
     if due and (needed or last_s is None):
@@ -357,7 +357,7 @@ def _list_of(pool: str) -> str:
 
 
 def _ask_list(turn: Turn, pool: str) -> None:
-    pools = turn.state.pools
+    pools = turn.state.machines
     last_s = pools.asked_list_s.get(pool, -_LIST_EVERY_S)
     if _list_of(pool) not in pools.asking and turn.now_s >= last_s + _LIST_EVERY_S:
         pools.asking.add(_list_of(pool))
@@ -388,7 +388,7 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
     id is stopped. So is one name for two: who has it already keeps it, and nobody is stopped by
     that name."""
     if not machine.instance_id and machine.state is MachineState.STARTING:
-        for one in turn.state.pools.open():
+        for one in turn.state.machines.open():
             if (one.pool, one.instance_id) == (machine.pool, instance_id):
                 _fail(turn, machine, f"its provider calls it {instance_id}, as {one.request_id}")
                 return
@@ -429,12 +429,12 @@ def _end(turn: Turn, machine: Machine) -> None:
     pool = pool_of(turn.state.config.pools, machine.pool)
     target = MachineState.FAILED if machine.failed else MachineState.AWAY
     move(turn, machine, target, cause=machine.fault)
-    turn.state.pools.leave_s.pop(machine.request_id, None)
-    turn.state.pools.unlisted.discard(machine.request_id)
+    turn.state.machines.leave_s.pop(machine.request_id, None)
+    turn.state.machines.unlisted.discard(machine.request_id)
     turn.state.loans.forget(machine.node_id)
     if pool is not None and pool.provider == STATIC:
         return  # it stays a node, and is nobody's
-    if machine.request_id in turn.state.tokens:
+    if machine.request_id in turn.state.people.tokens:
         turn.drop_token(machine.request_id)
     if machine.node_id in turn.state.cluster.nodes:
         nodes.drop(turn, machine.node_id, actor="master", cause="its machine was given back")
@@ -442,7 +442,7 @@ def _end(turn: Turn, machine: Machine) -> None:
 
 def _listed(turn: Turn, ask: ProviderTold) -> None:
     """What a provider says is there, beside what should be."""
-    pools, pool = turn.state.pools, ask.act.pool
+    pools, pool = turn.state.machines, ask.act.pool
     if ask.fault:
         if pools.list_faults.get(pool) != ask.fault:
             turn.note("pool_not_listed", cause=ask.fault, pool=pool)
@@ -474,8 +474,8 @@ def _unlisted(turn: Turn, machine: Machine) -> None:
     in_use = machine.state in (MachineState.UP, MachineState.DRAINING)
     if not in_use or node is None or node.state is not NodeState.UP:
         _vanished(turn, machine)
-    elif machine.request_id not in turn.state.pools.unlisted:
-        turn.state.pools.unlisted.add(machine.request_id)
+    elif machine.request_id not in turn.state.machines.unlisted:
+        turn.state.machines.unlisted.add(machine.request_id)
         turn.note(
             "machine_unlisted",
             node_id=machine.node_id,
@@ -504,8 +504,8 @@ def _unasked(turn: Turn, pool: str, request_id: str, instance_id: str) -> None:
     """One that nobody wants (any more) is there. What was ours is stopped; what never was is only
     told.
     """
-    pools = turn.state.pools
-    ours = pools.machines.get(request_id)
+    pools = turn.state.machines
+    ours = pools.fleet.get(request_id)
     if request_id not in pools.strange:
         pools.strange.add(request_id)
         what = (

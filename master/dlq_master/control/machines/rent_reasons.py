@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.machines.pool_state import pool_of
+from dlq_master.control.machines.state import pool_of
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.why import Reason, ReasonCode
@@ -19,7 +19,7 @@ def rented_reasons(turn: Turn, job: Job) -> tuple[Reason, ...]:
     if job.lateness is None or not waits:
         return ()
     coming = [
-        one for one in state.pools.open() if one.state in _HERE and int(job.job_id) in one.jobs
+        one for one in state.machines.open() if one.state in _HERE and int(job.job_id) in one.jobs
     ]
     if coming:
         detail = "; ".join(_coming(turn, one) for one in coming)
@@ -28,9 +28,9 @@ def rented_reasons(turn: Turn, job: Job) -> tuple[Reason, ...]:
     if told is None or told.own_late == 0.0:
         return ()  # nobody has looked yet, or the own nodes will do
     able = [pool for pool in state.config.pools if _fits(pool, job)]
-    if not able or not all(state.pools.words.get(pool.name) for pool in able):
+    if not able or not all(state.machines.words.get(pool.name) for pool in able):
         return ()
-    detail = "; ".join(f"pool {pool.name}: {state.pools.words[pool.name]}" for pool in able)
+    detail = "; ".join(f"pool {pool.name}: {state.machines.words[pool.name]}" for pool in able)
     return (Reason(ReasonCode.NOT_RENTED, "machines", detail=detail),)
 
 

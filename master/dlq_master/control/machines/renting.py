@@ -36,7 +36,7 @@ def watch(turn: Turn) -> None:
         return  # nobody knows yet what runs
     line = list(in_line(state.cluster))
     pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
-    here = [one for one in state.pools.open() if one.state in _THERE]
+    here = [one for one in state.machines.open() if one.state in _THERE]
     there = {one.node_id for one in here}
     # Who has failed on one of them goes to none of them; on which nobody is, that one goes back.
     wanting = [
@@ -94,7 +94,7 @@ def _decide(
         state.policy,
         build(renting.policy, renting.settings),
         lambda outranked: _market(turn, line, wanting, here, moving, outranked),
-        lambda: np.random.default_rng([state.epoch, state.next_event]),
+        lambda: np.random.default_rng([state.epoch, state.journal.next_sequence]),
     )
     cost_forecasts.foretell(turn, market, changes)
     for change in changes:
@@ -102,7 +102,7 @@ def _decide(
             case Put():
                 migrations.put(turn, change)
             case Release():
-                pools.give_back(turn, state.pools.machines[change.request_id], "nobody needs it")
+                pools.give_back(turn, state.machines.fleet[change.request_id], "nobody needs it")
             case Provision():
                 pools.rent(turn, state.config.pools[change.offer], change)
 
@@ -137,7 +137,7 @@ def _market(
             one,
             order[one.pool],
             offers[order[one.pool]].type,
-            state.pools.on_the_way.to(one.request_id),
+            state.machines.on_the_way.to(one.request_id),
         )
         for one in here
         if one.pool in order
@@ -145,7 +145,7 @@ def _market(
     jobs = market.wanting(
         *with_moving(state.cluster, turn.now_s, wanting, moving, outranked, times, ends)
     )
-    renting, rented = config.renting, state.pools
+    renting, rented = config.renting, state.machines
     per_hour = inf if renting.most_per_hour is None else renting.most_per_hour - rented.per_hour()
     spare = (
         inf if renting.most_per_day is None else renting.most_per_day - rented.day_cost(turn.now_s)
@@ -155,7 +155,7 @@ def _market(
 
 def left(turn: Turn, pool: PoolConfig) -> int:
     """How many more of its machines may be rented now; `Pools.words` says why none."""
-    rented = turn.state.pools
+    rented = turn.state.machines
     most = pool.most - sum(one.pool == pool.name for one in rented.open())
     words = ""
     if turn.now_s >= pool.until_s - pool.leave:

@@ -26,7 +26,7 @@ def run_times(turn: Turn) -> MachineRunTimes:
 
     from dlq_master.policy.rent.times import MachineRunTimes
 
-    rented, pools = turn.state.pools, turn.state.config.pools
+    rented, pools = turn.state.machines, turn.state.config.pools
     if rented.times is None:
         draw = np.random.default_rng(turn.state.epoch)
         types = [node_type(pool) for pool in pools]
@@ -63,5 +63,5 @@ def _speed(turn: Turn, job: Job) -> float:
     last = max(turn.archive.attempts(job.job_id), key=lambda it: it.key.number, default=None)
     there = () if last is None else last.lease.allocation.node_ids
     speeds = {pool.name: pool.speed for pool in turn.state.config.pools}
-    ran_on = [turn.state.pools.machines.last_of_node(node_id) for node_id in there]
+    ran_on = [turn.state.machines.fleet.last_of_node(node_id) for node_id in there]
     return next((speeds[one.pool] for one in ran_on if one and one.pool in speeds), 1.0)

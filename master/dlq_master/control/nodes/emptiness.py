@@ -15,7 +15,7 @@ def obstacle(turn: Turn, node: Node) -> str:
     here = turn.state.cluster.attempts_on(node.node_id)
     if here:
         return f"{', '.join(map(str, here))} {'has' if len(here) == 1 else 'have'} not left"
-    if node.state is not NodeState.UP or node.node_id not in turn.state.sessions:
+    if node.state is not NodeState.UP or node.node_id not in turn.state.nodes.sessions:
         return "its agent is silent"
     if node.strayed:
         return node.stray_reason
@@ -27,7 +27,7 @@ def ask(turn: Turn, node_id: NodeId) -> None:
     """Have its agent asked what is on its GPUs, once the turn is on disk, and until it has
     answered.
     """
-    loans, session_id = turn.state.loans, turn.state.sessions[node_id]
+    loans, session_id = turn.state.loans, turn.state.nodes.sessions[node_id]
     number, asked_in = loans.asked.get(node_id, (0, 0))
     if asked_in != session_id:
         number = loans.next_number

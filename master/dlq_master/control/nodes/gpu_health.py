@@ -25,7 +25,7 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
     """All that a node says of its GPUs now."""
     state = turn.state
     told = tuple(told)
-    state.figures[node_id] = {
+    state.nodes.gpu_figures[node_id] = {
         one.gpu: Figures(one.temperature_celsius, one.utilization_percent, one.used_memory_bytes)
         for one in told
     }
@@ -35,7 +35,7 @@ def take(turn: Turn, node_id: NodeId, told: Iterable[ToldGpu]) -> None:
         {one.gpu: _symptoms(one, turn.now_s) for one in told},
         uuids=node.uuids,
         cleared=node.cleared,
-        actions=state.gpu_actions,
+        actions=state.nodes.gpu_actions,
     )
     if conditions == node.conditions:
         return

@@ -23,8 +23,8 @@ def check(turn: Turn, ask: OpenSession) -> None:
     TTL.
     """
     state, new = turn.state, ask.agent
-    holder = state.instances.heard.get(ask.node_id)
-    contact_s = state.contacts.get(ask.node_id)
+    holder = state.nodes.instances.heard.get(ask.node_id)
+    contact_s = state.nodes.contacts.get(ask.node_id)
     if new is None or holder is None or contact_s is None:
         return
     if new.process_id == holder.process_id or new.place == holder.place:
@@ -32,7 +32,7 @@ def check(turn: Turn, ask: OpenSession) -> None:
     silent_s = turn.now_s - contact_s
     if silent_s >= state.terms.ttl_s:
         return
-    state.instances.refused[ask.node_id] = new
+    state.nodes.instances.refused[ask.node_id] = new
     raise IllegalTransition(
         f"another agent speaks for node {ask.node_id}: it was heard {silent_s:.0f} s ago. If this "
         "state "
@@ -46,7 +46,7 @@ def check(turn: Turn, ask: OpenSession) -> None:
 
 def is_same_machine(turn: Turn, ask: OpenSession) -> bool:
     """False only when both have said which machine they are, and differ."""
-    known = turn.state.instances.known.get(ask.node_id)
+    known = turn.state.nodes.instances.known.get(ask.node_id)
     if known is None or ask.agent is None or not known.machine_id or not ask.agent.machine_id:
         return True
     return known.machine_id == ask.agent.machine_id
@@ -54,13 +54,13 @@ def is_same_machine(turn: Turn, ask: OpenSession) -> bool:
 
 def remembers(turn: Turn, ask: OpenSession) -> bool:
     """Whether the agent's records go back to all that was ever placed on its node."""
-    known = turn.state.instances.known.get(ask.node_id)
+    known = turn.state.nodes.instances.known.get(ask.node_id)
     return known is None or ask.agent is None or known.memory_id == ask.agent.memory_id
 
 
 def note(turn: Turn, ask: OpenSession) -> None:
     """This one speaks for the node from now on."""
-    instances = turn.state.instances
+    instances = turn.state.nodes.instances
     before = instances.known.get(ask.node_id)
     if ask.agent is None:
         instances.heard.pop(ask.node_id, None)
@@ -86,11 +86,11 @@ def remember(turn: Turn, node_id: NodeId) -> None:
     """Nothing that was placed there before is open any more, unless its memory is the same as
     before.
     """
-    instances = turn.state.instances
+    instances = turn.state.nodes.instances
     heard = instances.heard.get(node_id)
     if heard is None:
         return
-    if not turn.state.unaccounted.get(node_id):
+    if not turn.state.nodes.unaccounted.get(node_id):
         instances.known[node_id] = heard
     known = instances.known.get(node_id, heard)
     turn.batch.meta[META + node_id] = json.dumps([heard, known])
@@ -100,7 +100,7 @@ def tell_refused(turn: Turn) -> None:
     """Once for each process that was refused; called once a second, since a refusal changes nothing
     else.
     """
-    instances = turn.state.instances
+    instances = turn.state.nodes.instances
     refused, instances.refused = instances.refused, {}
     for node_id, who in refused.items():
         if instances.told.get(node_id) != who.process_id:
@@ -115,7 +115,7 @@ def tell_refused(turn: Turn) -> None:
 
 def forget(turn: Turn, node_id: NodeId) -> None:
     """The node is gone."""
-    instances = turn.state.instances
+    instances = turn.state.nodes.instances
     for each in (instances.heard, instances.known, instances.refused, instances.told):
         each.pop(node_id, None)
     turn.batch.meta[META + node_id] = ""
@@ -127,4 +127,6 @@ def is_unaccounted(turn: Turn, key: AttemptKey) -> bool:
     if attempt.state is not AttemptState.UNKNOWN:
         return False
     nodes = {status.node_id for status in attempt.ranks}
-    return any(key == each for node in nodes for each, _ in turn.state.unaccounted.get(node, {}))
+    return any(
+        key == each for node in nodes for each, _ in turn.state.nodes.unaccounted.get(node, {})
+    )

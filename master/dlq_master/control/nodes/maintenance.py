@@ -46,7 +46,7 @@ def standing(turn: Turn, node: Node) -> Maintenance:
     attempts = [
         turn.state.cluster.attempts[k] for k in turn.state.cluster.attempts_on(node.node_id)
     ]
-    told = turn.state.holds_told.get(node.node_id) == node.hold_revision
+    told = turn.state.nodes.holds_sent.get(node.node_id) == node.hold_revision
     return Maintenance(
         left_s=0.0 if end_s is None else max(0.0, end_s - turn.now_s),
         in_force=told,
@@ -57,7 +57,7 @@ def standing(turn: Turn, node: Node) -> Maintenance:
 
 def told(turn: Turn, node_id: NodeId, revision: int) -> None:
     """A heartbeat says which word on holds all ranks of the node have."""
-    turn.state.holds_told[node_id] = revision
+    turn.state.nodes.holds_sent[node_id] = revision
     node = turn.state.cluster.nodes[node_id]
     if revision == node.hold_revision and node.hold_extension_s != node.maintenance_s:
         turn.step_node(node_id, on_node.HoldsConfirmed(), actor=f"node:{node_id}")
@@ -78,7 +78,7 @@ def _check(turn: Turn, ask: AnnounceMaintenance) -> None:
             " (nodes.longest_maintenance of the master)",
             field="maintenance_duration",
         )
-    if ask.node_id not in turn.state.sessions:
+    if ask.node_id not in turn.state.nodes.sessions:
         raise IllegalTransition(
             f"the agent of node {ask.node_id} is not connected: nobody can tell its jobs to hold "
             "out"

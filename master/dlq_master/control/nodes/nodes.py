@@ -10,8 +10,8 @@ from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, Stale
 from dlq_master.control.attempts import desired, reports
 from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.jobs import losses
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pool_hellos
 from dlq_master.control.nodes import (
@@ -57,15 +57,15 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     instances.check(turn, ask)
     if ask.highest_epoch > state.epoch:
         _outrank(turn, ask)
-    session_id = state.next_session
-    state.next_session += 1
-    state.sessions[ask.node_id] = session_id
-    state.contacts[ask.node_id] = turn.now_s
-    state.returned.add(ask.node_id)
-    state.holds_told.pop(ask.node_id, None)
+    session_id = state.nodes.next_session
+    state.nodes.next_session += 1
+    state.nodes.sessions[ask.node_id] = session_id
+    state.nodes.contacts[ask.node_id] = turn.now_s
+    state.nodes.greeted.add(ask.node_id)
+    state.nodes.holds_sent.pop(ask.node_id, None)
     turn.plan_due = True  # its GPUs may have been waited for
-    state.strays[ask.node_id] = {}
-    state.clinging[ask.node_id] = {}
+    state.nodes.orphans[ask.node_id] = {}
+    state.nodes.unreleased[ask.node_id] = {}
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unbroken = instances.remembers(turn, ask)
@@ -90,14 +90,14 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
 
 def close_session(turn: Turn, ask: CloseSession) -> None:
     """The stream is gone; the node is judged by its heartbeats alone."""
-    if turn.state.sessions.get(ask.node_id) == ask.session_id:
-        del turn.state.sessions[ask.node_id]
+    if turn.state.nodes.sessions.get(ask.node_id) == ask.session_id:
+        del turn.state.nodes.sessions[ask.node_id]
 
 
 def heartbeat(turn: Turn, ask: Heartbeat) -> None:
     """A sign of life, and what the jobs say of themselves. Writes nothing while the node is UP."""
     state = turn.state
-    if state.sessions.get(ask.node_id) != ask.session_id:
+    if state.nodes.sessions.get(ask.node_id) != ask.session_id:
         return
     for word in ask.progress:
         _hear(turn, ask.node_id, word)
@@ -114,19 +114,19 @@ def heartbeat(turn: Turn, ask: Heartbeat) -> None:
 def rank_reports(turn: Turn, ask: RankReports) -> int:
     """Reports of a living session; those of an older one come again with the next hello."""
     _must_be_current(turn, ask.node_id, ask.session_id)
-    doubted = bool(turn.state.unaccounted.get(ask.node_id))
+    doubted = bool(turn.state.nodes.unaccounted.get(ask.node_id))
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
     unclean.close_while_unclean(turn, ask.node_id)
-    if doubted and not turn.state.unaccounted.get(ask.node_id):
+    if doubted and not turn.state.nodes.unaccounted.get(ask.node_id):
         _return_attempts(turn, ask.node_id)
     return acknowledged
 
 
 def command_done(turn: Turn, ask: CommandDone) -> None:
     """The node has taken a command (it is on its disk), or refused it for good."""
-    if turn.state.sessions.get(ask.node_id) != ask.session_id:
+    if turn.state.nodes.sessions.get(ask.node_id) != ask.session_id:
         return
-    row = turn.state.outbox.get(ask.sequence)
+    row = turn.state.attempts.outbox.get(ask.sequence)
     if row is None or row.node_id != ask.node_id:
         return
     turn.delivered(ask.sequence)
@@ -165,7 +165,7 @@ def watch_silence(turn: Turn) -> None:
     for node in list(state.cluster.nodes.values()):
         if node.state is NodeState.DOWN:
             continue
-        contact_s = state.contacts.get(node.node_id, state.started_s)
+        contact_s = state.nodes.contacts.get(node.node_id, state.started_s)
         heard = node._replace(last_contact_s=contact_s)
         while (event := on_node.due_event(heard, turn.now_s, state.terms)) is not None:
             silent_s = round(turn.now_s - contact_s, 1)
@@ -197,7 +197,7 @@ def fence(turn: Turn, ask: FenceNode) -> Fenced | Done[Fenced]:
     node = turn.node(ask.node_id)
     if node.state is NodeState.DOWN:
         return Fenced(node, ())
-    if node.state is NodeState.UP and turn.state.unaccounted.get(ask.node_id):
+    if node.state is NodeState.UP and turn.state.nodes.unaccounted.get(ask.node_id):
         cause = f"fenced: {ask.reason}"
         keys = unaccounted.fence(turn, ask.node_id, actor=ask.caller.actor, cause=cause)
         return Done(Fenced(node, tuple(key.job_id for key in keys)), ask.node_id)
@@ -326,7 +326,7 @@ def _differs(node: Node, facts: on_node.Registered) -> bool:
 
 
 def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
-    if turn.state.sessions.get(node_id) != session_id:
+    if turn.state.nodes.sessions.get(node_id) != session_id:
         raise StaleFence(f"session {session_id} of node {node_id} is over")
 
 
@@ -336,14 +336,14 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
     """
     found = desired.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
-        if (word.key, word.node_rank) not in turn.state.strays.get(node_id, {}):
+        if (word.key, word.node_rank) not in turn.state.nodes.orphans.get(node_id, {}):
             cause = f"{word.key} runs for nobody"
             turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
             turn.hang_up(node_id)
     elif word.node_rank == 0 and word.age_s is not None:
         beat = Beat(word.step, word.total, word.loss, turn.now_s - word.age_s)
         resume_times.hear(turn, word.key, beat)
-        turn.state.beats[word.key.job_id] = beat
+        turn.state.jobs.beats[word.key.job_id] = beat
         paces.hear(turn, word.key, beat)
         speeds.hear(turn, word.key, beat)
 
@@ -416,17 +416,21 @@ def _lose_node(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
 
 def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     turn.hang_up(node_id)
-    for row in turn.state.outbox.of_node(node_id):
+    for row in turn.state.attempts.outbox.of_node(node_id):
         turn.delivered(row.sequence)  # nobody is left to take it
     turn.state.cluster.remove_node(node_id)
-    turn.state.contacts.pop(node_id, None)
-    turn.state.returned.discard(node_id)
+    turn.state.nodes.contacts.pop(node_id, None)
+    turn.state.nodes.greeted.discard(node_id)
     instances.forget(turn, node_id)
-    turn.state.unaccounted.pop(node_id, None)
-    turn.state.unexplained.pop(node_id, None)
-    for told in (turn.state.holds_told, turn.state.strays, turn.state.clinging):
+    turn.state.nodes.unaccounted.pop(node_id, None)
+    turn.state.nodes.unexplained.pop(node_id, None)
+    for told in (
+        turn.state.nodes.holds_sent,
+        turn.state.nodes.orphans,
+        turn.state.nodes.unreleased,
+    ):
         told.pop(node_id, None)
-    turn.state.figures.pop(node_id, None)
+    turn.state.nodes.gpu_figures.pop(node_id, None)
     turn.state.loans.forget(node_id)
     quarantine.released(turn, node_id)
     turn.batch.forgotten_nodes.append(node_id)

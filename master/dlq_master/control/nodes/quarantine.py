@@ -36,7 +36,7 @@ def take(turn: Turn, attempt: Attempt, end: on_attempt.AttemptEvent, job: Job) -
     node_id = None if gang.is_reduced(attempt, job) else _blamed(turn, attempt, end)
     if node_id is None or not rules.quarantine_jobs:
         return
-    suspicion = turn.state.suspicion
+    suspicion = turn.state.nodes.failures
     family = Family(job.user, job.name if job.array is None else f"array {job.array.array_id}")
     here = suspicion.failures.setdefault(node_id, [])
     here.append(Failure(turn.now_s, family, attempt.key))
@@ -59,9 +59,9 @@ def may_close(turn: Turn) -> bool:
 
 def released(turn: Turn, node_id: NodeId) -> None:
     """Somebody has looked at the node: what was is forgiven."""
-    turn.state.suspicion.failures.pop(node_id, None)
-    turn.state.suspicion.charged.pop(node_id, None)
-    turn.state.suspicion.capped = False
+    turn.state.nodes.failures.failures.pop(node_id, None)
+    turn.state.nodes.failures.charged.pop(node_id, None)
+    turn.state.nodes.failures.capped = False
 
 
 def _by_rule(flag: NodeFlag) -> bool:
@@ -92,7 +92,7 @@ def _forget_old(suspicion: Suspicion, before_s: float) -> None:
 
 
 def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None:
-    suspicion = turn.state.suspicion
+    suspicion = turn.state.nodes.failures
     node = turn.state.cluster.nodes[node_id]
     if node.closed:
         return
@@ -112,7 +112,7 @@ def _quarantine(turn: Turn, node_id: NodeId, counted: Iterable[Failure]) -> None
 
 def _exonerate(turn: Turn, family: Family, failed_on: NodeId) -> None:
     """It fails elsewhere as well: nodes that were closed for it may have been closed wrongly."""
-    charged = turn.state.suspicion.charged
+    charged = turn.state.nodes.failures.charged
     for node_id, failures in list(charged.items()):
         left = tuple(failure for failure in failures if failure.family != family)
         if node_id == failed_on or len(left) == len(failures):

@@ -27,9 +27,9 @@ def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
     node_id, state = ask.node_id, turn.state
     told = {(report.key, report.epoch, report.node_rank) for report in ask.reports}
     runs = {(key, rank) for key, _, rank in ask.unexplained}
-    ran = state.unexplained.get(node_id, frozenset())
-    state.unexplained[node_id] = frozenset(runs)
-    before = state.unaccounted.pop(node_id, {})
+    ran = state.nodes.unexplained.get(node_id, frozenset())
+    state.nodes.unexplained[node_id] = frozenset(runs)
+    before = state.nodes.unaccounted.pop(node_id, {})
     left: dict[tuple[AttemptKey, int], float] = {}
     for attempt, rank, _ in list(ranks_on(state.cluster, node_id)):
         it = (attempt.key, rank)
@@ -39,7 +39,7 @@ def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
         ):
             continue
         left[it] = before.get(it, turn.now_s)
-    state.unaccounted[node_id] = left
+    state.nodes.unaccounted[node_id] = left
     for key, rank in left:
         if (key, rank) not in before:
             _silence(turn, node_id, key, rank)
@@ -53,7 +53,7 @@ def take(turn: Turn, ask: OpenSession, *, unbroken: bool) -> None:
 def watch(turn: Turn, node_id: NodeId) -> None:
     """Once a second, while the node answers: those whose hold is over end, and are lost."""
     state = turn.state
-    waiting = state.unaccounted.get(node_id)
+    waiting = state.nodes.unaccounted.get(node_id)
     if not waiting or state.frozen:
         return
     longer_s = state.cluster.nodes[node_id].hold_extension_s
@@ -64,9 +64,9 @@ def watch(turn: Turn, node_id: NodeId) -> None:
             continue
         if turn.now_s < reclaim_time_s(since_s, attempt.lease.hold_s + longer_s, state.terms):
             continue
-        if (key, rank) not in state.unexplained.get(node_id, frozenset()):
+        if (key, rank) not in state.nodes.unexplained.get(node_id, frozenset()):
             _lose(turn, node_id, key, "its agent has no record of it, and its hold is over")
-        elif not any(row.kind == "stop" for row in state.outbox.of_rank(key, rank)):
+        elif not any(row.kind == "stop" for row in state.attempts.outbox.of_rank(key, rank)):
             turn.intend("stop", node_id, key, attempt.epoch, rank, "hold_expired")
     if not waiting:
         instances.remember(turn, node_id)
@@ -74,7 +74,7 @@ def watch(turn: Turn, node_id: NodeId) -> None:
 
 def fence(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> tuple[AttemptKey, ...]:
     """An operator has made sure that nothing of them runs: lost now. Which they were."""
-    keys = tuple(dict.fromkeys(key for key, _ in turn.state.unaccounted.get(node_id, {})))
+    keys = tuple(dict.fromkeys(key for key, _ in turn.state.nodes.unaccounted.get(node_id, {})))
     for key in keys:
         _lose(turn, node_id, key, cause, actor)
     instances.remember(turn, node_id)
@@ -82,7 +82,7 @@ def fence(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> tuple[Attem
 
 
 def _lose(turn: Turn, node_id: NodeId, key: AttemptKey, cause: str, actor: str = "master") -> None:
-    waiting = turn.state.unaccounted.get(node_id, {})
+    waiting = turn.state.nodes.unaccounted.get(node_id, {})
     for it in [it for it in waiting if it[0] == key]:
         del waiting[it]
     if key in turn.state.cluster.attempts:
@@ -109,7 +109,7 @@ def _turn_away(turn: Turn, ask: OpenSession) -> None:
         found = standing(turn, ask.node_id, key, epoch, rank)
         if found.ours:
             continue
-        turn.state.strays.setdefault(ask.node_id, {})[key, rank] = ()
+        turn.state.nodes.orphans.setdefault(ask.node_id, {})[key, rank] = ()
         if found is Standing.ORPHAN:
             turn.never_again(key.job_id)
             turn.note(

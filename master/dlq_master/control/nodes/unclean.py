@@ -8,8 +8,8 @@ from collections.abc import Collection
 
 from dlq_master.control.attempts.rank_status import PHASES
 from dlq_master.control.attempts.standing import Standing
-from dlq_master.control.loop.state import UnreleasedRank
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.nodes.state import UnreleasedRank
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.model.attempts.attempt import RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -42,7 +42,7 @@ def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Stan
 
     An agent that has just been started may not have looked again at a rank whose end is known.
     """
-    here = turn.state.clinging.setdefault(node_id, {})
+    here = turn.state.nodes.unreleased.setdefault(node_id, {})
     rank = (report.key, report.node_rank)
     if report.gpus_held:
         here[rank] = UnreleasedRank(report.gpus_held, True, report.gpu_indexes)
@@ -55,7 +55,7 @@ def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Stan
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
-    strays = {who: on for who, on in turn.state.strays.get(node_id, {}).items() if on}
+    strays = {who: on for who, on in turn.state.nodes.orphans.get(node_id, {}).items() if on}
     node = turn.state.cluster.nodes[node_id]
     left = {who: it for who, it in _clinging(turn, node_id).items() if it.ended and it.gpu_indexes}
     held = (*strays.values(), *(it.gpu_indexes for it in left.values()))
@@ -85,7 +85,7 @@ def _named(keys: list[AttemptKey]) -> str:
 
 def _unclean(turn: Turn, node_id: NodeId) -> str:
     """What keeps a node from taking work, in words; empty: nothing."""
-    strays = [who for who, on in turn.state.strays.get(node_id, {}).items() if not on]
+    strays = [who for who, on in turn.state.nodes.orphans.get(node_id, {}).items() if not on]
     if strays:
         return _for_nobody(turn, strays)
     late = {
@@ -97,4 +97,4 @@ def _unclean(turn: Turn, node_id: NodeId) -> str:
 
 
 def _clinging(turn: Turn, node_id: NodeId) -> dict[tuple[AttemptKey, int], UnreleasedRank]:
-    return dict(sorted(turn.state.clinging.get(node_id, {}).items()))
+    return dict(sorted(turn.state.nodes.unreleased.get(node_id, {}).items()))

@@ -17,7 +17,7 @@ from dlq_master.model.jobs.person import belongs
 def settle(turn: Turn, ask: DeleteUser) -> UserDeleted:
     """End or hand over the jobs of a user, and take them out of their teams. IllegalTransition, and
     nothing has changed, if a job would be left."""
-    user = turn.state.users[ask.name]
+    user = turn.state.people.users[ask.name]
     jobs = _living(turn, user)
     heir = _heir(turn, ask)
     given = [] if heir is None else _to_give(jobs)
@@ -53,11 +53,11 @@ def leave_teams(turn: Turn, name: str) -> None:
             members=tuple(one for one in team.members if one.user != name),
             version=team.version + 1,
         )
-        for team in turn.state.teams.values()
+        for team in turn.state.people.teams.values()
         if team.member(name) is not None
     }
     if changed:
-        policies.retune(turn, turn.state.teams | changed)
+        policies.retune(turn, turn.state.people.teams | changed)
         for team in changed.values():
             turn.put_team(team)
 
@@ -79,7 +79,7 @@ def _heir(turn: Turn, ask: DeleteUser) -> User | None:
         return None
     if ask.give_to == ask.name:
         raise InvalidRequest("the jobs of a user who leaves go to somebody else", field="give_to")
-    heir = turn.state.users.get(ask.give_to)
+    heir = turn.state.people.users.get(ask.give_to)
     if heir is None:
         raise NotFound(f"there is no user {ask.give_to}", kind="user", id=ask.give_to)
     return heir
@@ -94,7 +94,7 @@ def _to_give(jobs: list[Job]) -> list[Job]:
 
 
 def _give(turn: Turn, job: Job, heir: User, actor: str) -> None:
-    gates = turn.state.gates
+    gates = turn.state.jobs.gates
     gates.untrack(job)
     gates.leave_namesakes(job)
     values = (

@@ -60,7 +60,7 @@ def _revoked(_turn: Turn, _ask: RevokeToken, _word: str) -> None:
 @once(_revoked)
 def revoke_token(turn: Turn, ask: RevokeToken) -> Done[None] | None:
     """Drop a token. An unknown one is gone already."""
-    if ask.token_id not in turn.state.tokens:
+    if ask.token_id not in turn.state.people.tokens:
         return None
     turn.drop_token(ask.token_id)
     turn.note("token_revoked", actor=ask.caller.actor, token_id=ask.token_id)
@@ -69,7 +69,7 @@ def revoke_token(turn: Turn, ask: RevokeToken) -> Done[None] | None:
 
 def use_token(turn: Turn, ask: UseToken) -> str:
     """Admit one key with one token; the same key may come again while the token lives."""
-    token = turn.state.tokens.get(ask.token_id)
+    token = turn.state.people.tokens.get(ask.token_id)
     if token is None or not hmac.compare_digest(token.secret_hash, ask.secret_hash):
         raise Unauthenticated("the join token is unknown", hint="make one: dlq admin token create")
     if turn.now_s >= token.expire_time_s:
@@ -101,11 +101,11 @@ def use_token(turn: Turn, ask: UseToken) -> str:
 
 
 def _user_is_there(turn: Turn, ask: SetUser, _word: str) -> bool:
-    return ask.name in turn.state.users
+    return ask.name in turn.state.people.users
 
 
 def _user_as_it_stands(turn: Turn, ask: SetUser, _word: str) -> User:
-    return turn.state.users[ask.name]
+    return turn.state.people.users[ask.name]
 
 
 @once(_user_as_it_stands, still=_user_is_there)
@@ -113,7 +113,7 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
     """Add or change a user; nobody gives a role above their own, and the last admin stays one."""
     if ask.role not in ROLES:
         raise InvalidRequest(f"no role {ask.role!r}; roles are {', '.join(ROLES)}", field="role")
-    before = turn.state.users.get(ask.name)
+    before = turn.state.people.users.get(ask.name)
     if before is not None and before.role == "admin" and ask.role != "admin":
         _keep_an_admin(turn, ask.name)
     anew = before is None or (before.uid != ask.uid and not ask.same_person)
@@ -128,10 +128,11 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
         created_time_s=turn.now_s if before is None or anew else before.created_time_s,
         person=before.person
         if before is not None and not anew
-        else new_person(ask.name, turn.state.next_event),
+        else new_person(ask.name, turn.state.journal.next_sequence),
     )
     twin = next(
-        (u for u in turn.state.users.values() if u.uid == user.uid and u.name != user.name), None
+        (u for u in turn.state.people.users.values() if u.uid == user.uid and u.name != user.name),
+        None,
     )
     if twin is not None:
         raise AlreadyExists(f"user {twin.name} has uid {user.uid} already")
@@ -145,7 +146,7 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
 
 def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
     """Store the groups that the account of a user has now; the next start of a job has them."""
-    user = turn.state.users.get(ask.name)
+    user = turn.state.people.users.get(ask.name)
     if user is None or user.uid != ask.uid:
         return None
     if (user.gid, user.groups) == (ask.gid, ask.groups):
@@ -153,7 +154,7 @@ def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
     groups = ",".join(map(str, ask.groups))
     turn.put_user(replace(user, gid=ask.gid, groups=ask.groups))
     turn.note("user_groups_changed", user=user.name, gid=ask.gid, groups=groups)
-    return turn.state.users[ask.name]
+    return turn.state.people.users[ask.name]
 
 
 def _deleted(_turn: Turn, _ask: DeleteUser, word: str) -> UserDeleted:
@@ -165,7 +166,7 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
     """Remove a user, once none of their jobs lives any more for them; an unknown one is gone
     already.
     """
-    if ask.name not in turn.state.users:
+    if ask.name not in turn.state.people.users:
         return UserDeleted()
     _keep_an_admin(turn, ask.name)
     done = leaving.settle(turn, ask)
@@ -181,13 +182,13 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
 
 
 def _keep_an_admin(turn: Turn, name: str) -> None:
-    others = (u for u in turn.state.users.values() if u.role == "admin" and u.name != name)
-    if turn.state.users[name].role == "admin" and next(others, None) is None:
+    others = (u for u in turn.state.people.users.values() if u.role == "admin" and u.name != name)
+    if turn.state.people.users[name].role == "admin" and next(others, None) is None:
         raise IllegalTransition(f"{name} is the last admin")
 
 
 def _token(turn: Turn, token_id: str) -> JoinToken:
-    token = turn.state.tokens.get(token_id)
+    token = turn.state.people.tokens.get(token_id)
     if token is None:
         raise NotFound(f"the token {token_id} is gone")
     return token
@@ -195,6 +196,6 @@ def _token(turn: Turn, token_id: str) -> JoinToken:
 
 def drop_expired(turn: Turn) -> None:
     """Once an hour: tokens that no longer work are forgotten."""
-    for token in list(turn.state.tokens.values()):
+    for token in list(turn.state.people.tokens.values()):
         if turn.now_s >= token.expire_time_s:
             turn.drop_token(token.token_id)

@@ -42,22 +42,22 @@ NAMED: Final = 5  # users in a refusal
 
 
 def _team_is_there(turn: Turn, ask: SetTeam, _word: str) -> bool:
-    return ask.team.name in turn.state.teams
+    return ask.team.name in turn.state.people.teams
 
 
 def _team_as_it_stands(turn: Turn, ask: SetTeam, _word: str) -> TeamSet:
-    team = turn.state.teams[ask.team.name]
+    team = turn.state.people.teams[ask.team.name]
     return TeamSet(team, tuple(_notices(turn.state, team)))
 
 
 @once(_team_as_it_stands, still=_team_is_there)
 def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
     """Add or change a team. A repeat returns what stands."""
-    before = turn.state.teams.get(ask.team.name)
+    before = turn.state.people.teams.get(ask.team.name)
     if ask.team.version and (before is None or before.version != ask.team.version):
         version = 0 if before is None else before.version
         raise Conflict(f"team {ask.team.name} has changed", version=version)
-    if before is None and ask.team.name in turn.state.users:
+    if before is None and ask.team.name in turn.state.people.users:
         raise AlreadyExists(
             f"{ask.team.name} is a user, who is a team of one without any other: name the team "
             "otherwise"
@@ -70,7 +70,7 @@ def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
     )
     others = list(_without_default(turn.state, team))
     changed = {one.name: one for one in (*others, team)}
-    policies.retune(turn, turn.state.teams | changed)
+    policies.retune(turn, turn.state.people.teams | changed)
     for one in changed.values():
         turn.put_team(one)
     turn.note("team_set", actor=ask.caller.actor, team=team.name, **_facts(team))
@@ -78,14 +78,14 @@ def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
 
 
 def _jobs_of(turn: Turn, ask: DeleteTeam, _word: str) -> int:
-    return turn.state.crowd[crowd.of_team(ask.name)]
+    return turn.state.jobs.counts[crowd.of_team(ask.name)]
 
 
 @once(_jobs_of)
 def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
     """Remove a team; an unknown one is gone already. Its jobs go on, without a quota or a limit."""
-    if ask.name in turn.state.teams:
-        left = {name: team for name, team in turn.state.teams.items() if name != ask.name}
+    if ask.name in turn.state.people.teams:
+        left = {name: team for name, team in turn.state.people.teams.items() if name != ask.name}
         policies.retune(turn, left)
         turn.drop_team(ask.name)
         turn.note("team_deleted", actor=ask.caller.actor, team=ask.name)
@@ -98,7 +98,7 @@ def team_for(state: State, user: str, asked: str) -> str:
     Raises InvalidRequest for any other team, in the same words whether it is there or not: which
     there are is not for everybody to learn.
     """
-    own = [team for team in state.teams.values() if team.member(user) is not None]
+    own = [team for team in state.people.teams.values() if team.member(user) is not None]
     if asked:
         names = sorted(team.name for team in own)
         if asked not in names:
@@ -134,7 +134,7 @@ def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> Non
     """Raises if so many more jobs of so many GPUs each are more than the team, or the user in it,
     may have: Unsatisfiable, since one that is wider than a limit could never start; QuotaExceeded,
     since more jobs may come once others have ended."""
-    found = turn.state.teams.get(team)
+    found = turn.state.people.teams.get(team)
     if found is None or no_difference(turn.state):
         return
     member = found.member(user)
@@ -149,7 +149,7 @@ def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> Non
 
 def check_count(turn: Turn, who: str, place: str, limit: int | None, asked: int) -> None:
     """Raises QuotaExceeded if so many more jobs are too many."""
-    used = turn.state.crowd[place] + turn.entered[place]
+    used = turn.state.jobs.counts[place] + turn.entered[place]
     if limit is not None and used + asked > limit:
         more = "" if asked == 1 else f" and {asked} more are asked for"
         raise QuotaExceeded(
@@ -164,12 +164,11 @@ def check_count(turn: Turn, who: str, place: str, limit: int | None, asked: int)
 
 def no_difference(state: State) -> str:
     """Why quotas, limits and shares of teams make no difference now; empty: they do."""
-    if "team_quota" in PRESETS[state.chosen.policy].settings:
+    if "team_quota" in PRESETS[state.placement.chosen.policy].settings:
         return ""
     return (
-        f"policy {state.chosen.policy} knows no quotas, limits or shares of teams: they count "
-        "from the day of one that "
-        "does, such as dlq"
+        f"policy {state.placement.chosen.policy} knows no quotas, limits or shares of teams: they "
+        "count from the day of one that does, such as dlq"
     )
 
 
@@ -178,7 +177,7 @@ def no_difference(state: State) -> str:
 
 def _of_whom(state: State, place: str) -> str:
     """Who of a team or queue has most of them; empty for one user's own."""
-    found = Counter(state.crowd.by_user(place))
+    found = Counter(state.jobs.counts.by_user(place))
     if len(found) < 2:
         return ""
     return f" ({', '.join(f'{user} {count}' for user, count in found.most_common(NAMED))})"
@@ -219,7 +218,7 @@ def _check_promised(state: State, ask: SetTeam) -> None:
 def _without_default(state: State, team: Team) -> Iterator[Team]:
     """Other teams that are the default of its members by now."""
     chosen = {one.user for one in team.members if one.default}
-    for other in state.teams.values():
+    for other in state.people.teams.values():
         if other.name != team.name and any(
             one.default and one.user in chosen for one in other.members
         ):

@@ -22,7 +22,7 @@ _THERE = (NodeState.UP, NodeState.SUSPECT)  # a node that is late for a moment i
 
 def steer(turn: Turn) -> None:
     """Before a plan: let jobs avoid what they have to."""
-    retries, concerned = turn.state.retries, reservations.concerned(turn)
+    retries, concerned = turn.state.jobs.retries, reservations.concerned(turn)
     if not retries.due and not concerned:
         return
     jobs = turn.state.cluster.jobs
@@ -42,7 +42,7 @@ def _steer(turn: Turn, job: Job) -> None:
     failed = job.failed_nodes if job.failed_nodes and _fits_elsewhere(turn, job) else ()
     kept = reservations.kept_off(turn.state, job, turn.now_s)
     if isfinite(kept.until_s):
-        turn.state.bookings.due.set(job.job_id, kept.until_s)
+        turn.state.reservations.conflict_watch.due.set(job.job_id, kept.until_s)
     avoid = (*failed, *(node_id for node_id in kept.off if node_id not in failed))
     if avoid != job.request.avoid:
         cause = f"keeps off {', '.join(avoid)}" if avoid else "may go anywhere"

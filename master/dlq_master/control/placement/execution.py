@@ -33,7 +33,7 @@ def pause_of(state: State, now_s: float) -> ReasonCode | None:
     nodes = state.cluster.nodes.values()
     if now_s < state.started_s + state.config.nodes.start_grace:
         known = [node for node in nodes if node.state is not NodeState.DOWN]
-        back = sum(node.node_id in state.returned for node in known)
+        back = sum(node.node_id in state.nodes.greeted for node in known)
         if back < RETURNED_SHARE * len(known):
             return ReasonCode.MASTER_STARTING
     return None
@@ -85,7 +85,7 @@ def _launch(turn: Turn, job_id: JobId) -> None:
     turn.put_attempt(attempt._replace(master_port=_port(turn, key)))
     traffic.order(turn, job, attempt)
     if len(attempt.ranks) > 1:
-        turn.state.starting.add(key)
+        turn.state.attempts.starting.add(key)
     for rank, status in enumerate(attempt.ranks):
         turn.intend("launch", status.node_id, key, attempt.epoch, rank)
 
@@ -95,12 +95,12 @@ def _port(turn: Turn, key: AttemptKey) -> int:
     state = turn.state
     jobs = state.config.jobs
     span = jobs.port_last - jobs.port_first + 1
-    port = jobs.port_first + state.next_port % span
+    port = jobs.port_first + state.attempts.next_port % span
     for _ in range(span):
-        state.next_port += 1
-        holder = state.ports.get(port)
+        state.attempts.next_port += 1
+        holder = state.attempts.ports.get(port)
         if holder is None or holder not in state.cluster.attempts:
             break
-        port = jobs.port_first + state.next_port % span
-    state.ports[port] = key
+        port = jobs.port_first + state.attempts.next_port % span
+    state.attempts.ports[port] = key
     return port

@@ -65,15 +65,15 @@ def resolve_waiting(turn: Turn) -> None:
     A word that can mean several stays as it is: nobody is here who could choose.
     """
     state = turn.state
-    if not state.unknown_types:
+    if not state.jobs.unknown_types:
         return
     types = known(state.cluster)
-    for job_id in sorted(state.unknown_types):
+    for job_id in sorted(state.jobs.unknown_types):
         job = state.cluster.jobs[job_id]
         words = job.request.gpu_types or ()
         found = [meant(word, types) for word in words]
         if all(found) or job.ended:
-            state.unknown_types.discard(job_id)
+            state.jobs.unknown_types.discard(job_id)
         named = [it[0] if len(it) == 1 else word for it, word in zip(found, words, strict=True)]
         request = _naming(job.request, named)
         if not job.ended and request != job.request:

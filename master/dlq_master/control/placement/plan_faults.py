@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from dlq_common.daemon.logs import get_logger
-from dlq_master.control.loop.state import PlanFault
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.placement.state import PlanFault
 
 T = TypeVar("T")
 FIRST_PAUSE_S = 10.0
@@ -29,13 +29,13 @@ def failed(turn: Turn, fault: Exception) -> float:
     """Another plan has failed; return when to plan again. A fault that goes on is journaled
     once.
     """
-    where, before = _where(fault), turn.state.plan_fault
+    where, before = _where(fault), turn.state.placement.fault
     again = before is not None and before.where == where
     count = before.times + 1 if before is not None and again else 1
     pause_s = min(FIRST_PAUSE_S * 2.0 ** (count - 1), LONGEST_PAUSE_S)
     words = f"{type(fault).__name__}: {fault}"[:LONGEST_CAUSE]
     since_s = before.since_s if before is not None and again else turn.now_s
-    turn.state.plan_fault = PlanFault(where, words, since_s, count, turn.now_s + pause_s)
+    turn.state.placement.fault = PlanFault(where, words, since_s, count, turn.now_s + pause_s)
     if again:
         _log.error("plan_failed_again", cause=words, count=count, pause_s=pause_s)
     else:
@@ -46,7 +46,7 @@ def failed(turn: Turn, fault: Exception) -> float:
 
 def recovered(turn: Turn) -> None:
     """A plan has come to its end: say for how long there was none."""
-    fault, turn.state.plan_fault = turn.state.plan_fault, None
+    fault, turn.state.placement.fault = turn.state.placement.fault, None
     if fault is not None:
         lasted_s = round(turn.now_s - fault.since_s, 3)
         turn.note("plan_recovered", cause=fault.words, count=fault.times, lasted_s=lasted_s)

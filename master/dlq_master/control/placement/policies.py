@@ -19,6 +19,7 @@ from dlq_master.control.people.team_words import team_words
 from dlq_master.control.placement import usage
 from dlq_master.control.placement.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.stimuli import PolicySet, SetPolicy
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.order import Ordering
@@ -106,7 +107,7 @@ def choose(
 
 
 def _set_before(turn: Turn, _ask: SetPolicy, word: str) -> PolicySet:
-    return PolicySet(turn.state.chosen, tuple(JobId(int(each)) for each in word.split()))
+    return PolicySet(turn.state.placement.chosen, tuple(JobId(int(each)) for each in word.split()))
 
 
 @once(_set_before)
@@ -117,8 +118,8 @@ def set_policy(turn: Turn, ask: SetPolicy) -> Done[PolicySet]:
     """
     state = turn.state
     wanted, policy = _asked(turn, ask)
-    gone = () if wanted.same(state.chosen) else _change(turn, ask, wanted, policy)
-    state.chosen = wanted
+    gone = () if wanted.same(state.placement.chosen) else _change(turn, ask, wanted, policy)
+    state.placement.chosen = wanted
     turn.batch.meta[CHOSEN] = written(wanted)
     return Done(PolicySet(wanted, gone), " ".join(map(str, gone)))
 
@@ -129,7 +130,9 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     Raises TryAgain, and has changed nothing, while that cannot be done.
     """
     state = turn.state
-    policy = live_policy(state.chosen.policy, state.chosen.settings, teams.values())
+    policy = live_policy(
+        state.placement.chosen.policy, state.placement.chosen.settings, teams.values()
+    )
     before, after = state.policy.ordering, policy.ordering
     if _lines(before) == _lines(after):
         state.policy = policy
@@ -138,10 +141,10 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
         turn.take_batch()  # of the cluster as it was
         left, adopted = state.cluster, adopt(state.cluster, before, policy)
         state.cluster, state.policy = adopted.cluster, policy
-        usage.carry_over(state, left)
+        _carry_usage(state, left)
         turn.batch.jobs += adopted.changed
-    state.last = None
-    state.forget_decisions()
+    state.placement.last = None
+    state.placement.forget_decisions()
     turn.plan_due = True
 
 
@@ -165,7 +168,7 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
     settings = scheduler.settings if ask.from_file else dict(ask.settings)
     by = "" if ask.from_file else ask.caller.name
     try:
-        policy = live_policy(name, settings, turn.state.teams.values())
+        policy = live_policy(name, settings, turn.state.people.teams.values())
     except ConfigError as error:
         raise InvalidRequest(error.what, field="policy") from None
     return Chosen(name, dict(settings), by, turn.now_s), policy
@@ -189,10 +192,10 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
     gone = dropped(state.cluster.jobs.values(), policy)
     turn.take_batch()  # of the cluster as it was
     left, adopted = state.cluster, adopt(state.cluster, state.policy.ordering, policy)
-    before, state.cluster, state.policy = state.chosen, adopted.cluster, policy
-    usage.carry_over(state, left)
-    state.last = state.plan_fault = None
-    state.forget_decisions()
+    before, state.cluster, state.policy = state.placement.chosen, adopted.cluster, policy
+    _carry_usage(state, left)
+    state.placement.last = state.placement.fault = None
+    state.placement.forget_decisions()
     turn.batch.jobs += adopted.changed
     turn.plan_due = True
     announce(turn, ask.caller.actor, before, wanted, gone)
@@ -231,3 +234,9 @@ def announce(turn: Turn, actor: str, before: Chosen, wanted: Chosen, gone: list[
 def _listed(job_ids: list[JobId]) -> str:
     more = f" and {len(job_ids) - LISTED} more" if len(job_ids) > LISTED else ""
     return ", ".join(map(str, job_ids[:LISTED])) + more
+
+
+def _carry_usage(state: State, left: Cluster) -> None:
+    """The usage of accounts outlives a policy that counts no shares."""
+    kept = usage.carry_over(state.cluster, left, state.placement.kept_shares)
+    state.placement.kept_shares = kept

@@ -30,15 +30,15 @@ MOST_LOOKED_AT = 32  # attempts, for whoever does not ask why: a submit is answe
 def plan(turn: Turn) -> float | None:
     """Decide, and put what follows into the outbox; return when to decide again by the clock."""
     state = turn.state
-    state.forget_decisions()
-    begins_s = state.gates.begins.next_s()
-    if state.plan_fault is not None and turn.now_s < state.plan_fault.retry_s:
+    state.placement.forget_decisions()
+    begins_s = state.jobs.gates.begins.next_s()
+    if state.placement.fault is not None and turn.now_s < state.placement.fault.retry_s:
         turn.plan_due = False
-        return _earliest(state.plan_fault.retry_s, begins_s)
+        return _earliest(state.placement.fault.retry_s, begins_s)
     pause = pause_of(state, turn.now_s)
-    state.pause = pause
+    state.placement.nothing_placed = pause
     now = (state.cluster, state.policy, turn.now_s, state.epoch, pause)
-    applied = offloaded.apply(state.away, *now)
+    applied = offloaded.apply(state.placement.offloaded, *now)
     execution.follow(turn, applied.happened)
     if applied.stage is not None:
         _say_made(applied)
@@ -46,8 +46,8 @@ def plan(turn: Turn) -> float | None:
         turn.plan_due = False
         plan_faults.recovered(turn)
         return _earliest(applied.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
-    decided = offloaded.decided(state.away, *now)
-    state.last = decided.outcome or state.last
+    decided = offloaded.decided(state.placement.offloaded, *now)
+    state.placement.last = decided.outcome or state.placement.last
     execution.follow(turn, decided.happened)
     unjudged.tell(turn)
     turn.plan_due = False
@@ -59,13 +59,13 @@ def plan(turn: Turn) -> float | None:
 
 def plan_made(turn: Turn, told: PlanMade) -> None:
     """The planner has answered: its plan is looked at in this turn."""
-    if turn.state.away.heard(told.answer):
+    if turn.state.placement.offloaded.heard(told.answer):
         turn.plan_due = True
 
 
 def notice_pause(turn: Turn) -> None:
     """Once a second: a pause that has begun or ended is a reason to plan."""
-    if pause_of(turn.state, turn.now_s) is not turn.state.pause:
+    if pause_of(turn.state, turn.now_s) is not turn.state.placement.nothing_placed:
         turn.plan_due = True
 
 
@@ -99,7 +99,7 @@ def _reasons(
 ) -> tuple[Reason, ...]:
     if job_id not in turn.state.cluster.jobs:  # it ended long ago
         return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
-    fault = turn.state.plan_fault
+    fault = turn.state.placement.fault
     told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
     return told + plan_faults.sheltered(
         explained,
@@ -114,7 +114,7 @@ def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
     few = len(state.cluster.attempts) <= MOST_LOOKED_AT
 
     def told() -> tuple[Reason, ...]:
-        return explain_briefly(look(turn), _quick(state), job_id, state.last, holders=few)
+        return explain_briefly(look(turn), _quick(state), job_id, state.placement.last, holders=few)
 
     return _reasons(turn, job_id, told)
 
@@ -144,10 +144,10 @@ def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
 def watch_waits(turn: Turn) -> None:
     """Once a second: for what those wait who do."""
     state = turn.state
-    if state.plan_fault is None:
+    if state.placement.fault is None:
         glance = _glance(state, turn.now_s)
         plan_faults.sheltered(
-            lambda: state.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
+            lambda: state.jobs.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
             lambda _: None,
         )
 
@@ -162,18 +162,18 @@ def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
 
 def _decisions(state: State, now_s: float) -> Decisions:
     """As of the last plan."""
-    if state.decisions is None:
+    if state.placement.decisions is None:
         view = View(state.cluster, now_s, pause_of(state, now_s))
-        state.decisions = Decisions(view, _quick(state))
-    return state.decisions
+        state.placement.decisions = Decisions(view, _quick(state))
+    return state.placement.decisions
 
 
 def _glance(state: State, now_s: float) -> ReasonSummary:
     """As of the last plan."""
-    if state.glance is None:
+    if state.placement.summary is None:
         decisions = _decisions(state, now_s)
-        state.glance = ReasonSummary(decisions.view, decisions.policy, decisions)
-    return state.glance
+        state.placement.summary = ReasonSummary(decisions.view, decisions.policy, decisions)
+    return state.placement.summary
 
 
 def _say_made(applied: offloaded.Applied) -> None:
@@ -191,7 +191,7 @@ def _say_made(applied: offloaded.Applied) -> None:
 
 def _quick(state: State) -> Policy:
     """People who ask why do not wait for a solver, nor does the loop."""
-    return state.away.quick(state.policy)
+    return state.placement.offloaded.quick(state.policy)
 
 
 def _pause_ends_s(state: State, now_s: float) -> float | None:

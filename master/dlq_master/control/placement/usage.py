@@ -9,18 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.usage.shares import Shares
-
-
-class Keeper(Protocol):
-    """Who keeps what a cluster has written down while nobody asks for it."""
-
-    cluster: Cluster
-    shares_kept: Shares | None
-
 
 USAGE: Final = "usage"  # its key there
 
@@ -47,9 +39,13 @@ def restore(cluster: Cluster, stored: str | None) -> None:
     cluster.share(shares)
 
 
-def carry_over(state: Keeper, before: Cluster) -> None:
-    """Another policy has taken over: usage outlives one that knows no shares."""
+def carry_over(cluster: Cluster, before: Cluster, kept: Shares | None) -> Shares | None:
+    """Another policy has taken over: return the shares to keep while a policy counts none.
+
+    `cluster` is the one of the new policy. If that of the policy `before` counted no shares, it
+    goes on with those that were `kept`.
+    """
     if before.shares is not None:
-        state.shares_kept = before.shares
-    else:
-        state.cluster.share(state.shares_kept)
+        return before.shares
+    cluster.share(kept)
+    return kept

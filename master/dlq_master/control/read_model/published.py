@@ -6,9 +6,10 @@ from typing import Protocol
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.deadlines.unjudged import delay_of
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.loans.loan_state import Followed, SwitchedOff
+from dlq_master.control.jobs.state import Beat
+from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
-from dlq_master.control.loop.state import Beat, State
+from dlq_master.control.loop.state import State
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people import queues, team_use, teams
@@ -103,19 +104,19 @@ class Published:
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
         self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
-        self._users = dict(state.users)
-        self._tokens = dict(state.tokens)
-        self._teams = dict(state.teams)
-        self._reservations = dict(state.reservations)
-        self._machines = Fleet(state.pools.machines.values())
+        self._users = dict(state.people.users)
+        self._tokens = dict(state.people.tokens)
+        self._teams = dict(state.people.teams)
+        self._reservations = dict(state.reservations.by_id)
+        self._machines = Fleet(state.machines.fleet.values())
         self._owners: dict[JobId, Owner] = {}
         self._beliefs = TrafficEstimates(state.config.profiler.bytes_per_s)
-        for recording in state.beliefs:
+        for recording in state.trials.traffic:
             self._beliefs.put(recording)
-        self.last_sequence = state.next_event - 1
+        self.last_sequence = state.journal.next_sequence - 1
         self.epoch = state.epoch
         self.cluster_name = state.config.cluster.name
-        self.chosen = state.chosen
+        self.chosen = state.placement.chosen
         for attempt in state.cluster.attempts.values():
             self._put_attempt(attempt)
         for job in self._jobs.values():
@@ -138,7 +139,7 @@ class Published:
         if batch.events:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
-        self.chosen = self._state.chosen
+        self.chosen = self._state.placement.chosen
 
     def _publish_people(self, batch: Batch) -> None:
         for user in batch.users:
@@ -188,15 +189,15 @@ class Published:
 
     def planning(self) -> Planning:
         """How the planning process does."""
-        return self._state.away.told()
+        return self._state.placement.offloaded.told()
 
     def helpers(self) -> tuple[Health, ...]:
         """How the planner, the twin and the policy itself do."""
-        state, fault = self._state, self._state.plan_fault
+        state, fault = self._state, self._state.placement.fault
         policy = Health("policy")
         if fault is not None:
             policy = Health("policy", fault.times, fault.since_s, fault.words)
-        return state.away.health.told(), state.twin_health.told(), policy
+        return state.placement.offloaded.health.told(), state.forecast.twin_health.told(), policy
 
     def loop_lag_s(self) -> float:
         """How late the last turn came."""
@@ -208,7 +209,7 @@ class Published:
 
     def _count(self, before: Job | None, job: Job) -> None:
         """Keep the numbers of jobs that have not ended."""
-        self._state.crowd.change(before, job)
+        self._state.jobs.counts.change(before, job)
 
     def _put_attempt(self, attempt: Attempt) -> None:
         living = attempt.live
@@ -262,7 +263,7 @@ class Published:
     @property
     def complete_from_s(self) -> float:
         """All jobs that ended after this are among `jobs`."""
-        return self._state.recent.complete_from_s
+        return self._state.jobs.recent.complete_from_s
 
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs on the disk with an id above `after`, by id. Some are among `jobs` as well."""
@@ -282,15 +283,15 @@ class Published:
 
     def risk(self, job_id: JobId) -> Risk | None:
         """Why its promise may not be kept; None: as far as is known it is."""
-        return self._state.risks.told.get(job_id)
+        return self._state.deadlines.risks.told.get(job_id)
 
     def delay(self) -> str:
         """Why nobody who waits for a promise gets one; empty: it is only a matter of time."""
-        return delay_of(self._state.away)
+        return delay_of(self._state.placement.offloaded)
 
     def told_s(self, job_id: JobId) -> float | None:
         """Seconds that all of its work takes by its own steps; None: they have not told enough."""
-        return self._state.told_s.get(job_id)
+        return self._state.trials.work_by_steps_s.get(job_id)
 
     def stop_cost_s(self, job: Job) -> float:
         """What it costs to stop it and to let it go on."""
@@ -315,7 +316,7 @@ class Published:
     def progress(self, job_id: JobId) -> Beat | None:
         """What the job last said of itself. An attempt that begins from nothing, as one after a
         trial on fewer GPUs, has not said anything before its own first word."""
-        beat, job = self._state.beats.get(job_id), self._state.cluster.jobs.get(job_id)
+        beat, job = self._state.jobs.beats.get(job_id), self._state.cluster.jobs.get(job_id)
         if beat is None or job is None or job.live_attempt is None:
             return beat
         attempt = self._attempts.get(AttemptKey(job_id, job.live_attempt))
@@ -353,9 +354,9 @@ class Published:
 
     def contact_s(self, node_id: NodeId) -> float | None:
         """When this master last heard of the node; None: never."""
-        if node_id not in self._state.returned:
+        if node_id not in self._state.nodes.greeted:
             return None
-        return self._state.contacts.get(node_id)
+        return self._state.nodes.contacts.get(node_id)
 
     def attempts_on(self, node_id: NodeId) -> Sequence[AttemptKey]:
         """Living attempts with a part on the node."""
@@ -378,11 +379,11 @@ class Published:
 
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
         """What the node's GPUs last measured; empty before its first word."""
-        return self._state.figures.get(node_id, {})
+        return self._state.nodes.gpu_figures.get(node_id, {})
 
     def levels(self) -> Mapping[str, Level]:
         """GPUs of each pool: held by jobs, free for them, neither."""
-        return self._state.bookkeeping.sums
+        return self._state.attempts.bookkeeping.sums
 
     def followed_load(self) -> Followed | None:
         """The load by which servers are lent by themselves; None: they are not."""
@@ -403,10 +404,10 @@ class Published:
     def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]:
         """What may be rented, at which cost, and why nothing is rented just now, by pool."""
         state = self._state
-        words = {**state.pools.words}
+        words = {**state.machines.words}
         words |= {
             name: f"{words.get(name) or 'it does not say what is there'}: {fault}"
-            for name, fault in state.pools.list_faults.items()
+            for name, fault in state.machines.list_faults.items()
         }
         return state.config.pools, state.config.renting, words
 
@@ -420,10 +421,10 @@ class Published:
     def freeze_reason(self) -> str:
         """What is suspended just now and why, in words; empty: nothing stands in the way."""
         frozen = ReasonCode.FREEZE if self._state.frozen else None
-        fault = self._state.plan_fault
+        fault = self._state.placement.fault
         if fault is not None:
             return f"plans fail ({fault.words}; {fault.times} in a row): nothing starts or lapses"
-        return scheduling.in_words(self._state.pause or frozen)
+        return scheduling.in_words(self._state.placement.nothing_placed or frozen)
 
     # --- people -------------------------------------------------------------------------------
 
@@ -477,4 +478,4 @@ class Published:
     @property
     def journal_horizon(self) -> int:
         """Up to this sequence what does not belong to a living job may have been cut."""
-        return self._state.journal_horizon
+        return self._state.journal.horizon

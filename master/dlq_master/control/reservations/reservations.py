@@ -41,11 +41,11 @@ MOST: Final = 1_000
 
 
 def _made(turn: Turn, _ask: CreateReservation, word: str) -> Reservation:
-    return turn.state.reservations[word]
+    return turn.state.reservations.by_id[word]
 
 
 def _is_there(turn: Turn, _ask: CreateReservation, word: str) -> bool:
-    return word in turn.state.reservations
+    return word in turn.state.reservations.by_id
 
 
 @once(_made, still=_is_there)
@@ -77,12 +77,12 @@ def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
         begin=format_instant(begin_s),
         end=format_instant(ask.end_s),
     )
-    turn.state.bookings.changed = True
+    turn.state.reservations.conflict_watch.changed = True
     if begin_s <= turn.now_s:
         _begin(turn, made)
     else:
         warnings.reserved(turn, made.node_ids, made.reservation_id)
-    return Done(turn.state.reservations[made.reservation_id], made.reservation_id)
+    return Done(turn.state.reservations.by_id[made.reservation_id], made.reservation_id)
 
 
 def _gone(_turn: Turn, _ask: CancelReservation, _word: str) -> None:
@@ -92,7 +92,7 @@ def _gone(_turn: Turn, _ask: CancelReservation, _word: str) -> None:
 @once(_gone)
 def cancel(turn: Turn, ask: CancelReservation) -> Done[None] | None:
     """Cancel a reservation, or end it early; an unknown one is gone already."""
-    found = turn.state.reservations.get(ask.reservation_id)
+    found = turn.state.reservations.by_id.get(ask.reservation_id)
     if found is None:
         return None
     _end(turn, found, ask.caller.actor, "cancelled")
@@ -101,7 +101,7 @@ def cancel(turn: Turn, ask: CancelReservation) -> Done[None] | None:
 
 def watch(turn: Turn) -> None:
     """Once a second: those that begin, and those that are over."""
-    for one in list(turn.state.reservations.values()):
+    for one in list(turn.state.reservations.by_id.values()):
         if turn.now_s >= one.end_s:
             _end(turn, one, "master", "over")
         elif turn.now_s >= one.begin_s and not one.active:
@@ -112,13 +112,13 @@ def concerned(turn: Turn) -> list[JobId]:
     """Whose way may lead into a reservation, or does not any more: everybody who waits if
     reservations have changed; else whoever has just come to wait, and who would come to run into
     one by now."""
-    state, bookings = turn.state, turn.state.bookings
+    state, bookings = turn.state, turn.state.reservations.conflict_watch
     jobs = state.cluster.jobs
     found: list[JobId] = []
     if bookings.changed:
         bookings.changed = False
         found = list(jobs)
-    elif state.reservations:
+    elif state.reservations.by_id:
         found = list(dict.fromkeys([*bookings.moved_jobs, *bookings.due.due(turn.now_s)]))
     bookings.moved_jobs.clear()
     for job_id in found:
@@ -128,10 +128,12 @@ def concerned(turn: Turn) -> list[JobId]:
 
 def kept_off(state: State, job: Job, now_s: float) -> KeptNodes:
     """Nodes on which the job would run into a reservation."""
-    if not state.reservations:
+    if not state.reservations.by_id:
         return KeptNodes((), inf)
     nodes = state.cluster.nodes
-    booked = sorted({node_id for one in state.reservations.values() for node_id in one.node_ids})
+    booked = sorted(
+        {node_id for one in state.reservations.by_id.values() for node_id in one.node_ids}
+    )
     return booked_nodes.kept_off(
         job, [nodes[node_id] for node_id in booked if node_id in nodes], now_s, state.terms
     )
@@ -164,20 +166,20 @@ def _check(turn: Turn, begin_s: float, end_s: float) -> None:
         raise InvalidRequest("it would begin in more than 30 days", field="begin_time")
     if end_s > begin_s + LONGEST_S:
         raise InvalidRequest("it would last for more than 30 days", field="end_time")
-    if len(turn.state.reservations) >= MOST:
+    if len(turn.state.reservations.by_id) >= MOST:
         raise QuotaExceeded(f"there are {MOST} reservations", limit=MOST, used=MOST, asked=1)
 
 
 def _next(state: State) -> int:
     """No number twice, while one goes too: who cancels it once more must not hit another."""
     _numbered(state)
-    state.bookings.last += 1
-    return state.bookings.last
+    state.reservations.conflict_watch.last += 1
+    return state.reservations.conflict_watch.last
 
 
 def _numbered(state: State) -> None:
-    taken = [int(name[1:]) for name in state.reservations if name[1:].isdecimal()]
-    state.bookings.last = max([state.bookings.last, *taken])
+    taken = [int(name[1:]) for name in state.reservations.by_id if name[1:].isdecimal()]
+    state.reservations.conflict_watch.last = max([state.reservations.conflict_watch.last, *taken])
 
 
 def _begin(turn: Turn, one: Reservation) -> None:
@@ -193,7 +195,7 @@ def _begin(turn: Turn, one: Reservation) -> None:
 def _end(turn: Turn, one: Reservation, actor: str, cause: str) -> None:
     _numbered(turn.state)
     turn.drop_reservation(one.reservation_id)
-    others = [it for it in turn.state.reservations.values() if it.active]
+    others = [it for it in turn.state.reservations.by_id.values() if it.active]
     still = {node_id for it in others for node_id in it.node_ids}
     for node_id in one.node_ids:
         node = turn.state.cluster.nodes.get(node_id)
@@ -202,7 +204,7 @@ def _end(turn: Turn, one: Reservation, actor: str, cause: str) -> None:
             turn.step_node(node_id, cleared, actor=actor, cause=cause)
     _show(turn, one.node_ids, actor)
     turn.note("reservation_ended", actor=actor, cause=cause, reservation=one.reservation_id)
-    turn.state.bookings.changed = True
+    turn.state.reservations.conflict_watch.changed = True
 
 
 def _show(turn: Turn, node_ids: Iterable[NodeId], actor: str) -> None:
@@ -213,7 +215,7 @@ def _show(turn: Turn, node_ids: Iterable[NodeId], actor: str) -> None:
         windows = tuple(
             sorted(
                 Window(one.begin_s, one.end_s, one.reservation_id)
-                for one in turn.state.reservations.values()
+                for one in turn.state.reservations.by_id.values()
                 if node_id in one.node_ids
             )
         )

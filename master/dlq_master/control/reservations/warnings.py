@@ -20,7 +20,7 @@ from dlq_master.model.nodes.windows import Window, expected_left_s, says_it_save
 def started(turn: Turn, job_id: JobId) -> None:
     """It has just got its GPUs."""
     attempt = turn.state.cluster.live_attempt(turn.state.cluster.jobs[job_id])
-    if turn.state.reservations and attempt is not None:
+    if turn.state.reservations.by_id and attempt is not None:
         _tell(turn, attempt, _ahead(turn, attempt))
 
 

@@ -8,7 +8,7 @@ figure of theirs later.
 
 from __future__ import annotations
 
-from dlq_master.control.loop.state import Beat
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt
@@ -33,7 +33,7 @@ def _first(turn: Turn, attempt: Attempt, beat: Beat) -> bool:
     """Whether it is the first of its attempt, and this master would have heard of an earlier
     one.
     """
-    began_s, known = attempt.assigned_time_s, turn.state.beats.get(attempt.key.job_id)
+    began_s, known = attempt.assigned_time_s, turn.state.jobs.beats.get(attempt.key.job_id)
     if began_s < turn.state.started_s or beat.time_s < began_s:
         return False
     return known is None or known.time_s < began_s

@@ -8,7 +8,7 @@ of a size that was being measured are counted anew.
 
 from __future__ import annotations
 
-from dlq_master.control.loop.state import Beat
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
@@ -34,12 +34,12 @@ def hear(turn: Turn, key: AttemptKey, beat: Beat) -> None:
     if attempt.resize is not None:  # it has GPUs that do not work for it yet, or no more
         return
     gpus, gpu_type = attempt.lease.allocation.width, _type_of(state.cluster, attempt)
-    known_type, known = state.sized.get(job.job_id, (gpu_type, None))
+    known_type, known = state.trials.elastic_tracks.get(job.job_id, (gpu_type, None))
     track = (
         known if known_type == gpu_type else None
     )  # another type's steps say nothing of this one
     track = followed(track, key.number, gpus, beat.step, beat.time_s)
-    state.sized[job.job_id] = (gpu_type, track)
+    state.trials.elastic_tracks[job.job_id] = (gpu_type, track)
     found = pace(track)
     if found is None or not steady(found):
         return

@@ -8,7 +8,6 @@ on disk; a node is lost - its evidence never comes, and the recording is closed 
 What comes after all is taken nevertheless.
 """
 
-from dlq_master.control.loop.state import believe
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.stimuli import TakeEvidence
@@ -88,7 +87,7 @@ def close_overdue(turn: Turn) -> None:
     """What not all nodes have told by now is unknown, and is waited for no more."""
     if turn.now_s < turn.state.started_s + SETTLED_S:
         return
-    for recording in turn.state.beliefs.overdue(turn.now_s):
+    for recording in turn.state.trials.traffic.overdue(turn.now_s):
         unknown = Found(NOT_TOLD, NOT_TOLD, recorded_s=0.0)
         recording = recording._replace(found=unknown, found_time_s=turn.now_s)
         _put(turn, recording)
@@ -130,18 +129,18 @@ def _why(turn: Turn, job: Job, attempt: Attempt) -> Cause | None:
         is_spread(state.cluster, allocation),
         turn.now_s,
     )
-    return state.beliefs.why_record(start, asked=bool(job.records))
+    return state.trials.traffic.why_record(start, asked=bool(job.records))
 
 
 def _put(turn: Turn, recording: Recording) -> None:
-    run = turn.state.beliefs.put(recording)
+    run = turn.state.trials.traffic.put(recording)
     if run is not None:
         turn.state.cluster.slowdowns.add(run)
     turn.batch.recordings.append(recording)
 
 
 def _ordered(turn: Turn, key: AttemptKey) -> Recording | None:
-    known = turn.state.beliefs.get(key)
+    known = turn.state.trials.traffic.get(key)
     if known is not None:
         return known
     past = turn.archive.recordings(key.job_id)
@@ -166,7 +165,7 @@ def _learn(turn: Turn, family: str) -> None:
     """Who lives of this family goes by the new figures from the next plan on."""
     for job in list(turn.state.cluster.jobs.values()):
         if family_of(job) == family and not job.ended:
-            believing = believe(turn.state, job)
+            believing = turn.state.trials.with_traffic(job)
             if believing is not job:
                 turn.state.cluster.put_job(believing)
     turn.plan_due = True
@@ -176,7 +175,7 @@ def _note_found(turn: Turn, recording: Recording) -> None:
     found = recording.found
     assert found is not None
     kind = "profile_found" if found.timed or not found.sizes.reason else "profile_unknown"
-    profile = turn.state.beliefs.profile(recording)
+    profile = turn.state.trials.traffic.profile(recording)
     turn.note(
         kind,
         job_id=recording.key.job_id,

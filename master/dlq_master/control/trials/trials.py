@@ -51,7 +51,7 @@ def _look(turn: Turn, job: Job, attempt: Attempt, *, reduced: bool) -> None:
     if reduced:
         _end(turn, attempt, told)
     elif told.work_s is not None:
-        turn.state.tracks.pop(job.job_id, None)
+        turn.state.trials.tracks.pop(job.job_id, None)
         event = on_job.Estimated(estimate_s=told.work_s, basis=told.basis)
         turn.step_job(job.job_id, event, actor="master", cause=told.words)
     elif _is_news(job, told, profile_s):
@@ -70,12 +70,12 @@ def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) ->
     early.
     """
     state = turn.state
-    beat = state.beats.get(job.job_id)
+    beat = state.jobs.beats.get(job.job_id)
     track = _track(turn, attempt)
     total = job.step_count
     if total is None and beat is not None and (profile_s is not None or job.steps):
         total = beat.total
-    recording = state.beliefs.get(attempt.key)
+    recording = state.trials.traffic.get(attempt.key)
     found = None if recording is None else recording.found
     began_s = attempt.started_time_s or attempt.assigned_time_s
     fallback_s = PROFILE_S if job.trials or is_reduced(attempt, job) else STEADY_S
@@ -94,18 +94,18 @@ def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) ->
 def _track(turn: Turn, attempt: Attempt) -> Track | None:
     """What this attempt has told by now; None: nothing."""
     state, (job_id, number) = turn.state, attempt.key
-    beat, known = state.beats.get(job_id), state.tracks.get(job_id)
+    beat, known = state.jobs.beats.get(job_id), state.trials.tracks.get(job_id)
     if beat is None or beat.time_s < (attempt.started_time_s or 0.0):  # it is of an earlier attempt
         return known if known is not None and known.attempt == number else None
     gpus = attempt.lease.allocation.width
     track = followed(known, number, gpus, beat.step, beat.time_s)
-    state.tracks[job_id] = track
+    state.trials.tracks[job_id] = track
     return track
 
 
 def _end(turn: Turn, attempt: Attempt, told: TrialTold) -> None:
     """The trial is over: there is nothing in it to save."""
-    turn.state.tracks.pop(attempt.key.job_id, None)
+    turn.state.trials.tracks.pop(attempt.key.job_id, None)
     known = told.work_s is not None
     stop = StopRequested(
         cause=StopCause.TRIAL,

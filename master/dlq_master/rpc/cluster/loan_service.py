@@ -9,8 +9,8 @@ from dlq.v1.loan_service_pb2_grpc import LoanServiceServicer
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import to_duration, to_timestamp
-from dlq_master.control.loans.loan_state import Followed, SwitchedOff
 from dlq_master.control.loans.reclaim_asking import ask_back
+from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.stimuli import loans as stimuli
 from dlq_master.control.stimuli.loans import Hit, Reclaimed

@@ -12,7 +12,7 @@ from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import Control, ReadModel
 from dlq_master.control.machines.pool_config import PoolConfig
-from dlq_master.control.machines.pool_state import PoolState
+from dlq_master.control.machines.state import MachinesState
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
@@ -41,7 +41,7 @@ class PoolService(PoolServiceServicer):
         if name and name not in [pool.name for pool in pools]:
             raise NotFound(f"there is no pool {name}", kind="pool", id=name)
         machines = read.machines()
-        here = PoolState(Fleet(machines))
+        here = MachinesState(Fleet(machines))
         answer = wire.ListPoolsResponse(
             pools=[
                 _pool_message(

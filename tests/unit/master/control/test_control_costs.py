@@ -29,7 +29,7 @@ def lives(witness: Witness, seconds: float = 1.0) -> None:
     site = witness.site
     witness.tick(seconds)
     nodes = site.master.state.cluster.nodes
-    for machine in site.master.state.pools.open():
+    for machine in site.master.state.machines.open():
         if machine.instance_id and machine.state == "starting" and machine.node_id not in nodes:
             site.boot(machine)
     for host in site.hosts.values():
@@ -144,7 +144,7 @@ def test_jobs_boot_and_idle_are_all_that_machines_cost_whatever_happens(
                 for host in site.hosts.values():
                     host.session_id = None
             case "stop":
-                names = tuple(one.request_id for one in site.master.state.pools.open())[:1]
+                names = tuple(one.request_id for one in site.master.state.machines.open())[:1]
                 if names:
                     ask = StopMachines(caller=ROOT, request_id=f"s{number}", machine_ids=names)
                     site.master.ask(ask)

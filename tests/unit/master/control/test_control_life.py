@@ -43,7 +43,7 @@ def test_a_job_lives_from_submission_to_completion(master: Master, agent: SimAge
 
     job = master.job(job.job_id)
     assert (job.state, job.exit_code, job.total_gpu_s) == (JobState.COMPLETED, 0, 60.0)
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
     assert master.words(job.job_id) == [
         "job_submitted",
         "job_admitted",

@@ -259,7 +259,7 @@ class Weather(RuleBasedStateMachine):
             node.state is NodeState.UP and not node.flags
             for node in self.master.loop.published.nodes()
         ), self.master.story()
-        assert self.master.state.outbox == {}, self.master.story()
+        assert self.master.state.attempts.outbox == {}, self.master.story()
         assert all(job.live_attempt is None for job in self.master.loop.published.jobs())
         assert {job.state for job in self.master.loop.published.jobs()} <= {
             JobState.COMPLETED,

@@ -233,7 +233,7 @@ def test_nothing_of_a_gang_that_never_was_ready_is_watched_for_ever(
         each.obey()
         each.report()
     master.tick(1.0)
-    assert master.state.starting == set()
+    assert master.state.attempts.starting == set()
     assert NodeId("gpu01") in master.state.cluster.nodes
 
 

@@ -162,9 +162,9 @@ def test_what_jobs_said_of_themselves_is_let_go_with_them(master: Master, agent:
     master.turn(said)
     agent.exit(AttemptKey(job.job_id, 1))
     agent.report()
-    assert job.job_id in master.state.beats
+    assert job.job_id in master.state.jobs.beats
     master.tick(HOUR_S + 1)
-    assert master.state.beats == {}
+    assert master.state.jobs.beats == {}
 
 
 def test_a_repeated_submission_of_an_old_job_is_answered_with_it(master: Master) -> None:

@@ -164,7 +164,7 @@ def test_it_shrinks_while_the_others_run_and_nobody_gets_gpus_that_are_not_free(
     assert (job.attempts, job.resizes, job.preemptions) == (1, 2, 0)
     assert attempt.lease.allocation.node_ids == (attempt.ranks[0].node_id,)
     assert [it["to"] for it in site.told("job_resized")] == [12, 4]
-    assert not site.master.state.outbox
+    assert not site.master.state.attempts.outbox
 
 
 def test_its_books_are_those_of_the_gpus_that_it_had(site: Site) -> None:

@@ -34,4 +34,4 @@ def test_nothing_is_told_of_a_rank_that_runs_or_is_not_wanted(
     assert "rank_preparing" not in master.words(job.job_id)
     agent.start(AttemptKey(job.job_id, 1))
     agent.report()
-    assert master.state.preparing == {}
+    assert master.state.attempts.preparing == {}

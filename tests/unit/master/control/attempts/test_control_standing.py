@@ -126,5 +126,11 @@ def test_a_forgotten_node_leaves_nothing_behind(master: Master, agent: SimAgent)
     master.ask(FenceNode(caller=ROOT, request_id="f", node_id=agent.node_id, reason="sold"))
     master.ask(ForgetNode(caller=ROOT, request_id="", node_id=agent.node_id))
     state = master.state
-    kept = (state.contacts, state.strays, state.clinging, state.returned, state.holds_told)
+    kept = (
+        state.nodes.contacts,
+        state.nodes.orphans,
+        state.nodes.unreleased,
+        state.nodes.greeted,
+        state.nodes.holds_sent,
+    )
     assert not any(agent.node_id in each for each in kept)

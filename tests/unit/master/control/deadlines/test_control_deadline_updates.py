@@ -144,7 +144,7 @@ def test_it_holds_after_a_restart(site: Site) -> None:
     before = site.job(1)
     site.master.restart()
     assert site.job(1) == before
-    assert list(site.master.state.cancel_late) == [1]
+    assert list(site.master.state.deadlines.cancel_late) == [1]
 
 
 @pytest.mark.parametrize(

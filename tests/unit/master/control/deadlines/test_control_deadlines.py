@@ -13,7 +13,7 @@ import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.instants import format_instant
-from dlq_master.control.loop.state import Beat
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.attempts.deadlines import due_s, slack_s
 from dlq_master.model.estimates.estimate import Unmeasured
@@ -222,7 +222,7 @@ def test_a_risk_whose_deadline_comes_before_the_next_slot_is_told_with_that_dead
     site.passes(10.0)
     missed = f"its deadline was {due}, and it has not ended"
     assert site.told(1, "promise_missed") == [missed], "and not when the next slot is planned"
-    assert site.master.state.risks.told[JobId(1)].cause == missed
+    assert site.master.state.deadlines.risks.told[JobId(1)].cause == missed
     site.passes(30.0)
     assert site.told(1, "promise_missed") == [missed], "once"
     assert site.told(1, "promise_safe") == []
@@ -290,14 +290,14 @@ def test_a_lost_node_is_told_at_once_and_what_it_breaks_is_given_up(masters: Mas
         "other slots"
     )
     assert cause.startswith(told)
-    assert site.master.state.risks.told.keys() == {1}
+    assert site.master.state.deadlines.risks.told.keys() == {1}
     site.passes(1300.0)
     (cause,) = site.told(1, "promise_broken")
     assert cause == (
         "no plan keeps its promise any more: it runs as best effort "
         "(its slots are short of 8 GPUs: n2 is unreachable; kept: job 2)"
     )
-    assert site.master.state.risks.told == {}
+    assert site.master.state.deadlines.risks.told == {}
     assert (site.job(1).promised, site.job(1).verdict) == (None, "broken")
     assert (site.job(2).promised, site.told(2, "promise_broken")) == (0, [])
     assert len(site.told(1, "promise_at_risk")) == 1, "it is told once"
@@ -432,7 +432,7 @@ def test_an_agent_that_restarts_and_one_that_is_silent_for_a_while_change_no_pro
 def tells(site: Site, step: int, total: int | None = None) -> None:
     """The first job has told of a step just now."""
     beat = Beat(step, total, None, site.master.clock.now_s())
-    site.master.state.beats[JobId(1)] = beat
+    site.master.state.jobs.beats[JobId(1)] = beat
 
 
 @pytest.mark.parametrize(("asked", "told"), [(1000, None), (None, 1000)])

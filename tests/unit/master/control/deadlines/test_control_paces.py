@@ -73,7 +73,7 @@ def test_who_becomes_faster_is_told_to_be_safe(site: Site) -> None:
 def test_who_is_slower_but_in_time_before_anybody_decides_again_is_not_at_risk(site: Site) -> None:
     key = started(site, site.submit(7200.0, run_s=100.0).job_id)
     trains(site, key, 60.0, 0.1)
-    assert site.master.state.told_s[JOB] == pytest.approx(TOTAL * 0.1, abs=1.0)
+    assert site.master.state.trials.work_by_steps_s[JOB] == pytest.approx(TOTAL * 0.1, abs=1.0)
     assert site.told(1, "promise_at_risk") == []
 
 
@@ -93,7 +93,7 @@ def test_who_will_miss_its_deadline_before_anybody_decides_again_is_told_that_de
 def test_steps_faster_than_was_said_change_nothing(site: Site) -> None:
     key = started(site, site.submit(7200.0, run_s=600.0).job_id)
     trains(site, key, 120.0, 0.25)
-    assert site.master.state.told_s[JOB] == pytest.approx(360.0, abs=1.0)
+    assert site.master.state.trials.work_by_steps_s[JOB] == pytest.approx(360.0, abs=1.0)
     assert site.told(1, "promise_at_risk") == []
     assert slack(site) == pytest.approx(6600.0, abs=1.0)
 
@@ -102,7 +102,7 @@ def test_a_slow_beginning_is_no_pace(site: Site) -> None:
     key = started(site, site.submit(7200.0, run_s=600.0).job_id)
     done = trains(site, key, 20.0, 2.5)
     trains(site, key, 30.0, 0.4, done)
-    assert JOB not in site.master.state.told_s
+    assert JOB not in site.master.state.trials.work_by_steps_s
     assert site.told(1, "promise_at_risk") == []
 
 

@@ -363,6 +363,6 @@ def test_who_waits_for_many_is_looked_at_when_something_is_new(master: Master) -
     first = master.submit()
     for _ in range(3):
         master.submit(depends=after(Relation.AFTERANY, first.job_id))
-    gates = master.state.gates
+    gates = master.state.jobs.gates
     assert gates.learn(master.state.cluster.jobs, master.job(first.job_id)) == []
     assert ALICE.name == first.user

@@ -103,7 +103,7 @@ def test_a_signal_goes_to_rank_0_or_to_all_and_is_journaled(
     assert kinds.count("attempt_signal_asked") == 2
     assert kinds.count("rank_signalled") == 3
     assert master.attempt(key.job_id).state == "running"
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
 
 
 def test_a_signal_waits_for_a_silent_node_and_ends_with_its_attempt(
@@ -122,7 +122,7 @@ def test_a_signal_waits_for_a_silent_node_and_ends_with_its_attempt(
     agent.hello()
     agent.obey()
     assert len(agent.words) == 1
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
 
 
 @pytest.mark.parametrize("stimulus", [SignalJob, CheckpointJob])

@@ -201,7 +201,7 @@ def test_a_new_dependency_is_waited_for_and_an_old_one_forgotten(master: Master)
         is Block.DEPENDENCY
     )
     assert update(master, later.job_id, depends=None).job.blocked is None
-    assert not master.state.gates.dependents
+    assert not master.state.jobs.gates.dependents
 
 
 def test_no_circle_can_arise(master: Master) -> None:

@@ -203,7 +203,7 @@ def test_a_watcher_from_behind_the_horizon_is_told_what_to_do() -> None:
 
     assert caught.value.metadata["oldest"] == str(horizon)
     assert "dlq status" in caught.value.hint
-    last = master.state.next_event - 1
+    last = master.state.journal.next_sequence - 1
     assert follow(master, horizon, last - horizon) == list(range(horizon + 1, last + 1))
     kept = [event.seq for event in master.events()]
     assert follow(master, 0, len(kept)) == kept, "from the beginning of what is kept"
@@ -252,7 +252,7 @@ async def test_turns_go_on_between_the_slices() -> None:
     """While the journal is cut the loop answers, and what it writes is there afterwards."""
     master = await asyncio.to_thread(Master, keeping(3_600.0))
     master.store.write(Batch(events=[replace(e, seq=e.seq + 1_000_000) for e in events(3_000)]))
-    master.state.next_event = 2_000_000
+    master.state.journal.next_sequence = 2_000_000
     turning = asyncio.get_running_loop().create_task(master.loop.run())
     cutting = asyncio.get_running_loop().create_task(master.loop._compact())
     answers = [await master.loop.ask(master.submission()) for _ in range(20)]

@@ -65,7 +65,7 @@ def test_a_node_that_died_is_noticed_while_every_commit_is_slow(
 
 
 def test_a_node_that_speaks_during_slow_commits_is_up(master: Master, agent: SimAgent) -> None:
-    session_id = master.state.sessions[NodeId(agent.node_id)]
+    session_id = master.state.nodes.sessions[NodeId(agent.node_id)]
 
     def beat() -> None:
         master.loop.tell(Heartbeat(node_id=NodeId(agent.node_id), session_id=session_id))

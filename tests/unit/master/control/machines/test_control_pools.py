@@ -198,7 +198,7 @@ def test_a_provider_that_never_answers_is_given_up_after_three_tries() -> None:
     assert (machine.state, machine.tries) == ("failed", 0)
     assert "it could not be started" in machine.fault
     assert site.provider.calls.count(f"start {machine.request_id}") == 3
-    assert "again in" in site.master.state.pools.words["spot"]
+    assert "again in" in site.master.state.machines.words["spot"]
     for _ in range(40):
         site.tick()
     assert len(site.machines()) == 2, "after a rest the pool is asked again"
@@ -213,7 +213,7 @@ def test_a_machine_that_does_not_come_is_given_back() -> None:
     machine = next(iter(site.machines().values()))
     assert (machine.state, machine.fault) == ("failed", "it did not come within 60 s")
     assert site.provider.there == {}
-    assert machine.request_id not in site.master.state.tokens
+    assert machine.request_id not in site.master.state.people.tokens
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_after_a_machine_that_is_gone_as_soon_its_pool_rests(came: bool) -> None
     for _ in range(10):
         site.tick()
     assert (site.only().state, site.only().fault) == ("failed", "lost: its provider has it no more")
-    assert "again in" in site.master.state.pools.words["spot"]
+    assert "again in" in site.master.state.machines.words["spot"]
     for _ in range(30):
         site.tick()
     assert len(site.machines()) == 2, "after a rest the pool is asked again"
@@ -341,7 +341,7 @@ def test_after_a_machine_that_was_up_and_came_under_two_names_its_pool_rests() -
     for _ in range(3):
         site.tick()
     assert site.only().state == "failed"
-    assert "again in" in site.master.state.pools.words["spot"]
+    assert "again in" in site.master.state.machines.words["spot"]
 
 
 def test_what_is_taken_back_by_its_provider_is_emptied_in_time() -> None:
@@ -549,7 +549,7 @@ def test_all_go_back_before_their_provider_takes_them() -> None:
     site.submit()
     site.tick()
     assert not site.machines(), "it is over already"
-    assert site.master.state.pools.words["spot"] == "its provider takes all back"
+    assert site.master.state.machines.words["spot"] == "its provider takes all back"
 
 
 def test_a_pool_that_nobody_names_any_more_is_told() -> None:

@@ -66,7 +66,7 @@ def test_a_start_that_fails_for_a_full_disk_is_neither_poison_nor_the_nodes_faul
     job = master.job(job_id)
     assert (job.infra_failures, job.hold_reason) == (0, "")
     assert master.ended(job_id, 5).state == "start_failed"
-    assert NODE not in master.state.suspicion.failures
+    assert NODE not in master.state.nodes.failures.failures
 
 
 def test_starts_that_fail_for_something_else_still_count(master: Master, agent: SimAgent) -> None:
@@ -75,4 +75,4 @@ def test_starts_that_fail_for_something_else_still_count(master: Master, agent: 
     agent.fail_start(AttemptKey(job_id, 1))
     agent.report()
     assert master.job(job_id).infra_failures == 1
-    assert NODE in master.state.suspicion.failures
+    assert NODE in master.state.nodes.failures.failures

@@ -152,8 +152,10 @@ def test_a_rank_that_still_runs_although_it_was_given_up_is_stopped(
     agent.exit(key, 137)
     agent.report()
     assert master.job(key.job_id).live_attempt == 2
-    assert master.state.outbox.keys() == {
-        row.sequence for row in master.state.outbox.values() if row.node_id == other.node_id
+    assert master.state.attempts.outbox.keys() == {
+        row.sequence
+        for row in master.state.attempts.outbox.values()
+        if row.node_id == other.node_id
     }
 
 
@@ -277,7 +279,7 @@ def test_a_welcome_that_wants_what_a_node_can_never_take_costs_one_attempt(
     job_id = master.submit().job_id
     key = AttemptKey(job_id, 1)
     agent.obey()
-    assert master.state.outbox == {}, "no command is left that it could refuse"
+    assert master.state.attempts.outbox == {}, "no command is left that it could refuse"
     agent.cut()
     rank = agent.ranks[key]
     rank.launch = replace(rank.launch, epoch=rank.launch.epoch + 40)
@@ -378,7 +380,7 @@ def test_a_launch_that_was_lost_on_the_line_is_sent_again(master: Master, agent:
     assert AttemptKey(job_id, 1) in agent.ranks
     agent.obey()
 
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
     assert master.job(job_id).attempts == 1
 
 
@@ -425,7 +427,7 @@ def test_a_stop_for_a_launch_that_never_arrived_frees_the_gpus(
 
     assert agent.ranks == {}
     assert master.job(job_id).live_attempt is None
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
 
 
 def test_reports_of_an_older_session_are_refused(master: Master, agent: SimAgent) -> None:
@@ -451,7 +453,7 @@ def test_a_heartbeat_or_an_answer_of_an_older_session_counts_for_nothing(
     agent.hello()
     agent.cut()
     job_id = master.submit().job_id
-    row = next(iter(master.state.outbox))
+    row = next(iter(master.state.attempts.outbox))
     silence(master, 10.0)
     master.turn(
         Heartbeat(node_id=agent.node_id, session_id=old),
@@ -460,7 +462,7 @@ def test_a_heartbeat_or_an_answer_of_an_older_session_counts_for_nothing(
     silence(master, 10.0)
 
     assert master.node("gpu01").state == "suspect"
-    assert row in master.state.outbox
+    assert row in master.state.attempts.outbox
     assert master.job(job_id).live_attempt == 1
 
 
@@ -784,7 +786,7 @@ def test_a_node_with_a_hello_in_the_turn_of_its_first_job_gets_the_launch_once(
     agent.obey()
     agent.report()
 
-    assert master.state.outbox == {}
+    assert master.state.attempts.outbox == {}
     assert master.words(job_id).count("attempt_preparing") == 1
 
 

@@ -47,7 +47,7 @@ def _delete(name: str, **more: Any) -> DeleteUser:
 
 def _who(master: Master, name: str) -> Caller:
     """As the door lets them in now."""
-    user = master.state.users[name]
+    user = master.state.people.users[name]
     return Caller(name, user.role, user.key, user.created_time_s)
 
 
@@ -63,7 +63,7 @@ def test_a_user_with_jobs_is_removed_only_once_it_is_said_what_becomes_of_them(
     running, waiting = master.submit(4, caller=ada), master.submit(4, caller=ada)
     with pytest.raises(IllegalTransition, match=r"2 jobs live \(1 run, 1 wait or are held\)"):
         master.ask(_delete("ada"))
-    assert "ada" in master.state.users
+    assert "ada" in master.state.people.users
 
     assert master.ask(_delete("ada", cancel_jobs=True)) == UserDeleted(cancelled=2)
     assert master.job(waiting.job_id).state is JobState.CANCELLED
@@ -168,9 +168,9 @@ def test_the_next_one_of_the_name_is_in_no_team(master: Master) -> None:
     team = Team("vision", 0.0, members=(Member("ada"), Member("alice")), version=0)
     master.ask(SetTeam(caller=ROOT, request_id="", team=team))
     master.ask(_delete("ada"))
-    assert [one.user for one in master.state.teams["vision"].members] == ["alice"]
+    assert [one.user for one in master.state.people.teams["vision"].members] == ["alice"]
     master.restart()
-    assert [one.user for one in master.state.teams["vision"].members] == ["alice"]
+    assert [one.user for one in master.state.people.teams["vision"].members] == ["alice"]
 
 
 def test_a_job_that_was_stored_without_a_person_is_that_of_the_row_of_its_time() -> None:

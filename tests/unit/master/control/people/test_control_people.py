@@ -307,16 +307,16 @@ def test_a_user_who_is_deleted_and_made_again_in_one_turn_exists(master: Master)
     master.turn(_set_user("carol"))
     master.turn(_delete_user("carol"), _set_user("carol", uid=8))
 
-    assert master.state.users["carol"].uid == 8
+    assert master.state.people.users["carol"].uid == 8
     master.restart()
-    assert master.state.users["carol"].uid == 8
+    assert master.state.people.users["carol"].uid == 8
 
 
 def test_a_user_who_is_made_and_deleted_in_one_turn_does_not(master: Master) -> None:
     master.turn(_set_user("carol"), _delete_user("carol"))
     master.restart()
 
-    assert "carol" not in master.state.users
+    assert "carol" not in master.state.people.users
 
 
 def test_the_last_admin_stays(master: Master) -> None:

@@ -116,7 +116,7 @@ def test_who_fails_is_not_asked_again_at_once_and_people_can_see_it(site: Site) 
     site.submit(4, deadline_s=7200.0)
     site.tell(site.planner.fail("it ended"))
     assert not site.is_asked()
-    away = site.master.state.away
+    away = site.master.state.placement.offloaded
     assert (away.faults, away.last_fault) == (1, "it ended")
     site.master.tick(6.0)
     assert site.is_asked()
@@ -128,7 +128,7 @@ def test_one_that_has_died_is_asked_again_as_soon_as_another_one_is_there(site: 
     site.submit(4, deadline_s=7200.0)
     site.planner.up, site.planner.rest_s = False, 1.0
     site.tell(site.planner.fail("it took longer than 2 s"))
-    away = site.master.state.away
+    away = site.master.state.placement.offloaded
     assert (away.faults, away.last_fault) == (1, "it took longer than 2 s")
     site.planner.up, site.planner.rest_s = True, 0.0
     site.master.tick(1.0)
@@ -206,7 +206,7 @@ def test_a_slot_that_nobody_decides_in_time_is_decided_by_the_kept_plan(site: Si
     late = site.planner.answer()
     site.tell(late)
     assert site.job(1).promised == 0
-    assert site.master.state.away.dropped == len(late.plans[0].changes)
+    assert site.master.state.placement.offloaded.dropped == len(late.plans[0].changes)
 
 
 def test_a_promise_given_up_for_a_node_that_was_only_late_is_kept(site: Site) -> None:

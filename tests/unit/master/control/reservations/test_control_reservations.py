@@ -210,7 +210,7 @@ def test_it_is_known_after_a_restart_and_begins_late_if_it_must(masters: Masters
     made = reserve(master, 400.0)
     master.clock.advance(500.0)
     master.restart()
-    assert list(master.state.reservations) == [made.reservation_id]
+    assert list(master.state.reservations.by_id) == [made.reservation_id]
     master.tick(1.0)
     assert NodeFlag.RESERVED in master.node("n1").flags
     master.restart()
@@ -244,7 +244,7 @@ def test_the_same_request_again_makes_no_second_one(masters: Masters) -> None:
     master, _ = a_master(masters)
     first = reserve(master, 500.0, request_id="r1")
     assert reserve(master, 500.0, request_id="r1") == first
-    assert len(master.state.reservations) == 1
+    assert len(master.state.reservations.by_id) == 1
 
 
 def test_deadlines_are_promised_without_reserved_nodes_in_its_slots_alone(

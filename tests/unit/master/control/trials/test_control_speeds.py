@@ -8,7 +8,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_master.control.composition.wiring import WIRING
-from dlq_master.control.loop.state import Beat
+from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
 from dlq_master.control.trials.speeds import hear
@@ -149,4 +149,4 @@ def test_a_beat_is_heard_before_the_first_plan_of_a_new_master(
     key = AttemptKey(job_id, master.job(job_id).attempts)
     turn = Turn(master.state, master.store, master.clock.now_s(), WIRING)
     hear(turn, key, Beat(100, 10_000, None, master.clock.now_s()))
-    assert master.state.sized[job_id][0] == "H100"
+    assert master.state.trials.elastic_tracks[job_id][0] == "H100"

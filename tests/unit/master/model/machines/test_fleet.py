@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.control.machines.pool_state import FIRST_REST_S, LONGEST_REST_S, PoolState
+from dlq_master.control.machines.state import FIRST_REST_S, LONGEST_REST_S, MachinesState
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machines.fleet import DAY_S, MOST_TOLD, Fleet
 from dlq_master.model.machines.rented import Machine, MachineState, moved
@@ -75,7 +75,7 @@ def _same(fleet: Fleet, every: list[Machine], now_s: float) -> None:
     gone = sorted((one for one in every if not one.open), key=lambda one: one.end_s or 0.0)
     assert {*gone[-3:], *here} <= {*fleet.values()}
     for pool in ("a", "b"):
-        assert PoolState(fleet).rests_until_s(pool) == plain_rest_s(every, pool)
+        assert MachinesState(fleet).rests_until_s(pool) == plain_rest_s(every, pool)
         ends = [one.end_s for one in gone if one.pool == pool and one.end_s is not None]
         assert fleet.last_end_s(pool) == max(ends, default=-float("inf"))
 
@@ -92,7 +92,7 @@ def test_of_those_that_are_over_the_last_are_kept_and_all_of_a_day() -> None:
 def test_a_pool_that_has_failed_for_weeks_rests_for_an_hour() -> None:
     fleet = Fleet(ended(n, n * 3600.0, failed=True) for n in range(2000))
     assert fleet.failures("spot")[0] == MOST_TOLD
-    assert PoolState(fleet).rests_until_s("spot") == 1999 * 3600.0 + LONGEST_REST_S
+    assert MachinesState(fleet).rests_until_s("spot") == 1999 * 3600.0 + LONGEST_REST_S
 
 
 def test_a_host_is_the_machine_that_was_rented_last() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from dlq_master.control.forecast.helper_health import MANY
 from dlq_master.control.loop.meter import Meter
-from dlq_master.control.loop.state import PlanFault
+from dlq_master.control.placement.state import PlanFault
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.gpu_health import Action, GpuCondition
 from dlq_master.rpc.metrics.health import health_lines
@@ -42,7 +42,7 @@ def figures(master: Master, later_s: float = 0.0) -> dict[str, float]:
 def test_a_helper_is_red_after_some_failures_in_a_row_and_green_after_an_answer(
     master: Master,
 ) -> None:
-    health = master.state.twin_health
+    health = master.state.forecast.twin_health
     for count in range(1, MANY):
         health.failed("it crashed", 10.0 + count)
         assert figures(master)['dlq_helper_ok{helper="twin"}'] == 1
@@ -57,7 +57,7 @@ def test_a_helper_is_red_after_some_failures_in_a_row_and_green_after_an_answer(
 
 
 def test_a_policy_that_raises_at_every_plan_is_red(master: Master) -> None:
-    master.state.plan_fault = PlanFault("here", "KeyError: 7", 5.0, MANY, 60.0)
+    master.state.placement.fault = PlanFault("here", "KeyError: 7", 5.0, MANY, 60.0)
     assert figures(master)['dlq_helper_ok{helper="policy"}'] == 0
 
 

@@ -10,13 +10,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from dlq_master.control.machines.occupancy import Occupancy
 from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Act
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
 from dlq_master.policy.rent.moving import OnTheWay
+from dlq_master.store.batch import Loaded
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.times import MachineRunTimes
@@ -38,12 +41,13 @@ class Refused(NamedTuple):
 
 
 @dataclass(slots=True)
-class PoolState:
+class MachinesState:
     """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`:
     when each pool's provider was asked for what is there, and has answered since. `words`: why
     nothing is rented from a pool."""
 
-    machines: Fleet = field(default_factory=Fleet)
+    fleet: Fleet = field(default_factory=Fleet)
+    occupancy: Occupancy = field(default_factory=Occupancy)  # of rented machines, by attempts
     desk: Desk | None = None
     seed: bytes = b""  # of the secrets of join tokens; the same for all masters of a cluster
     next_number: int = 1
@@ -70,13 +74,19 @@ class PoolState:
     strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
     unlisted: set[str] = field(default_factory=set)  # whose agent is heard, and no list names them
 
+    def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
+        """Take over what is stored, and work out the rest from the attempts that live."""
+        self.fleet = Fleet(loaded.machines)
+        list(self.occupancy.take(loaded.attempts, cluster.nodes, self, now_s))
+        self.note_unforetold(loaded.jobs)
+
     def open(self) -> list[Machine]:
         """All that are, or may be, there, in the order of their names."""
-        return sorted(self.machines.open(), key=lambda one: one.request_id)
+        return sorted(self.fleet.open(), key=lambda one: one.request_id)
 
     def of_node(self, node_id: NodeId) -> Machine | None:
         """The machine that is, or is to be, this node."""
-        return self.machines.of_node(node_id)
+        return self.fleet.of_node(node_id)
 
     def secret(self, request_id: str) -> str:
         """Of the token with which its agent joins: the same whoever is asked how often."""
@@ -86,20 +96,20 @@ class PoolState:
         """After machines that were of no use, nothing is asked of a pool for a while; 0: it may be
         asked.
         """
-        failures, last_s = self.machines.failures(pool)
+        failures, last_s = self.fleet.failures(pool)
         if not failures:
             return 0.0
         return last_s + min(FIRST_REST_S * 2.0 ** (failures - 1), LONGEST_REST_S)
 
     def per_hour(self) -> float:
         """What all that are there cost in an hour."""
-        return sum(one.price_per_hour for one in self.machines.open())
+        return sum(one.price_per_hour for one in self.fleet.open())
 
     def day_cost(self, now_s: float) -> float:
         """What was rented in the last 24 hours has cost, with what is paid already of those that
         are there.
         """
-        return self.machines.day_cost(now_s)
+        return self.fleet.day_cost(now_s)
 
     def note_unforetold(self, jobs: Iterable[Job]) -> None:
         """Of those of these jobs that are late at a price it is to be said what they cost."""

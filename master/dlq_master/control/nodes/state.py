@@ -1,0 +1,61 @@
+"""What the loop keeps of nodes beside the cluster: their sessions, and what agents report of GPUs
+and ranks. Only `instances` is stored; every hello reports the rest anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dlq_master.control.config import MasterConfig
+from dlq_master.control.nodes.failures import Suspicion
+from dlq_master.control.nodes.gpu_figures import Figures
+from dlq_master.control.nodes.instance_state import Instances
+from dlq_master.control.nodes.instance_state import restore as restore_instances
+from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.nodes.gpu_health import Action, actions_of
+from dlq_master.store.batch import Loaded
+
+Rank = tuple[AttemptKey, int]
+
+
+class UnreleasedRank(NamedTuple):
+    """An agent's report of a rank whose GPUs cannot be given back."""
+
+    why: str
+    ended: bool  # nothing of it runs: its attempt may be over, and its GPUs belong to nobody
+    gpu_indexes: tuple[int, ...]  # of its launch; empty: the agent does not know
+
+
+@dataclass(slots=True)
+class NodesState:
+    """By node. `orphans`: ranks that run, or may start, and belong to no living attempt, with their
+    GPUs, which are not free. `unreleased`: ranks that should be gone and whose GPUs cannot be given
+    back. `unaccounted`: ranks that may run although their agent has no record of them, and since
+    when; `unexplained`: processes that the agent found and cannot explain.
+    """
+
+    gpu_actions: Mapping[str, Action]  # the configured action for each symptom
+    sessions: dict[NodeId, int] = field(default_factory=dict)
+    next_session: int = 1
+    contacts: dict[NodeId, float] = field(default_factory=dict)
+    greeted: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
+    holds_sent: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
+    orphans: dict[NodeId, dict[Rank, tuple[int, ...]]] = field(default_factory=dict)
+    unreleased: dict[NodeId, dict[Rank, UnreleasedRank]] = field(default_factory=dict)
+    unaccounted: dict[NodeId, dict[Rank, float]] = field(default_factory=dict)
+    unexplained: dict[NodeId, frozenset[Rank]] = field(default_factory=dict)
+    instances: Instances = field(default_factory=Instances)
+    gpu_figures: dict[NodeId, dict[int, Figures]] = field(default_factory=dict)
+    failures: Suspicion = field(default_factory=Suspicion)  # evidence against nodes
+
+    @classmethod
+    def begin(cls, config: MasterConfig) -> NodesState:
+        """The slice of an empty cluster."""
+        return cls(gpu_actions=actions_of(config.health.actions))
+
+    def restore(self, loaded: Loaded, now_s: float) -> None:
+        """Take over what is stored. Every silence starts now."""
+        self.contacts = {node.node_id: now_s for node in loaded.nodes}
+        restore_instances(self.instances, loaded.meta)
