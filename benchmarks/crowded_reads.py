@@ -34,6 +34,8 @@ from dlq_client.line.identity import load_identity
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.serving import read_authority
 from dlq_master.store.batch import Batch, User
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 
 if TYPE_CHECKING:
     from dlq.v1.job_service_pb2_grpc import JobServiceAsyncStub
@@ -59,7 +61,7 @@ def main() -> None:
         User(name, "user", uid, uid, (uid,), 0.0) for uid, name in ((5001, "alice"), (5002, "bob"))
     ]
     with tempfile.TemporaryDirectory() as place, Living(Path(place), SETTINGS) as living:
-        living.start_anew(Batch(users=people))
+        living.start_anew(Batch(changes=put(USERS, people)))
         identity = load_identity(living.home)
         assert identity is not None
         authority = read_authority(living.state_dir, "bench")

@@ -12,6 +12,8 @@ from dlq_common.identity.pki import Authority
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.open import create_database, open_database
 from dlq_master.store.rows import write_batch
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 from dlq_master.store.write import write
 
 
@@ -79,7 +81,7 @@ def _first_database(path: Path, cluster: str, admin: User) -> None:
     path.chmod(0o600)
     db = open_database(path)
     with write(db):
-        write_batch(db, Batch(users=[admin], meta={"cluster": cluster, "epoch": "0"}))
+        write_batch(db, Batch(changes=put(USERS, [admin]), meta={"cluster": cluster, "epoch": "0"}))
     db.close()
 
 

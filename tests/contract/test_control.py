@@ -33,6 +33,8 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 from support.fake_control import FakeControl
 
 ALICE, ROOT = say.Caller("alice", "user"), say.Caller("root", "admin")
@@ -61,7 +63,7 @@ def a_loop() -> Loop:
         User("alice", "user", 1001, 1001, (), 0.0),
         User("root", "admin", 1004, 1004, (), 0.0),
     ]
-    store.write(Batch(users=people, meta={"epoch": "0"}))
+    store.write(Batch(changes=put(USERS, people), meta={"epoch": "0"}))
     config = MasterConfig(
         scheduler=SchedulerConfig("best-effort", {}), nodes=NodesConfig(start_grace=Seconds(0.0))
     )

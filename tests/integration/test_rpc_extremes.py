@@ -30,6 +30,8 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 from dlq_master.store.writer import Writer
 from support.master_harness import Wires, config_of
 from support.rpc_house import DEADLINE_S, RpcHouse, rpc_house
@@ -132,7 +134,7 @@ async def house(tmp_path: Path) -> AsyncIterator[RpcHouse]:
         for name, role, uid in (("alice", "user", 1001), ("root", "admin", 1004))
     ]
     node = Node(NodeId("gpu01"), ())
-    await writer.commit(Batch(users=people, nodes=[node], meta={"epoch": "0"}))
+    await writer.commit(Batch(changes=put(USERS, people), nodes=[node], meta={"epoch": "0"}))
     reader = Reader(tmp_path / "dlq.db")
     state, first = start(config, reader.load(window_of(config)), clock.now_s())
     await writer.commit(first)

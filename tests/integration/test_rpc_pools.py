@@ -31,6 +31,8 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.cluster.pool_service import MOST_MACHINES
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
+from dlq_master.store.stored_tables import MACHINES, USERS
+from dlq_master.store.tables.table import put
 from support.master_harness import config_of
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.stored_values import a_machine, a_node
@@ -96,7 +98,13 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         )
     ]
     rows = machines(clock.now_s())
-    store.write(Batch(users=people, machines=rows, nodes=[a_node()], meta={"epoch": "0"}))
+    store.write(
+        Batch(
+            changes={**put(USERS, people), **put(MACHINES, rows)},
+            nodes=[a_node()],
+            meta={"epoch": "0"},
+        )
+    )
     config = replace(
         config_of(),
         pools=POOLS,

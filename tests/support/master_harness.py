@@ -47,6 +47,8 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 from support.invariants import check_published, check_turn
 
 ALICE = Caller("alice", "user")
@@ -108,7 +110,7 @@ class Master:
                 User("alice", "user", 1001, 1001, (1001,), 0.0),
                 User("root", "admin", 0, 0, (), 0.0),
             ]
-            self.store.write(Batch(users=people, meta={"epoch": "0"}))
+            self.store.write(Batch(changes=put(USERS, people), meta={"epoch": "0"}))
         self.start()
 
     # --- life ---------------------------------------------------------------------------------

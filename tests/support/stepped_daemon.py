@@ -50,6 +50,8 @@ from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
+from dlq_master.store.stored_tables import USERS
+from dlq_master.store.tables.table import put
 from support.fake_foresight import FakeForesight
 from support.inline_planner import InlinePlanner
 from support.virtual_agent import VirtualAgent
@@ -122,7 +124,7 @@ class SteppedDaemon:
         self.store = MemoryStore()
         alice = User("alice", "user", 1001, 1001, (), 0.0)
         known = [Node(NodeId(name), (), state=NodeState.DOWN) for name in nodes]  # they have joined
-        self.store.write(Batch(users=[alice], nodes=known, meta={"epoch": "0"}))
+        self.store.write(Batch(changes=put(USERS, [alice]), nodes=known, meta={"epoch": "0"}))
         self.state, first = start(config, self.store.load(), self.begin_s)
         self.store.write(first)
         self.sessions = Sessions(CheckpointPlaces("/checkpoints", b"seed"))

@@ -17,6 +17,15 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.usage.accounting import Account, Level, UseClass, Used
 from dlq_master.model.usage.cost import Stay
 from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
+from dlq_master.store.stored_tables import (
+    FORESEEN,
+    MACHINES,
+    RESERVATIONS,
+    TEAMS,
+    TOKENS,
+    USERS,
+    WAITED,
+)
 from dlq_master.store.tables.accounts import PoolRow, UseRow
 from dlq_master.store.tables.foreseen import Foreseen
 from dlq_master.store.tables.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
@@ -169,33 +178,36 @@ def a_stay(request_id: str = "spot-3-1", job: int = 1, **changes: Any) -> Stay:
 
 def first_batch() -> Batch:
     """Rows that `mixed_batch` changes and drops."""
-    return Batch(
+    batch = Batch(
         jobs=[a_job(1), a_job(2)],
         specs=[(JobId(1), b"\x00one"), (JobId(2), b"two")],
         attempts=[an_attempt(1)],
         nodes=[a_node("gpu01"), a_node("gpu02")],
-        users=[User("alice", "user", 1001, 1001, (1001,), 1.0), User("bob", "user", 2, 2, (), 1.0)],
-        tokens=[JoinToken("t1", "gpu01", "hash", 1.0, 2.0, "alice")],
         requests=[StoredRequest("alice", "r1", "d1", "1", 50.0)],
         events=[an_event(1, 1), an_event(2, 2), an_event(3)],
         intentions=[an_intention(1), an_intention(2, kind="stop")],
         recordings=[a_recording(1), a_recording(2)],
         evidence=[an_evidence(1)],
-        teams=[a_team(), a_team("nlp")],
-        reservations=[a_reservation(), a_reservation("m2")],
-        waited=[a_wait(1), a_wait(2)],
-        foreseen=[a_start(1), a_start(2, high_s=inf)],
         uses=[a_use()],
         pool_uses=[PoolRow(1, "training", Level(10.0, 20.0, 30.0))],
-        machines=[a_machine(), a_machine("spot-3-2")],
         stays=[a_stay(), a_stay("spot-3-2", job=2)],
         meta={"epoch": "3"},
     )
+    batch.put(
+        USERS, User("alice", "user", 1001, 1001, (1001,), 1.0), User("bob", "user", 2, 2, (), 1.0)
+    )
+    batch.put(TOKENS, JoinToken("t1", "gpu01", "hash", 1.0, 2.0, "alice"))
+    batch.put(TEAMS, a_team(), a_team("nlp"))
+    batch.put(RESERVATIONS, a_reservation(), a_reservation("m2"))
+    batch.put(WAITED, a_wait(1), a_wait(2))
+    batch.put(FORESEEN, a_start(1), a_start(2, high_s=inf))
+    batch.put(MACHINES, a_machine(), a_machine("spot-3-2"))
+    return batch
 
 
 def mixed_batch() -> Batch:
     """New rows, changed rows and dropped rows in every table."""
-    return Batch(
+    batch = Batch(
         jobs=[a_job(1, state=JobState.COMPLETED, end_time_s=120.0), a_job(3, hold=HoldKind.USER)],
         specs=[(JobId(3), b"three")],
         attempts=[
@@ -204,10 +216,6 @@ def mixed_batch() -> Batch:
         ],
         nodes=[a_node("gpu01", boot_id="b2"), a_node("gpu03")],
         forgotten_nodes=[NodeId("gpu02")],
-        users=[User("carol", "admin", 3, 3, (), 2.0)],
-        deleted_users=["bob"],
-        tokens=[JoinToken("t2", "", "hash", 1.0, 2.0, "alice")],
-        deleted_tokens=["t1"],
         requests=[StoredRequest("alice", "r2", "d2", "3", 60.0)],
         forget_requests_before_s=55.0,
         events=[an_event(4, 3, why="because"), an_event(5, 1)],
@@ -215,22 +223,28 @@ def mixed_batch() -> Batch:
         delivered=[1],
         recordings=[a_recording(1, told=(0,)), a_recording(3)],
         evidence=[an_evidence(3)],
-        teams=[a_team(version=2), a_team("robots")],
-        deleted_teams=["nlp"],
-        reservations=[a_reservation(active=True)],
-        deleted_reservations=["m2"],
-        waited=[a_wait(2, now=()), a_wait(3)],
-        foreseen=[a_start(1, started_s=450.0), a_start(3)],
-        dropped_foreseen=[JobId(2)],
         uses=[a_use(), a_use(day=2)],
         pool_uses=[
             PoolRow(1, "training", Level(1.0, 1.0, 1.0)),
             PoolRow(2, "inference", Level(5.0)),
         ],
-        machines=[
-            a_machine(state=MachineState.FAILED, end_s=140.0, fault="no host"),
-            a_machine("spot-4-1"),
-        ],
         stays=[a_stay(until_s=135.0), a_stay("spot-4-1", job=3)],
         meta={"epoch": "4", "cluster": "lab"},
     )
+    batch.put(USERS, User("carol", "admin", 3, 3, (), 2.0))
+    batch.put(TOKENS, JoinToken("t2", "", "hash", 1.0, 2.0, "alice"))
+    batch.put(TEAMS, a_team(version=2), a_team("robots"))
+    batch.put(RESERVATIONS, a_reservation(active=True))
+    batch.put(WAITED, a_wait(2, now=()), a_wait(3))
+    batch.put(FORESEEN, a_start(1, started_s=450.0), a_start(3))
+    batch.put(
+        MACHINES,
+        a_machine(state=MachineState.FAILED, end_s=140.0, fault="no host"),
+        a_machine("spot-4-1"),
+    )
+    batch.drop(USERS, "bob")
+    batch.drop(TOKENS, "t1")
+    batch.drop(TEAMS, "nlp")
+    batch.drop(RESERVATIONS, "m2")
+    batch.drop(FORESEEN, JobId(2))
+    return batch

@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.event import JournalEvent
@@ -16,7 +16,11 @@ from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Stay
 from dlq_master.store.tables.accounts import PoolRow, UseRow
 from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.table import Changes, Table
 from dlq_master.store.tables.tenants import Reservation, Team, Waited
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,7 @@ class Batch:
     attempts: list[Attempt] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     forgotten_nodes: list[NodeId] = field(default_factory=list)
-    users: list[User] = field(default_factory=list)
-    deleted_users: list[str] = field(default_factory=list)
-    tokens: list[JoinToken] = field(default_factory=list)
-    deleted_tokens: list[str] = field(default_factory=list)
+    changes: Changes = field(default_factory=dict)  # of the tables in `stored_tables`
     requests: list[StoredRequest] = field(default_factory=list)
     forget_requests_before_s: float | None = None
     events: list[JournalEvent] = field(default_factory=list)
@@ -101,16 +102,8 @@ class Batch:
     delivered: list[int] = field(default_factory=list)
     recordings: list[Recording] = field(default_factory=list)
     evidence: list[Evidence] = field(default_factory=list)
-    teams: list[Team] = field(default_factory=list)
-    deleted_teams: list[str] = field(default_factory=list)
-    reservations: list[Reservation] = field(default_factory=list)
-    deleted_reservations: list[str] = field(default_factory=list)
-    waited: list[Waited] = field(default_factory=list)
-    foreseen: list[Foreseen] = field(default_factory=list)
-    dropped_foreseen: list[JobId] = field(default_factory=list)
     uses: list[UseRow] = field(default_factory=list)  # added to what is there
     pool_uses: list[PoolRow] = field(default_factory=list)
-    machines: list[Machine] = field(default_factory=list)
     stays: list[Stay] = field(default_factory=list)
     # Lines of the audit that its file may not have yet: id and line. The writer lets them go.
     audit_owed: list[tuple[str, str]] = field(default_factory=list)
@@ -118,6 +111,20 @@ class Batch:
 
     def __bool__(self) -> bool:
         return any(getattr(self, name) for name in self.__slots__)
+
+    def put(self, table: Table[K, V], *values: V) -> None:
+        """Add or change rows; the last change of a row in a batch counts."""
+        if values:
+            self.changes.setdefault(table, {}).update((table.key_of(one), one) for one in values)
+
+    def drop(self, table: Table[K, V], *keys: K) -> None:
+        """Remove rows; one that is not there is left out."""
+        if keys:
+            self.changes.setdefault(table, {}).update(dict.fromkeys(keys))
+
+    def values(self, table: Table[K, V]) -> list[V]:
+        """The rows of this table that are added or changed."""
+        return [one for one in self.changes.get(table, {}).values() if one is not None]
 
 
 class MemoryWindow(NamedTuple):

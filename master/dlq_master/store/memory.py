@@ -29,20 +29,32 @@ from dlq_master.store.batch import (
     MOST_RECORDINGS,
     Batch,
     Intention,
-    JoinToken,
     JournalCut,
     Loaded,
     MemoryWindow,
     PastJobs,
     StoredRequest,
-    User,
+)
+from dlq_master.store.stored_tables import (
+    FORESEEN,
+    MACHINES,
+    RESERVATIONS,
+    TABLES,
+    TEAMS,
+    TOKENS,
+    USERS,
+    WAITED,
 )
 from dlq_master.store.tables.accounts import LEVELS, Books, PoolRow, UseRow, books
 from dlq_master.store.tables.codec import decode, encode
-from dlq_master.store.tables.foreseen import Foreseen
-from dlq_master.store.tables.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.table import Table
+from dlq_master.store.tables.tenants import Waited
 
 T = TypeVar("T")
+
+
+def _no_rows() -> dict[Table[Any, Any], dict[Any, str]]:
+    return {table: {} for table in TABLES}
 
 
 @dataclass(slots=True)
@@ -52,20 +64,14 @@ class _Rows:
     specs: dict[JobId, bytes] = field(default_factory=dict)
     attempts: dict[AttemptKey, str] = field(default_factory=dict)
     nodes: dict[NodeId, str] = field(default_factory=dict)
-    users: dict[str, str] = field(default_factory=dict)
-    tokens: dict[str, str] = field(default_factory=dict)
+    tables: dict[Table[Any, Any], dict[Any, str]] = field(default_factory=_no_rows)
     requests: dict[tuple[str, str], StoredRequest] = field(default_factory=dict)
     events: dict[int, JournalEvent] = field(default_factory=dict)
     outbox: dict[int, Intention] = field(default_factory=dict)
     recordings: dict[AttemptKey, str] = field(default_factory=dict)
     evidence: dict[tuple[AttemptKey, int], str] = field(default_factory=dict)
-    teams: dict[str, str] = field(default_factory=dict)
-    reservations: dict[str, str] = field(default_factory=dict)
-    waited: dict[JobId, str] = field(default_factory=dict)
-    foreseen: dict[JobId, str] = field(default_factory=dict)
     uses: dict[Account, Used] = field(default_factory=dict)
     pool_uses: dict[tuple[int, str], Level] = field(default_factory=dict)
-    machines: dict[str, str] = field(default_factory=dict)
     stays: dict[tuple[str, AttemptKey], Stay] = field(default_factory=dict)
     audit_owed: dict[str, str] = field(default_factory=dict)
 
@@ -106,10 +112,10 @@ class MemoryStore:
         rows.attempts |= {attempt.key: encode(attempt) for attempt in batch.attempts}
         rows.nodes |= {node.node_id: encode(node) for node in batch.nodes}
         _drop(rows.nodes, batch.forgotten_nodes)
-        rows.users |= {user.name: encode(user) for user in batch.users}
-        _drop(rows.users, batch.deleted_users)
-        rows.tokens |= {token.token_id: encode(token) for token in batch.tokens}
-        _drop(rows.tokens, batch.deleted_tokens)
+        for table, changes in batch.changes.items():
+            here = rows.tables[table]
+            here |= {table.key_of(one): encode(one) for one in batch.values(table)}
+            _drop(here, [key for key, one in changes.items() if one is None])
         rows.requests |= {(row.user, row.request_id): row for row in batch.requests}
         if (before_s := batch.forget_requests_before_s) is not None:
             _drop(rows.requests, [k for k, row in rows.requests.items() if row.time_s < before_s])
@@ -118,17 +124,9 @@ class MemoryStore:
         _drop(rows.outbox, batch.delivered)
         rows.recordings |= {row.key: encode(row) for row in batch.recordings}
         rows.evidence |= {(row.key, row.node_rank): encode(row) for row in batch.evidence}
-        rows.teams |= {team.name: encode(team) for team in batch.teams}
-        _drop(rows.teams, batch.deleted_teams)
-        rows.reservations |= {one.reservation_id: encode(one) for one in batch.reservations}
-        _drop(rows.reservations, batch.deleted_reservations)
-        rows.waited |= {row.job_id: encode(row) for row in batch.waited}
-        rows.foreseen |= {row.job_id: encode(row) for row in batch.foreseen}
-        _drop(rows.foreseen, batch.dropped_foreseen)
         rows.uses = summed([*rows.uses.items(), *batch.uses])
         for day, pool, level in batch.pool_uses:
             rows.pool_uses[day, pool] = rows.pool_uses.get((day, pool), Level()) + level
-        rows.machines |= {one.request_id: encode(one) for one in batch.machines}
         rows.stays |= {(one.request_id, one.key): one for one in batch.stays}
         for note_id, line in batch.audit_owed:
             rows.audit_owed.setdefault(note_id, line)
@@ -190,8 +188,8 @@ class MemoryStore:
             jobs=tuple(job for job in jobs if job.end_time_s is None or job.job_id in kept),
             attempts=attempts,
             nodes=self._decoded(rows.nodes, Node),
-            users=self._decoded(rows.users, User),
-            tokens=self._decoded(rows.tokens, JoinToken),
+            users=self._values(USERS),
+            tokens=self._values(TOKENS),
             intentions=tuple(rows.outbox[sequence] for sequence in sorted(rows.outbox)),
             last_event=last,
             last_time_s=last_time_s,
@@ -199,14 +197,14 @@ class MemoryStore:
             complete_from_s=complete_from_s,
             completed=tuple(completed[-MOST_COMPLETED:]),
             recordings=self._recordings()[-MOST_RECORDINGS:],
-            teams=self._decoded(rows.teams, Team),
-            reservations=self._decoded(rows.reservations, Reservation),
+            teams=self._values(TEAMS),
+            reservations=self._values(RESERVATIONS),
             waited=tuple(
                 one
-                for one in self._decoded(rows.waited, Waited)
+                for one in self._decoded(rows.tables[WAITED], Waited)
                 if self._decode(rows.jobs[one.job_id], Job).end_time_s is None
             ),
-            foreseen=self._decoded(rows.foreseen, Foreseen),
+            foreseen=self._values(FORESEEN),
             machines=self._machines(),
             audit_owed=tuple(rows.audit_owed.items()),
         )
@@ -218,7 +216,7 @@ class MemoryStore:
 
     def waited(self, job_id: JobId) -> Waited | None:
         """How long a job has waited for what, as last written; None: nothing was."""
-        body = self._rows.waited.get(job_id)
+        body = self._rows.tables[WAITED].get(job_id)
         return None if body is None else self._decode(body, Waited)
 
     def owner(self, job_id: JobId) -> Owner | None:
@@ -258,7 +256,7 @@ class MemoryStore:
         """What `costs` tells, for callers without a loop."""
         rows = self._rows
         days = range(first_day, last_day + 1)
-        machines, jobs = self._decoded(rows.machines, Machine), self._decoded(rows.jobs, Job)
+        machines, jobs = self._values(MACHINES), self._decoded(rows.jobs, Job)
         return costs(machines, rows.stays.values(), jobs, days, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
@@ -305,7 +303,7 @@ class MemoryStore:
         )
 
     def _machines(self) -> tuple[Machine, ...]:
-        found = self._decoded(self._rows.machines, Machine)
+        found = self._values(MACHINES)
         kept = Fleet(found)
         return tuple(one for one in found if one.request_id in kept)
 
@@ -327,6 +325,9 @@ class MemoryStore:
             if seq > after and job_id in (None, self._rows.events[seq].job_id)
         )
         return tuple(event for event, _ in zip(wanted, range(limit), strict=False))
+
+    def _values(self, table: Table[Any, T]) -> tuple[T, ...]:
+        return self._decoded(self._rows.tables[table], table.kind)
 
     def _decoded(self, bodies: dict[Any, str], kind: type[T]) -> tuple[T, ...]:
         return tuple(self._decode(bodies[key], kind) for key in sorted(bodies))

@@ -28,20 +28,19 @@ from dlq_master.store.batch import (
     MOST_COMPLETED,
     MOST_RECORDINGS,
     Intention,
-    JoinToken,
     JournalCut,
     Loaded,
     MemoryWindow,
     PastJobs,
     StoredRequest,
-    User,
 )
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
+from dlq_master.store.stored_tables import FORESEEN, RESERVATIONS, TEAMS, TOKENS, USERS
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.codec import decode
-from dlq_master.store.tables.foreseen import Foreseen
-from dlq_master.store.tables.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.table import Table
+from dlq_master.store.tables.tenants import Waited
 
 T = TypeVar("T")
 # Cancelled, but their last attempt still saves or is silent.
@@ -90,8 +89,8 @@ class Reader:
                 "SELECT body FROM attempts WHERE ended_time_s IS NULL ORDER BY job_id", Attempt
             ),
             nodes=self._all("SELECT body FROM nodes ORDER BY node_id", Node),
-            users=self._all("SELECT body FROM users ORDER BY name", User),
-            tokens=self._all("SELECT body FROM tokens ORDER BY token_id", JoinToken),
+            users=self._rows(USERS),
+            tokens=self._rows(TOKENS),
             intentions=self._intentions(),
             last_event=last_event,
             last_time_s=last_time_s,
@@ -99,12 +98,10 @@ class Reader:
             complete_from_s=complete_from_s,
             completed=self._completed(bodies.keys()),
             recordings=self._recordings(),
-            teams=self._all("SELECT body FROM teams ORDER BY name", Team),
-            reservations=self._all(
-                "SELECT body FROM reservations ORDER BY reservation_id", Reservation
-            ),
+            teams=self._rows(TEAMS),
+            reservations=self._rows(RESERVATIONS),
             waited=self._all(_WAITED, Waited),
-            foreseen=self._all("SELECT body FROM foreseen ORDER BY job_id", Foreseen),
+            foreseen=self._rows(FORESEEN),
             machines=self._machines(),
             audit_owed=tuple(
                 db.execute("SELECT note_id, line FROM audit_owed ORDER BY sequence").fetchall()
@@ -145,6 +142,9 @@ class Reader:
         here = self._all("SELECT body FROM machines WHERE end_s IS NULL", Machine)
         found = (*here, *(decode(body, Machine) for (body,) in ended))
         return tuple(sorted(found, key=lambda one: one.request_id))
+
+    def _rows(self, table: Table[Any, T]) -> tuple[T, ...]:
+        return self._all(table.read_sql, table.kind)
 
     def _all(self, sql: str, kind: type[T]) -> tuple[T, ...]:
         return tuple(decode(body, kind) for (body,) in self._db.execute(sql))

@@ -18,14 +18,12 @@ def write_batch(db: Database, batch: Batch) -> None:
     _write_jobs(db, batch)
     _write_attempts(db, batch)
     _write_nodes(db, batch)
-    _write_people(db, batch)
+    _write_tables(db, batch)
     _write_requests(db, batch)
     _write_journal(db, batch)
     _write_outbox(db, batch)
     _write_traffic(db, batch)
-    _write_tenants(db, batch)
     _write_usage(db, batch)
-    _write_machines(db, batch)
     _many(db, "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", batch.audit_owed)
     write_meta(db, batch.meta)
 
@@ -113,20 +111,10 @@ def _write_nodes(db: Database, batch: Batch) -> None:
     _many(db, "DELETE FROM nodes WHERE node_id = ?", [(name,) for name in batch.forgotten_nodes])
 
 
-def _write_people(db: Database, batch: Batch) -> None:
-    _many(
-        db,
-        "INSERT INTO users VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-        [(user.name, encode(user)) for user in batch.users],
-    )
-    _many(db, "DELETE FROM users WHERE name = ?", [(name,) for name in batch.deleted_users])
-    _many(
-        db,
-        """INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (token_id) DO UPDATE SET
-        expire_time_s = excluded.expire_time_s, body = excluded.body""",
-        [(token.token_id, token.expire_time_s, encode(token)) for token in batch.tokens],
-    )
-    _many(db, "DELETE FROM tokens WHERE token_id = ?", [(name,) for name in batch.deleted_tokens])
+def _write_tables(db: Database, batch: Batch) -> None:
+    for table, changes in batch.changes.items():
+        _many(db, table.put_sql, [table.row_of(one) for one in batch.values(table)])
+        _many(db, table.drop_sql, [(key,) for key, one in changes.items() if one is None])
 
 
 def _write_requests(db: Database, batch: Batch) -> None:
@@ -200,46 +188,7 @@ def _write_traffic(db: Database, batch: Batch) -> None:
     )
 
 
-def _write_tenants(db: Database, batch: Batch) -> None:
-    _many(
-        db,
-        "INSERT INTO teams VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET body = excluded.body",
-        [(team.name, encode(team)) for team in batch.teams],
-    )
-    _many(db, "DELETE FROM teams WHERE name = ?", [(name,) for name in batch.deleted_teams])
-    _many(
-        db,
-        """INSERT INTO reservations VALUES (?, ?)
-        ON CONFLICT (reservation_id) DO UPDATE SET body = excluded.body""",
-        [(one.reservation_id, encode(one)) for one in batch.reservations],
-    )
-    gone: list[tuple[object, ...]] = [(name,) for name in batch.deleted_reservations]
-    _many(db, "DELETE FROM reservations WHERE reservation_id = ?", gone)
-    _many(
-        db,
-        "INSERT INTO waited VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = excluded.body",
-        [(row.job_id, encode(row)) for row in batch.waited],
-    )
-    _many(
-        db,
-        "INSERT INTO foreseen VALUES (?, ?) ON CONFLICT (job_id) DO UPDATE SET body = "
-        "excluded.body",
-        [(row.job_id, encode(row)) for row in batch.foreseen],
-    )
-    dropped: list[tuple[object, ...]] = [(job_id,) for job_id in batch.dropped_foreseen]
-    _many(db, "DELETE FROM foreseen WHERE job_id = ?", dropped)
-
-
 def _write_usage(db: Database, batch: Batch) -> None:
     _many(db, USES_SQL, use_values(batch.uses))
     _many(db, POOLS_SQL, pool_values(batch.pool_uses))
-
-
-def _write_machines(db: Database, batch: Batch) -> None:
-    _many(
-        db,
-        """INSERT INTO machines VALUES (?, ?, ?, ?, ?)
-        ON CONFLICT (request_id) DO UPDATE SET end_s = excluded.end_s, body = excluded.body""",
-        [(one.request_id, one.pool, one.asked_s, one.end_s, encode(one)) for one in batch.machines],
-    )
     _many(db, STAYS_SQL, stay_values(batch.stays))

@@ -18,6 +18,7 @@ from dlq_master.control.reservations import reservations
 from dlq_master.control.trials import traffic, trials
 from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.cluster import Touched
+from dlq_master.store.stored_tables import FORESEEN, WAITED
 
 # --- after steps of state machines ------------------------------------------------------------
 
@@ -51,12 +52,12 @@ def _waits(turn: Turn, steps: Steps) -> None:
 
 def _write_waits(turn: Turn, touched: Touched) -> None:
     turn.state.jobs.waits.touched(touched.jobs)
-    turn.batch.waited += turn.state.jobs.waits.rows(turn.now_s)
+    turn.batch.put(WAITED, *turn.state.jobs.waits.rows(turn.now_s))
 
 
 def _write_forecasts(turn: Turn, touched: Touched) -> None:
-    turn.batch.foreseen += turn.state.forecast.accuracy.rows(touched.jobs)
-    turn.batch.dropped_foreseen += turn.state.forecast.accuracy.dropped()
+    turn.batch.put(FORESEEN, *turn.state.forecast.accuracy.rows(touched.jobs))
+    turn.batch.drop(FORESEEN, *turn.state.forecast.accuracy.dropped())
 
 
 def _write_usage(turn: Turn, _touched: Touched) -> None:

@@ -27,6 +27,7 @@ from dlq_master.planner import questions
 from dlq_master.planner.answers import Nonsense, read_compared, read_estimate, read_forecast
 from dlq_master.planner.forecasts import Changes, Compared, Forecast, PastRuns, Range, StartEstimate
 from dlq_master.store.batch import Batch
+from dlq_master.store.stored_tables import FORESEEN
 
 _log = get_logger("master.forecasts")
 PAST_KEPT = 2_000  # jobs that are over, from which run times are told
@@ -83,7 +84,7 @@ class ForecastKeeper:
         self._changed.set()
         self._submitted(batch.jobs)
         self.remember(job for job in batch.jobs if job.ended and job.live_attempt is None)
-        for one in filter(None, map(compared_of, batch.foreseen)):
+        for one in filter(None, map(compared_of, batch.values(FORESEEN))):
             _log.info(
                 "start_compared",
                 job_id=one.job_id,

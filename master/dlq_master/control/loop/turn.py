@@ -28,10 +28,12 @@ from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.nodes import node_steps as node_machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.transitions import StopCause
-from dlq_master.store.batch import Batch, Intention, JoinToken, StoredRequest, User
-from dlq_master.store.tables.tenants import Reservation, Team, Waited
+from dlq_master.store.batch import Batch, Intention, StoredRequest
+from dlq_master.store.tables.table import Rows
+from dlq_master.store.tables.tenants import Waited
 
-Name = TypeVar("Name", bound=str)
+K = TypeVar("K")
+V = TypeVar("V")
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 
@@ -242,8 +244,11 @@ class Turn:
         self.batch.jobs += touched.jobs
         self.batch.attempts += touched.attempts
         self.batch.nodes += touched.nodes
-        for node in touched.nodes:
-            _take_back(self.batch.forgotten_nodes, node.node_id)
+        # A batch forgets nodes after it writes them: one that has joined again stays.
+        joined = {node.node_id for node in touched.nodes}
+        self.batch.forgotten_nodes = [
+            node_id for node_id in self.batch.forgotten_nodes if node_id not in joined
+        ]
         for write in self._wiring.before_commit:
             write(self, touched)
         self.state.cluster.claims.outgrown.clear()
@@ -284,54 +289,17 @@ class Turn:
         self._answered[row.user, row.request_id] = row
         self.batch.requests.append(row)
 
-    # --- people -------------------------------------------------------------------------------
+    # --- small tables -------------------------------------------------------------------------
 
-    def put_user(self, user: User) -> None:
-        """Add or change a user."""
-        self.state.people.users[user.name] = user
-        self.batch.users.append(user)
-        # A batch drops after it puts: the last word of the turn counts.
-        _take_back(self.batch.deleted_users, user.name)
+    def put(self, rows: Rows[K, V], value: V) -> None:
+        """Add or change a row of a table of the state."""
+        rows[rows.table.key_of(value)] = value
+        self.batch.put(rows.table, value)
 
-    def drop_user(self, name: str) -> None:
-        """Remove a user."""
-        del self.state.people.users[name]
-        self.batch.deleted_users.append(name)
-
-    def put_token(self, token: JoinToken) -> None:
-        """Add or change a join token."""
-        self.state.people.tokens[token.token_id] = token
-        self.batch.tokens.append(token)
-        _take_back(self.batch.deleted_tokens, token.token_id)
-
-    def drop_token(self, token_id: str) -> None:
-        """Remove a join token."""
-        del self.state.people.tokens[token_id]
-        self.batch.deleted_tokens.append(token_id)
-
-    def put_team(self, team: Team) -> None:
-        """Add or change a team."""
-        self.state.people.teams[team.name] = team
-        self.batch.teams.append(team)
-        _take_back(self.batch.deleted_teams, team.name)
-
-    def drop_team(self, name: str) -> None:
-        """Remove a team."""
-        del self.state.people.teams[name]
-        self.batch.deleted_teams.append(name)
-
-    # --- reservations -------------------------------------------------------------------------
-
-    def put_reservation(self, one: Reservation) -> None:
-        """Add or change a reservation."""
-        self.state.reservations.by_id[one.reservation_id] = one
-        self.batch.reservations.append(one)
-        _take_back(self.batch.deleted_reservations, one.reservation_id)
-
-    def drop_reservation(self, reservation_id: str) -> None:
-        """Remove a reservation."""
-        del self.state.reservations.by_id[reservation_id]
-        self.batch.deleted_reservations.append(reservation_id)
+    def drop(self, rows: Rows[K, V], key: K) -> None:
+        """Remove a row; KeyError if there is none."""
+        del rows[key]
+        self.batch.drop(rows.table, key)
 
     # --- the journal --------------------------------------------------------------------------
 
@@ -362,11 +330,6 @@ class Turn:
             )
         )
         self.state.journal.next_sequence += 1
-
-
-def _take_back(dropped: list[Name], name: Name) -> None:
-    while name in dropped:
-        dropped.remove(name)
 
 
 def digest(ask: OnceRequest) -> str:

@@ -26,6 +26,7 @@ from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool, NodeState
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import JoinToken
+from dlq_master.store.stored_tables import MACHINES
 
 if TYPE_CHECKING:  # numpy comes with it, and a master starts without
     from dlq_master.policy.rent.market import Provision
@@ -63,7 +64,7 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
             expire_time_s=turn.now_s + pool.patience_s,
             created_by="pools",
         )
-        turn.put_token(token)
+        turn.put(turn.state.people.tokens, token)
     put(turn, machine)
     turn.note(
         "machine_asked_for",
@@ -190,10 +191,7 @@ def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
 def put(turn: Turn, machine: Machine) -> None:
     """Add or change a machine."""
     turn.state.machines.fleet.put(machine)
-    turn.batch.machines = [
-        one for one in turn.batch.machines if one.request_id != machine.request_id
-    ]
-    turn.batch.machines.append(machine)
+    turn.batch.put(MACHINES, machine)
 
 
 def move(
@@ -435,7 +433,7 @@ def _end(turn: Turn, machine: Machine) -> None:
     if pool is not None and pool.provider == STATIC:
         return  # it stays a node, and is nobody's
     if machine.request_id in turn.state.people.tokens:
-        turn.drop_token(machine.request_id)
+        turn.drop(turn.state.people.tokens, machine.request_id)
     if machine.node_id in turn.state.cluster.nodes:
         nodes.drop(turn, machine.node_id, actor="master", cause="its machine was given back")
 

@@ -59,7 +59,7 @@ def leave_teams(turn: Turn, name: str) -> None:
     if changed:
         policies.retune(turn, turn.state.people.teams | changed)
         for team in changed.values():
-            turn.put_team(team)
+            turn.put(turn.state.people.teams, team)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -48,7 +48,7 @@ def create_token(turn: Turn, ask: CreateToken) -> Done[JoinToken]:
         expire_time_s=turn.now_s + ask.lifetime_s,
         created_by=ask.caller.name,
     )
-    turn.put_token(token)
+    turn.put(turn.state.people.tokens, token)
     turn.note("token_created", actor=ask.caller.actor, token_id=token.token_id)
     return Done(token, token.token_id)
 
@@ -62,7 +62,7 @@ def revoke_token(turn: Turn, ask: RevokeToken) -> Done[None] | None:
     """Drop a token. An unknown one is gone already."""
     if ask.token_id not in turn.state.people.tokens:
         return None
-    turn.drop_token(ask.token_id)
+    turn.drop(turn.state.people.tokens, ask.token_id)
     turn.note("token_revoked", actor=ask.caller.actor, token_id=ask.token_id)
     return Done(None, ask.token_id)
 
@@ -84,7 +84,7 @@ def use_token(turn: Turn, ask: UseToken) -> str:
                 f"there is a node {ask.wished_node_id}",
                 hint=f"bind a token to it: dlq admin token create --node {ask.wished_node_id}",
             )
-        turn.put_token(replace(token, used_by_key=ask.key_fingerprint))
+        turn.put(turn.state.people.tokens, replace(token, used_by_key=ask.key_fingerprint))
         if ask.wished_node_id not in turn.state.cluster.nodes:
             # Known from here on: a certificate is good only while its node is (see
             # rpc/calls/auth.py).
@@ -139,7 +139,7 @@ def set_user(turn: Turn, ask: SetUser) -> Done[User]:
     if before is not None and anew:
         leaving.leave_teams(turn, ask.name)
     if user != before:
-        turn.put_user(user)
+        turn.put(turn.state.people.users, user)
         turn.note("user_set", actor=ask.caller.actor, user=user.name, role=user.role, uid=user.uid)
     return Done(user, user.name)
 
@@ -152,7 +152,7 @@ def refresh_user(turn: Turn, ask: RefreshUser) -> User | None:
     if (user.gid, user.groups) == (ask.gid, ask.groups):
         return user
     groups = ",".join(map(str, ask.groups))
-    turn.put_user(replace(user, gid=ask.gid, groups=ask.groups))
+    turn.put(turn.state.people.users, replace(user, gid=ask.gid, groups=ask.groups))
     turn.note("user_groups_changed", user=user.name, gid=ask.gid, groups=groups)
     return turn.state.people.users[ask.name]
 
@@ -170,7 +170,7 @@ def delete_user(turn: Turn, ask: DeleteUser) -> UserDeleted | Done[UserDeleted]:
         return UserDeleted()
     _keep_an_admin(turn, ask.name)
     done = leaving.settle(turn, ask)
-    turn.drop_user(ask.name)
+    turn.drop(turn.state.people.users, ask.name)
     turn.note(
         "user_deleted",
         actor=ask.caller.actor,
@@ -198,4 +198,4 @@ def drop_expired(turn: Turn) -> None:
     """Once an hour: tokens that no longer work are forgotten."""
     for token in list(turn.state.people.tokens.values()):
         if turn.now_s >= token.expire_time_s:
-            turn.drop_token(token.token_id)
+            turn.drop(turn.state.people.tokens, token.token_id)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from dlq_master.store.batch import JoinToken, Loaded, User
+from dlq_master.store.stored_tables import TEAMS, TOKENS, USERS
+from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Team
 
 
@@ -12,12 +14,12 @@ from dlq_master.store.tables.tenants import Team
 class PeopleState:
     """Users and teams by name, join tokens by id."""
 
-    users: dict[str, User] = field(default_factory=dict)
-    tokens: dict[str, JoinToken] = field(default_factory=dict)
-    teams: dict[str, Team] = field(default_factory=dict)
+    users: Rows[str, User] = field(default_factory=lambda: Rows(USERS))
+    tokens: Rows[str, JoinToken] = field(default_factory=lambda: Rows(TOKENS))
+    teams: Rows[str, Team] = field(default_factory=lambda: Rows(TEAMS))
 
     def restore(self, loaded: Loaded) -> None:
         """Take over what is stored."""
-        self.users = {user.name: user for user in loaded.users}
-        self.tokens = {token.token_id: token for token in loaded.tokens}
-        self.teams = {team.name: team for team in loaded.teams}
+        self.users = Rows(USERS, loaded.users)
+        self.tokens = Rows(TOKENS, loaded.tokens)
+        self.teams = Rows(TEAMS, loaded.teams)

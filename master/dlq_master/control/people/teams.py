@@ -72,7 +72,7 @@ def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
     changed = {one.name: one for one in (*others, team)}
     policies.retune(turn, turn.state.people.teams | changed)
     for one in changed.values():
-        turn.put_team(one)
+        turn.put(turn.state.people.teams, one)
     turn.note("team_set", actor=ask.caller.actor, team=team.name, **_facts(team))
     return Done(TeamSet(team, tuple(_notices(turn.state, team))), team.name)
 
@@ -87,7 +87,7 @@ def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
     if ask.name in turn.state.people.teams:
         left = {name: team for name, team in turn.state.people.teams.items() if name != ask.name}
         policies.retune(turn, left)
-        turn.drop_team(ask.name)
+        turn.drop(turn.state.people.teams, ask.name)
         turn.note("team_deleted", actor=ask.caller.actor, team=ask.name)
     return Done(_jobs_of(turn, ask, ""), ask.name)
 

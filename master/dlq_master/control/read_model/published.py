@@ -1,7 +1,7 @@
 """The read model: what the last commit made true. Readers look here and nowhere else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.deadlines.unjudged import delay_of
@@ -38,7 +38,9 @@ from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.policy.transit.costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
+from dlq_master.store.stored_tables import MACHINES, RESERVATIONS, TEAMS, TOKENS, USERS
 from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
@@ -104,10 +106,16 @@ class Published:
         self._on_node: dict[NodeId, dict[AttemptKey, int]] = {}
         self._kept: dict[NodeId, dict[AttemptKey, int]] = {}
         self._nodes = {node.node_id: node for node in state.cluster.nodes.values()}
-        self._users = dict(state.people.users)
-        self._tokens = dict(state.people.tokens)
-        self._teams = dict(state.people.teams)
-        self._reservations = dict(state.reservations.by_id)
+        self._users = Rows(USERS, state.people.users.values())
+        self._tokens = Rows(TOKENS, state.people.tokens.values())
+        self._teams = Rows(TEAMS, state.people.teams.values())
+        self._reservations = Rows(RESERVATIONS, state.reservations.by_id.values())
+        self._copies: tuple[Rows[Any, Any], ...] = (
+            self._users,
+            self._tokens,
+            self._teams,
+            self._reservations,
+        )
         self._machines = Fleet(state.machines.fleet.values())
         self._owners: dict[JobId, Owner] = {}
         self._beliefs = TrafficEstimates(state.config.profiler.bytes_per_s)
@@ -133,33 +141,16 @@ class Published:
             self._nodes[node.node_id] = node
         for node_id in batch.forgotten_nodes:
             self._nodes.pop(node_id, None)
-        self._publish_people(batch)
+        for rows in self._copies:
+            rows.apply(batch.changes)
+        for machine in batch.values(MACHINES):
+            self._machines.put(machine)
         for recording in batch.recordings:
             self._beliefs.put(recording)
         if batch.events:
             self.last_sequence = batch.events[-1].seq
         self.epoch = self._state.epoch
         self.chosen = self._state.placement.chosen
-
-    def _publish_people(self, batch: Batch) -> None:
-        for user in batch.users:
-            self._users[user.name] = user
-        for name in batch.deleted_users:
-            self._users.pop(name, None)
-        for token in batch.tokens:
-            self._tokens[token.token_id] = token
-        for token_id in batch.deleted_tokens:
-            self._tokens.pop(token_id, None)
-        for machine in batch.machines:
-            self._machines.put(machine)
-        for one in batch.reservations:
-            self._reservations[one.reservation_id] = one
-        for name in batch.deleted_reservations:
-            self._reservations.pop(name, None)
-        for team in batch.teams:
-            self._teams[team.name] = team
-        for name in batch.deleted_teams:
-            self._teams.pop(name, None)
 
     @property
     def policy(self) -> str:

@@ -66,7 +66,7 @@ def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
         created_by=ask.caller.name,
         created_time_s=turn.now_s,
     )
-    turn.put_reservation(made)
+    turn.put(turn.state.reservations.by_id, made)
     _show(turn, made.node_ids, ask.caller.actor)
     turn.note(
         "nodes_reserved",
@@ -183,7 +183,7 @@ def _numbered(state: State) -> None:
 
 
 def _begin(turn: Turn, one: Reservation) -> None:
-    turn.put_reservation(one._replace(active=True))
+    turn.put(turn.state.reservations.by_id, one._replace(active=True))
     words = f"{one.reservation_id}: {one.reason}" if one.reason else one.reservation_id
     for node_id in one.node_ids:
         if node_id in turn.state.cluster.nodes:
@@ -194,7 +194,7 @@ def _begin(turn: Turn, one: Reservation) -> None:
 
 def _end(turn: Turn, one: Reservation, actor: str, cause: str) -> None:
     _numbered(turn.state)
-    turn.drop_reservation(one.reservation_id)
+    turn.drop(turn.state.reservations.by_id, one.reservation_id)
     others = [it for it in turn.state.reservations.by_id.values() if it.active]
     still = {node_id for it in others for node_id in it.node_ids}
     for node_id in one.node_ids:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from dlq_master.control.reservations.conflict_watch import Bookings
 from dlq_master.store.batch import Loaded
+from dlq_master.store.stored_tables import RESERVATIONS
+from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation
 
 
@@ -13,10 +15,10 @@ from dlq_master.store.tables.tenants import Reservation
 class ReservationsState:
     """`conflict_watch`: when to look for jobs that would run into a reservation."""
 
-    by_id: dict[str, Reservation] = field(default_factory=dict)
+    by_id: Rows[str, Reservation] = field(default_factory=lambda: Rows(RESERVATIONS))
     conflict_watch: Bookings = field(default_factory=Bookings)
 
     def restore(self, loaded: Loaded) -> None:
         """Take over what is stored."""
-        self.by_id = {one.reservation_id: one for one in loaded.reservations}
+        self.by_id = Rows(RESERVATIONS, loaded.reservations)
         self.conflict_watch.changed = bool(loaded.reservations)

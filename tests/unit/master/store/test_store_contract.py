@@ -25,6 +25,8 @@ from dlq_master.store.batch import (
 from dlq_master.store.memory import MemoryStore
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
+from dlq_master.store.stored_tables import FORESEEN, MACHINES, RESERVATIONS, TOKENS, USERS, WAITED
+from dlq_master.store.tables.table import put
 from dlq_master.store.writer import Writer
 from support.stored_values import (
     a_job,
@@ -94,18 +96,18 @@ async def test_everything_of_a_batch_is_loaded_again(store: Halves) -> None:
         jobs=tuple(batch.jobs),
         attempts=tuple(batch.attempts),
         nodes=tuple(batch.nodes),
-        users=tuple(batch.users),
-        tokens=tuple(batch.tokens),
+        users=tuple(batch.values(USERS)),
+        tokens=tuple(batch.values(TOKENS)),
         intentions=tuple(batch.intentions),
         last_event=3,
         last_time_s=103.0,
         last_job=2,
         recordings=tuple(batch.recordings),
         teams=(a_team("nlp"), a_team()),
-        reservations=tuple(batch.reservations),
-        waited=tuple(batch.waited),
-        foreseen=tuple(batch.foreseen),
-        machines=tuple(batch.machines),
+        reservations=tuple(batch.values(RESERVATIONS)),
+        waited=tuple(batch.values(WAITED)),
+        foreseen=tuple(batch.values(FORESEEN)),
+        machines=tuple(batch.values(MACHINES)),
     )
 
 
@@ -158,7 +160,7 @@ async def test_what_machines_and_lateness_have_cost_is_reckoned_from_what_is_sto
         a_machine(state=MachineState.AWAY, up_s=112.0, end_s=140.0),
         a_machine("spot-3-2", up_s=114.0),
     ]
-    await store.commit(Batch(jobs=[late, ended], machines=ups))
+    await store.commit(Batch(jobs=[late, ended], changes=put(MACHINES, ups)))
     costs = await store.records.costs(0, 0, 160.0)
     rate = 12.5 / 3600.0
     assert {account.job_id: cost.running for account, cost in costs.jobs.items() if cost.running} == {  # noqa: E501
@@ -262,19 +264,28 @@ async def test_what_is_written_once_cannot_be_written_again(store: Halves, batch
 
 
 async def test_a_row_that_is_put_and_dropped_in_one_batch_is_gone(store: Halves) -> None:
-    await store.commit(
-        Batch(
-            users=[User("dave", "user", 9, 9, (), 1.0)],
-            deleted_users=["dave"],
-            nodes=[a_node("gpu09")],
-            forgotten_nodes=[NodeId("gpu09")],
-            intentions=[an_intention(7)],
-            delivered=[7],
-        )
+    batch = Batch(
+        nodes=[a_node("gpu09")],
+        forgotten_nodes=[NodeId("gpu09")],
+        intentions=[an_intention(7)],
+        delivered=[7],
     )
+    batch.put(USERS, User("dave", "user", 9, 9, (), 1.0))
+    batch.drop(USERS, "dave")
+    await store.commit(batch)
 
     loaded = store.load()
     assert (loaded.users, loaded.nodes, loaded.intentions) == ((), (), ())
+
+
+async def test_a_row_that_is_dropped_and_put_in_one_batch_stays(store: Halves) -> None:
+    await store.commit(first_batch())
+    batch = Batch()
+    batch.drop(USERS, "bob")
+    batch.put(USERS, User("bob", "admin", 2, 2, (), 3.0))
+    await store.commit(batch)
+
+    assert store.load().users[-1] == User("bob", "admin", 2, 2, (), 3.0)
 
 
 async def test_what_is_loaded_does_not_change_with_later_commits(store: Halves) -> None:
@@ -472,7 +483,7 @@ async def test_machines_of_the_last_day_are_loaded_however_many_they_are(store: 
     state, last_s = MachineState.AWAY, 10 * DAY_S
     lately = [a_machine(f"new-{n}", state=state, end_s=last_s - n) for n in range(MOST_ENDED + 1)]
     older = a_machine("old", state=state, end_s=last_s - DAY_S)
-    await store.commit(Batch(machines=[older, a_machine(), *lately]))
+    await store.commit(Batch(changes=put(MACHINES, [older, a_machine(), *lately])))
     loaded = [one.request_id for one in store.load().machines]
     assert sorted(loaded) == sorted(["spot-3-1", *(one.request_id for one in lately)])
 
@@ -480,7 +491,7 @@ async def test_machines_of_the_last_day_are_loaded_however_many_they_are(store: 
 async def test_of_machines_that_are_long_gone_the_last_are_loaded(store: Halves) -> None:
     state = MachineState.AWAY
     gone = [a_machine(f"m{n}", state=state, end_s=n * DAY_S) for n in range(MOST_ENDED + 1)]
-    await store.commit(Batch(machines=gone))
+    await store.commit(Batch(changes=put(MACHINES, gone)))
     assert {one.request_id for one in gone} - {one.request_id for one in store.load().machines} == {
         "m0"
     }

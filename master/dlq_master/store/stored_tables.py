@@ -1,0 +1,22 @@
+"""The tables whose rows are put and dropped as values. Their columns are in `migrations.py`."""
+
+from typing import Final
+
+from dlq_master.model.ids import JobId
+from dlq_master.model.machines.rented import Machine
+from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.tables.foreseen import Foreseen
+from dlq_master.store.tables.table import Table
+from dlq_master.store.tables.tenants import Reservation, Team, Waited
+
+USERS: Final[Table[str, User]] = Table("users", User, "name")
+TOKENS: Final[Table[str, JoinToken]] = Table("tokens", JoinToken, "token_id", "expire_time_s")
+TEAMS: Final[Table[str, Team]] = Table("teams", Team, "name")
+RESERVATIONS: Final[Table[str, Reservation]] = Table("reservations", Reservation, "reservation_id")
+MACHINES: Final[Table[str, Machine]] = Table(
+    "machines", Machine, "request_id", "pool", "asked_s", "end_s"
+)
+WAITED: Final[Table[JobId, Waited]] = Table("waited", Waited, "job_id")
+FORESEEN: Final[Table[JobId, Foreseen]] = Table("foreseen", Foreseen, "job_id")
+
+TABLES: Final = (USERS, TOKENS, TEAMS, RESERVATIONS, MACHINES, WAITED, FORESEEN)
