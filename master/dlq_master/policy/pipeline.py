@@ -22,26 +22,26 @@ from dlq_master.policy.order.share import weigh
 from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.partition.kept_slots import put_off
 from dlq_master.policy.partition.profiling import next_scale_s, scale
-from dlq_master.policy.partition.seated import seating_of
+from dlq_master.policy.place.allocation.allocator import Allocator, walk
+from dlq_master.policy.place.allocation.by_count import Counts
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.pinned import pinned
+from dlq_master.policy.place.allocation.quota import Quota, by_quota
+from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.grids import due_slot, next_decision_s
 from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises
 from dlq_master.policy.promise.verdicts.growth import tied
+from dlq_master.policy.reserved.evacuation import evacuated
+from dlq_master.policy.reserved.slot_begin import seating_of
+from dlq_master.policy.reserved.slot_holders import SlotContest, SlotSpace, pinned_too
+from dlq_master.policy.size import elastic
+from dlq_master.policy.size.question import ElasticQuestion
 from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.transit.contest import Contest
 from dlq_master.policy.transit.guards import cooling, protected, resizable
 from dlq_master.policy.transit.taking import Taking, due
 from dlq_master.policy.trial.rules import TrialRules
-from dlq_master.policy.walk import elastic
-from dlq_master.policy.walk.contest import Contest
-from dlq_master.policy.walk.counts import Counts
-from dlq_master.policy.walk.evacuating import evacuated
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.pinned import pinned
-from dlq_master.policy.walk.question import ElasticQuestion
-from dlq_master.policy.walk.quota import Quota, by_quota
-from dlq_master.policy.walk.seats import SlotContest, SlotSpace, pinned_too
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.walk import Allocator, walk
 
 _NEVER_S = float("inf")
 _plan = maker(Plan)
@@ -264,13 +264,13 @@ def contest(
     *,
     at_once: bool,
 ) -> Allocator:
-    """The ground on which those may have to leave whose terms are decided by `now_s` (None: all):
-    `keys`.
+    """The allocator of this plan. It may preempt the attempts `keys`, and those whose terms are
+    decided by `now_s` (None: all).
     """
     cluster, order = view.cluster, lineup(view, policy)
-    ground = Counts if policy.placement.counts_only else Contest
+    allocator = Counts if policy.placement.counts_only else Contest
     fixed = pinned(cluster, now_s, protected(cluster, policy.guards, keys))
-    return ground(cluster, order, policy.placement, fixed, at_once=at_once)
+    return allocator(cluster, order, policy.placement, fixed, at_once=at_once)
 
 
 def next_move_s(cluster: Cluster) -> float:

@@ -15,8 +15,8 @@ from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.pipeline import plan_with_outcome
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.walk.outcome import Outcome
 
 
 class Decided(NamedTuple):

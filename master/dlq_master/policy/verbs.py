@@ -14,10 +14,10 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.whole import kind_of_lease
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.rule import rule_of
 from dlq_master.policy.transit.taking import price_s
-from dlq_master.policy.walk.outcome import Outcome
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)

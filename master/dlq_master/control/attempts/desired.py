@@ -3,18 +3,18 @@ end.
 """
 
 from dlq_master.control.attempts.dispatch import launch_command, stop_command, stop_of
-from dlq_master.control.attempts.standing import Standing, ranks_on, standing_of
+from dlq_master.control.attempts.rank_role import RankRole, ranks_on, role_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import Launch, Stop
 from dlq_master.model.ids import AttemptKey, NodeId
 
 
-def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> Standing:
+def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> RankRole:
     """What a rank that a node speaks of is, whether or not a living attempt knows it."""
-    placed = standing_of(turn.state.cluster, node_id, key, epoch, rank)
+    placed = role_of(turn.state.cluster, node_id, key, epoch, rank)
     if placed is not None:
         return placed
-    return Standing.ORPHAN if turn.known_job(key.job_id) is None else Standing.STRAY
+    return RankRole.ORPHAN if turn.known_job(key.job_id) is None else RankRole.STRAY
 
 
 def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
@@ -22,7 +22,7 @@ def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
     return tuple(
         launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
-        if found is Standing.RUNS
+        if found is RankRole.RUNS
         and (attempt.key, rank) not in turn.state.nodes.unaccounted.get(node_id, {})
     )
 
@@ -38,6 +38,6 @@ def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
     stops += [
         stop_of(attempt, rank, turn.now_s)
         for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
-        if found is Standing.LEAVES and (attempt.key, rank) not in told
+        if found is RankRole.LEAVES and (attempt.key, rank) not in told
     ]
     return tuple(stops)

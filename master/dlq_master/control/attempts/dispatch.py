@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol
 
-from dlq_master.control.attempts.standing import Standing, standing_of
+from dlq_master.control.attempts.rank_role import RankRole, role_of
 from dlq_master.control.loop.state import State
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
 from dlq_master.model.attempts import live_resize
@@ -106,7 +106,7 @@ def _shall_run(state: State, launch: Intention) -> bool:
     fence = (launch.key, launch.epoch, launch.node_rank)
     if (launch.key, launch.node_rank) in state.nodes.unaccounted.get(launch.node_id, {}):
         return False
-    return standing_of(state.cluster, launch.node_id, *fence) is Standing.RUNS
+    return role_of(state.cluster, launch.node_id, *fence) is RankRole.RUNS
 
 
 def stop_command(state: State, row: Intention, now_s: float) -> Stop:

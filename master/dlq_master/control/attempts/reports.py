@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from dlq_common.start_causes import StartCause
 from dlq_master.control.attempts import late_reports, live_resizes
 from dlq_master.control.attempts.desired import standing
+from dlq_master.control.attempts.rank_role import RankRole, role_of
 from dlq_master.control.attempts.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
-from dlq_master.control.attempts.standing import Standing, standing_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine, unclean
 from dlq_master.control.nodes.instances import is_unaccounted
@@ -134,13 +134,13 @@ def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
 
 def _lives(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
     fence = (report.key, report.epoch, report.node_rank)
-    found = standing_of(turn.state.cluster, node_id, *fence)
-    return found in (Standing.RUNS, Standing.LEAVES)
+    found = role_of(turn.state.cluster, node_id, *fence)
+    return found in (RankRole.RUNS, RankRole.LEAVES)
 
 
-def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
+def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
     """A stray: ended here, or placed elsewhere since. It runs for nobody."""
-    strays = turn.state.nodes.orphans.setdefault(node_id, {})
+    strays = turn.state.nodes.unowned.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
         late_reports.take(turn, node_id, report)
@@ -148,7 +148,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standin
         return
     seen = (report.key, report.node_rank) in strays
     strays[report.key, report.node_rank] = report.gpu_indexes
-    if found is Standing.ORPHAN:
+    if found is RankRole.ORPHAN:
         # Not of this database (a restored backup): an operator decides, it is left alone.
         turn.never_again(report.key.job_id)
         if not seen:

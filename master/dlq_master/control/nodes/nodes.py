@@ -64,7 +64,7 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
     state.nodes.greeted.add(ask.node_id)
     state.nodes.holds_sent.pop(ask.node_id, None)
     turn.plan_due = True  # its GPUs may have been waited for
-    state.nodes.orphans[ask.node_id] = {}
+    state.nodes.unowned[ask.node_id] = {}
     state.nodes.unreleased[ask.node_id] = {}
     # Its word on ends first: one that was recorded before a boot is an end, not a loss.
     acknowledged = reports.take(turn, ask.node_id, ask.reports)
@@ -336,7 +336,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
     """
     found = desired.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
-        if (word.key, word.node_rank) not in turn.state.nodes.orphans.get(node_id, {}):
+        if (word.key, word.node_rank) not in turn.state.nodes.unowned.get(node_id, {}):
             cause = f"{word.key} runs for nobody"
             turn.note("node_out_of_step", node_id=node_id, actor=f"node:{node_id}", cause=cause)
             turn.hang_up(node_id)
@@ -426,7 +426,7 @@ def _forget(turn: Turn, node_id: NodeId, actor: str) -> None:
     turn.state.nodes.unexplained.pop(node_id, None)
     for told in (
         turn.state.nodes.holds_sent,
-        turn.state.nodes.orphans,
+        turn.state.nodes.unowned,
         turn.state.nodes.unreleased,
     ):
         told.pop(node_id, None)

@@ -30,7 +30,7 @@ class UnreleasedRank(NamedTuple):
 
 @dataclass(slots=True)
 class NodesState:
-    """By node. `orphans`: ranks that run, or may start, and belong to no living attempt, with their
+    """By node. `unowned`: ranks that run, or may start, and belong to no living attempt, with their
     GPUs, which are not free. `unreleased`: ranks that should be gone and whose GPUs cannot be given
     back. `unaccounted`: ranks that may run although their agent has no record of them, and since
     when; `unexplained`: processes that the agent found and cannot explain.
@@ -42,7 +42,7 @@ class NodesState:
     contacts: dict[NodeId, float] = field(default_factory=dict)
     greeted: set[NodeId] = field(default_factory=set)  # nodes that said hello to this master
     holds_sent: dict[NodeId, int] = field(default_factory=dict)  # hold revision its ranks have
-    orphans: dict[NodeId, dict[Rank, tuple[int, ...]]] = field(default_factory=dict)
+    unowned: dict[NodeId, dict[Rank, tuple[int, ...]]] = field(default_factory=dict)
     unreleased: dict[NodeId, dict[Rank, UnreleasedRank]] = field(default_factory=dict)
     unaccounted: dict[NodeId, dict[Rank, float]] = field(default_factory=dict)
     unexplained: dict[NodeId, frozenset[Rank]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ begins the hold anew; when the line goes silent, the ordinary silence of a node 
 
 from dlq_master.control.attempts import reports
 from dlq_master.control.attempts.desired import standing
-from dlq_master.control.attempts.standing import Standing, ranks_on
+from dlq_master.control.attempts.rank_role import RankRole, ranks_on
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import instances
 from dlq_master.control.stimuli.nodes import OpenSession
@@ -109,8 +109,8 @@ def _turn_away(turn: Turn, ask: OpenSession) -> None:
         found = standing(turn, ask.node_id, key, epoch, rank)
         if found.ours:
             continue
-        turn.state.nodes.orphans.setdefault(ask.node_id, {})[key, rank] = ()
-        if found is Standing.ORPHAN:
+        turn.state.nodes.unowned.setdefault(ask.node_id, {})[key, rank] = ()
+        if found is RankRole.ORPHAN:
             turn.never_again(key.job_id)
             turn.note(
                 "orphan_seen", node_id=ask.node_id, actor=f"node:{ask.node_id}", rank=str(key)

@@ -6,8 +6,8 @@ flag `cleaning` and its withheld GPUs follow from it.
 
 from collections.abc import Collection
 
+from dlq_master.control.attempts.rank_role import RankRole
 from dlq_master.control.attempts.rank_status import PHASES
-from dlq_master.control.attempts.standing import Standing
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes.state import UnreleasedRank
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
@@ -37,7 +37,7 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
         turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.CLEANING))
 
 
-def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Standing) -> None:
+def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
     """Whether the GPUs of a rank that has ended cannot be given back, as its agent says.
 
     An agent that has just been started may not have looked again at a rank whose end is known.
@@ -46,7 +46,7 @@ def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Stan
     rank = (report.key, report.node_rank)
     if report.gpus_held:
         here[rank] = UnreleasedRank(report.gpus_held, True, report.gpu_indexes)
-    elif found is Standing.GONE and PHASES[report.phase] is not RankPhase.EXITED:
+    elif found is RankRole.GONE and PHASES[report.phase] is not RankPhase.EXITED:
         here[rank] = UnreleasedRank("not looked at yet", True, report.gpu_indexes)
     elif report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
         here[rank] = UnreleasedRank(report.error, False, report.gpu_indexes)
@@ -55,7 +55,7 @@ def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: Stan
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
-    strays = {who: on for who, on in turn.state.nodes.orphans.get(node_id, {}).items() if on}
+    strays = {who: on for who, on in turn.state.nodes.unowned.get(node_id, {}).items() if on}
     node = turn.state.cluster.nodes[node_id]
     left = {who: it for who, it in _clinging(turn, node_id).items() if it.ended and it.gpu_indexes}
     held = (*strays.values(), *(it.gpu_indexes for it in left.values()))
@@ -85,7 +85,7 @@ def _named(keys: list[AttemptKey]) -> str:
 
 def _unclean(turn: Turn, node_id: NodeId) -> str:
     """What keeps a node from taking work, in words; empty: nothing."""
-    strays = [who for who, on in turn.state.nodes.orphans.get(node_id, {}).items() if not on]
+    strays = [who for who, on in turn.state.nodes.unowned.get(node_id, {}).items() if not on]
     if strays:
         return _for_nobody(turn, strays)
     late = {

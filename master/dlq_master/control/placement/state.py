@@ -11,9 +11,9 @@ from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Offloaded
 from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.summary import ReasonSummary
-from dlq_master.policy.walk.outcome import Outcome
 
 
 class PlanFault(NamedTuple):

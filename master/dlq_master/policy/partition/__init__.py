@@ -1,1 +1,6 @@
-"""The partition stage: which GPUs serve whom this term?"""
+"""The partition stage: which GPUs serve whom this term?
+
+`slots` chooses the jobs with SLO leases in the next slot, `kept_slots` keeps to an earlier plan
+while no planner answers. `quotas` and `borrowing` divide GPUs among queues and teams, `profiling`
+sets some aside for trials. The jobs that this stage names are placed by `policy.reserved`.
+"""

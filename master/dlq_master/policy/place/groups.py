@@ -59,15 +59,15 @@ class PlacementGroups:
             self._started |= 1 << node
 
     def place(
-        self, stocks: Sequence[S], find: Callable[[Pool], Parts | None], *, elastic: bool
+        self, capacities: Sequence[S], find: Callable[[Pool], Parts | None], *, elastic: bool
     ) -> tuple[S, Parts] | None:
-        """A base or an inelastic job, on the best servers of any of these stocks."""
+        """A base or an inelastic job, on the best servers of any of these capacities."""
         for step in range(4):
-            for stock in stocks:
-                pool = self._for_base(stock.free, step, elastic=elastic)
+            for type_capacity in capacities:
+                pool = self._for_base(type_capacity.free, step, elastic=elastic)
                 parts = find(pool) if pool is not None else None
                 if parts is not None:
-                    return stock, parts
+                    return type_capacity, parts
         return None
 
     def for_flexible(self, pool: Pool) -> Iterator[Pool]:

@@ -10,9 +10,9 @@ from functools import cached_property
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy import pipeline
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.transit.guards import NONE
-from dlq_master.policy.walk.outcome import Outcome
 
 
 class Decisions:

@@ -27,13 +27,13 @@ from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.partition.accounts import over_account
+from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.transit import shielded, taken_off
 from dlq_master.policy.transit.taking import Taking
 from dlq_master.policy.unmet import unmet
-from dlq_master.policy.walk.outcome import PROFILER, Outcome
 
 NODES_NAMED = 10
 _HOLDS = {

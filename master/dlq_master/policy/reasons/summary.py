@@ -16,6 +16,7 @@ from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.partition.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.partition.quotas import Room
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import (
@@ -25,7 +26,6 @@ from dlq_master.policy.reasons.explain import (
     over_room,
     shortages,
 )
-from dlq_master.policy.walk.outcome import Outcome
 
 
 class ReasonSummary:

@@ -15,10 +15,10 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.view import View
+from dlq_master.policy.place.allocation.masks import Masks, count, joined, kept, merged, without
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Tenant
-from dlq_master.policy.walk.masks import Masks, count, joined, kept, merged, without
-from dlq_master.policy.walk.usable import usable
 
 
 def tenants_of(view: View, policy: Policy, servers: Iterable[NodeId]) -> list[Tenant]:

@@ -23,10 +23,10 @@ from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.place.allocation.masks import count, parts_of
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reclaim.demand import Choice, Demand, Toll, toll
 from dlq_master.policy.reclaim.tenants import left_over, tenants_of
-from dlq_master.policy.walk.masks import count, parts_of
 
 _ASKED_BACK = Reason(ReasonCode.ASKED_BACK)
 _LENT, _EMPTY = Reason(ReasonCode.LENT), Reason(ReasonCode.EMPTY)

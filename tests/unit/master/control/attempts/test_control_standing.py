@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.control.attempts.standing import Standing, standing_of
+from dlq_master.control.attempts.rank_role import RankRole, role_of
 from dlq_master.control.stimuli import FenceNode, ForgetNode, ReportedPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import RunRules
@@ -18,21 +18,21 @@ from unit.master.control.nodes.test_control_nodes import silence
 def standing(master: Master, key: AttemptKey, node: str = "gpu01", **other: Any) -> object:
     """Of rank 0 as it was placed, or with another fence."""
     fence = {"epoch": master.state.epoch, "rank": 0, **other}
-    return standing_of(master.state.cluster, NodeId(node), key, **fence)
+    return role_of(master.state.cluster, NodeId(node), key, **fence)
 
 
 def test_a_rank_stands_as_its_attempt_and_its_own_end_say(
     master: Master, agent: SimAgent, other: SimAgent
 ) -> None:
     key = running(master, agent, other)
-    assert standing(master, key) is Standing.RUNS
-    assert standing(master, key, "gpu02", rank=1) is Standing.RUNS
+    assert standing(master, key) is RankRole.RUNS
+    assert standing(master, key, "gpu02", rank=1) is RankRole.RUNS
     master.cancel(key.job_id)
-    assert standing(master, key) is Standing.LEAVES
+    assert standing(master, key) is RankRole.LEAVES
     agent.obey()
     agent.exit(key, 143)
     agent.report()
-    assert standing(master, key) is Standing.GONE
+    assert standing(master, key) is RankRole.GONE
     other.obey()
     other.exit(key, 143)
     other.report()
@@ -128,7 +128,7 @@ def test_a_forgotten_node_leaves_nothing_behind(master: Master, agent: SimAgent)
     state = master.state
     kept = (
         state.nodes.contacts,
-        state.nodes.orphans,
+        state.nodes.unowned,
         state.nodes.unreleased,
         state.nodes.greeted,
         state.nodes.holds_sent,

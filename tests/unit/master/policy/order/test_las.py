@@ -9,7 +9,7 @@ from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.model.plan import Lapse, Start
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.walk.front import must_leave
+from dlq_master.policy.transit.front import must_leave
 from support.builders import World, a_job, a_node
 
 

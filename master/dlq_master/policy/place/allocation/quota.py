@@ -1,4 +1,4 @@
-"""The ground on which every part of the cluster has a static quota and a line of its own."""
+"""An allocator for static quotas: each part of the cluster has its GPUs and its own line."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.partition.quotas import REST, Quotas
+from dlq_master.policy.place.allocation.allocator import walk
+from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.walk import walk
 
 
 class Quota(Space):
@@ -57,16 +57,16 @@ class Quota(Space):
             self.outcome.heads[self._part] = job_id
             self.spent = True
             return True
-        stock, parts = found
+        type_capacity, parts = found
         self.outcome.chosen[job_id] = parts
-        stock.take(parts)
+        type_capacity.take(parts)
         self.room.held[self._part] += shape.gpus
         return True
 
 
-def by_quota(ground: Quota) -> Outcome:
+def by_quota(allocator: Quota) -> Outcome:
     """One walk for each part, in the order of the quotas."""
-    for part in ground.room.limits:
-        ground.turn_of(part)
-        walk(ground)
-    return ground.outcome
+    for part in allocator.room.limits:
+        allocator.turn_of(part)
+        walk(allocator)
+    return allocator.outcome

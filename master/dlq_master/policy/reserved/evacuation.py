@@ -1,4 +1,4 @@
-"""Which jobs leave nodes at the beginning of a slot because these are reserved in it.
+"""Chooses the jobs that leave reserved nodes at the beginning of a slot.
 
 The plan counts no reserved node in a slot that meets the reservation, so there is room elsewhere
 for everybody whose slot it is. Who went only when the reservation begins would lose a pause that
@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.walk.seats import holding, reserved_now
+from dlq_master.policy.reserved.slot_holders import holding, reserved_now
 
 
 def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:

@@ -9,11 +9,11 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape, Slot
+from dlq_master.policy.place.allocation.line import heads, line
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.spread import SPREAD
-from dlq_master.policy.walk.line import heads, line
-from dlq_master.policy.walk.reach import Reach
-from dlq_master.policy.walk.standing import RunningBlock
-from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.transit.preemptible import PreemptibleCapacity
 from support.builders import World, a_job
 
 NODES, GPUS = 3, 4
@@ -35,29 +35,29 @@ def sound(pool: Pool, masks: list[int]) -> bool:
 
 def test_a_plan_takes_from_copies_of_the_clusters_pools() -> None:
     pool = a_pool(FULL, 0b11, 0)
-    stock = Stock(pool)
-    stock.take((Part(0, 0b1), Part(1, 0b11)))
-    stock.give_later((Part(2, FULL),))
-    stock.give_free((Part(1, 0b1),))
+    type_capacity = TypeCapacity(pool)
+    type_capacity.take((Part(0, 0b1), Part(1, 0b11)))
+    type_capacity.give_later((Part(2, FULL),))
+    type_capacity.give_free((Part(1, 0b1),))
     assert sound(pool, [FULL, 0b11, 0])
-    assert sound(stock.free, [0b1110, 0b1, 0])
-    assert sound(stock.later, [0b1110, 0b1, FULL])
+    assert sound(type_capacity.free, [0b1110, 0b1, 0])
+    assert sound(type_capacity.later, [0b1110, 0b1, FULL])
 
 
 def test_until_somebody_leaves_later_is_what_is_free() -> None:
-    stock = Stock(a_pool(FULL, FULL, FULL))
-    assert stock.find_later(SPREAD, Shape(1, None, None)) is None
-    stock.take((Part(0, FULL),))
-    assert stock.later is stock.free
+    type_capacity = TypeCapacity(a_pool(FULL, FULL, FULL))
+    assert type_capacity.find_later(SPREAD, Shape(1, None, None)) is None
+    type_capacity.take((Part(0, FULL),))
+    assert type_capacity.later is type_capacity.free
 
 
 def test_who_waits_anyway_leaves_what_is_free_now_to_others() -> None:
-    stock = Stock(a_pool(0b11, 0, 0))
-    stock.give_later((Part(1, 0b111),))
-    assert stock.find_later(SPREAD, Shape(4, None, None)) == (Part(0, 0b1), Part(1, 0b111))
-    stock.take((Part(1, 0b1),))
-    assert stock.find_later(SPREAD, Shape(2, None, None)) == (Part(1, 0b110),)
-    assert stock.find_later(SPREAD, Shape(5, None, None)) is None
+    type_capacity = TypeCapacity(a_pool(0b11, 0, 0))
+    type_capacity.give_later((Part(1, 0b111),))
+    assert type_capacity.find_later(SPREAD, Shape(4, None, None)) == (Part(0, 0b1), Part(1, 0b111))
+    type_capacity.take((Part(1, 0b1),))
+    assert type_capacity.find_later(SPREAD, Shape(2, None, None)) == (Part(1, 0b110),)
+    assert type_capacity.find_later(SPREAD, Shape(5, None, None)) is None
 
 
 def test_gpus_that_are_withheld_are_not_given_on_by_who_leaves() -> None:
@@ -86,17 +86,20 @@ MOVES = st.lists(
 def test_what_is_in_reach_is_what_is_left_and_what_the_named_hold(
     moves: list[Move], at_once: bool
 ) -> None:
-    stock = Stock(a_pool(0b1, 0, FULL))
-    reaches = [Reach(stock, at_once=at_once), Reach(stock, at_once=at_once)]
+    type_capacity = TypeCapacity(a_pool(0b1, 0, FULL))
+    reaches = [
+        PreemptibleCapacity(type_capacity, at_once=at_once),
+        PreemptibleCapacity(type_capacity, at_once=at_once),
+    ]
     held = [[0] * NODES, [0] * NODES]
     for number, (what, node, mask) in enumerate(moves):
         parts, which = (Part(node, mask),), number % 2
         if what == "take":
-            stock.take(parts)
+            type_capacity.take(parts)
         elif what == "free":
-            stock.give_free(parts)
+            type_capacity.give_free(parts)
         elif what == "later":
-            stock.give_later(parts)
+            type_capacity.give_later(parts)
         elif what == "add":
             reaches[which].add(parts)
             held[which][node] |= mask
@@ -105,7 +108,7 @@ def test_what_is_in_reach_is_what_is_left_and_what_the_named_hold(
             held[which][node] &= ~mask
         else:
             reaches[which].pool()
-    base = stock.free if at_once else stock.later
+    base = type_capacity.free if at_once else type_capacity.later
     for reach, named in zip(reaches, held, strict=True):
         assert sound(reach.pool(), [a | b for a, b in zip(base.masks, named, strict=True)])
 

@@ -1,4 +1,4 @@
-"""Work that this plan may not take away, and the GPUs of open nodes that it holds."""
+"""Running work that this plan may not preempt, with the GPUs that it holds."""
 
 from __future__ import annotations
 

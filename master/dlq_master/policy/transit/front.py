@@ -1,4 +1,4 @@
-"""Where a stock is contested: which GPUs its victims hold, and how many of them have to leave."""
+"""GPUs of one type that possible victims hold, and how many victims are needed."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from collections.abc import Iterable
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Part, Parts, lowest, make_part, up_to
-from dlq_master.policy.walk.reach import Reach
-from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
+from dlq_master.policy.transit.preemptible import PreemptibleCapacity
 
 
 class Front:
-    """One stock with what victims hold of it."""
+    """The capacity of one GPU type with the GPUs that victims hold of it."""
 
-    __slots__ = ("everybody", "named", "named_on", "stock")
+    __slots__ = ("everybody", "named", "named_on", "type_capacity")
 
-    def __init__(self, stock: Stock, *, at_once: bool) -> None:
-        self.stock = stock
-        self.named = Reach(stock, at_once=at_once)  # if all that are named leave
-        self.everybody: Reach | None = None  # if all leave that can be named; made when needed
+    def __init__(self, type_capacity: TypeCapacity, *, at_once: bool) -> None:
+        self.type_capacity = type_capacity
+        self.named = PreemptibleCapacity(
+            type_capacity, at_once=at_once
+        )  # if all that are named leave
+        self.everybody: PreemptibleCapacity | None = (
+            None  # if all leave that can be named; made when needed
+        )
         self.named_on: dict[int, dict[JobId, int]] = {}  # node -> the named there, in their order
 
     def holders(self, parts: Parts) -> Iterable[JobId]:

@@ -13,7 +13,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 
 
-class Standing(Enum):
+class RankRole(Enum):
     """What a rank is to this master on that node."""
 
     RUNS = "runs"  # it shall run there
@@ -25,12 +25,12 @@ class Standing(Enum):
     @property
     def ours(self) -> bool:
         """A living attempt has, or had, it there."""
-        return self in (Standing.RUNS, Standing.LEAVES, Standing.GONE)
+        return self in (RankRole.RUNS, RankRole.LEAVES, RankRole.GONE)
 
 
-def standing_of(
+def role_of(
     cluster: Cluster, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
-) -> Standing | None:
+) -> RankRole | None:
     """What a living attempt has placed there; None: no living one has placed it there.
 
     `epoch` and `key` are the fence of its launch.
@@ -42,16 +42,16 @@ def standing_of(
     if status.node_id != node_id:
         return None
     if status.gone:
-        return Standing.STRAY if status.lost else Standing.GONE
+        return RankRole.STRAY if status.lost else RankRole.GONE
     stays = attempt.stop_cause is None and not status.leaving
-    return Standing.RUNS if stays else Standing.LEAVES
+    return RankRole.RUNS if stays else RankRole.LEAVES
 
 
-def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, Standing]]:
+def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, RankRole]]:
     """Every rank that a living attempt has on the node and that is not known to have ended."""
     for key in cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
         for rank in range(len(attempt.ranks)):
-            found = standing_of(cluster, node_id, key, attempt.epoch, rank)
-            if found in (Standing.RUNS, Standing.LEAVES):
+            found = role_of(cluster, node_id, key, attempt.epoch, rank)
+            if found in (RankRole.RUNS, RankRole.LEAVES):
                 yield attempt, rank, found

@@ -1,4 +1,4 @@
-"""Last, on what nobody else took: jobs whose GPUs may be of several types at once."""
+"""Jobs that may mix GPU types take what is left at the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.policy.place.all_types import all_types
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.stock import Stock
 
 MIXED = "on GPUs of several types"
 
@@ -18,7 +18,7 @@ MIXED = "on GPUs of several types"
 def start_mixed(
     cluster: Cluster,
     placement: Placement,
-    stocks: Mapping[str, Stock],
+    capacities: Mapping[str, TypeCapacity],
     waiting: WaitingIndex,
     ranks: Iterable[int],
     outcome: Outcome,
@@ -34,15 +34,15 @@ def start_mixed(
             if job_id not in outcome.chosen and job_id not in outcome.claims
         )
         for _, job_id, shape in line:
-            free = [stock.free for stock in stocks.values()]
+            free = [type_capacity.free for type_capacity in capacities.values()]
             if shape.gpus > sum(pool.total for pool in free) or not _may(cluster.jobs[job_id]):
                 continue
             parts = placement.find(all_types(free), shape)
             if parts is not None:
                 outcome.chosen[job_id] = parts
                 outcome.told[job_id] = MIXED
-                for stock in stocks.values():
-                    stock.take(parts)
+                for type_capacity in capacities.values():
+                    type_capacity.take(parts)
 
 
 def _may(job: Job) -> bool:

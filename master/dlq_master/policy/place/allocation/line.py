@@ -1,4 +1,4 @@
-"""Everybody of one rank in order: waiting jobs one by one, running ones in blocks between them."""
+"""The line of one priority: waiting jobs one by one, with running jobs in blocks between them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.policy.walk.standing import RunningBlock
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 
 # The first job of a FIFO: (position, job, shape, those behind it).
 Head = tuple[int, JobId, Shape, Iterator[tuple[JobId, int]]]

@@ -1,4 +1,4 @@
-"""Of the GPUs that somebody leaves, those that others may have."""
+"""Which GPUs that a job releases may be given to others."""
 
 from __future__ import annotations
 

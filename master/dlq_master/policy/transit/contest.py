@@ -1,4 +1,4 @@
-"""The ground on which lower ranks may have to leave: the lowest first, and as few as possible."""
+"""An allocator that preempts lower priorities: the lowest first, and as few as possible."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.pinned import Pinned
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock, blocks, members
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.pinned import Pinned
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import RunningBlock, blocks, members
-from dlq_master.policy.walk.usable import usable
-from dlq_master.policy.walk.victims import Victims
+from dlq_master.policy.transit.victims import Victims
 
 _NO_LIMIT = float("inf")
 
@@ -80,9 +80,9 @@ class Contest(Space):
         job_id = head[1]
         found = self.find_free(head)
         if found is not None:
-            stock, parts = found
+            type_capacity, parts = found
             self.outcome.chosen[job_id] = parts
-            stock.take(parts)
+            type_capacity.take(parts)
             return True
         return self.claim(head) or self.force(rank, head) or self.reserve(head)
 
@@ -95,7 +95,7 @@ class Contest(Space):
             self.victims = Victims(
                 self.cluster,
                 self.placement,
-                self.stocks,
+                self.capacities,
                 self._after(rank, position),
                 self.contested,
                 at_once=self.at_once,
@@ -108,7 +108,7 @@ class Contest(Space):
             self.outcome.chosen[job_id] = parts
         else:
             self.outcome.claims[job_id] = False
-        front.stock.take(parts)
+        front.type_capacity.take(parts)
         for key in self.victims.make_leave(front, parts):
             self.outcome.outranked[key] = job_id
             self.below -= self.lineup.running.places[key.job_id].gpus

@@ -14,12 +14,12 @@ from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.grids import home_type, type_of
 from dlq_master.policy.promise.verdicts.reading import can_pause, margin, overruns
+from dlq_master.policy.reserved.defragmentation import movers
+from dlq_master.policy.reserved.evacuation import evacuated
+from dlq_master.policy.reserved.served_first import ServedFirst
+from dlq_master.policy.reserved.slot_holders import SlotHolder, ends_now, holding, seats
+from dlq_master.policy.reserved.trials import first_trial, kept_nodes
 from dlq_master.policy.transit.guards import protected
-from dlq_master.policy.walk.evacuating import evacuated
-from dlq_master.policy.walk.movers import movers
-from dlq_master.policy.walk.seating import Seating
-from dlq_master.policy.walk.seats import Seat, ends_now, holding, seats
-from dlq_master.policy.walk.trials import first_trial, kept_nodes
 
 
 def seating_of(
@@ -27,14 +27,14 @@ def seating_of(
     policy: Policy,
     ending: Collection[AttemptKey],
     running: RunningIndex | RunningByKey,
-) -> Seating:
+) -> ServedFirst:
     """Who is to be served first, and who leaves for that, of those whose terms end (`ending`).
     `running`: how those who run stand."""
     cluster = view.cluster
     late = _overdue(view, policy)
     if not ending:
         held, waiting = holding(cluster), seats(cluster)
-        return Seating({}, held, waiting, policy.profiling, overdue=late)
+        return ServedFirst({}, held, waiting, policy.profiling, overdue=late)
     going = evacuated(cluster, ending)
     going |= {
         key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
@@ -48,7 +48,7 @@ def seating_of(
         left = yielding(cluster, running, words, ending, {*safe, *going})
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)
-    return Seating(going, fixed, waiting, policy.profiling, safe.values(), left, late)
+    return ServedFirst(going, fixed, waiting, policy.profiling, safe.values(), left, late)
 
 
 def _overdue(view: View, policy: Policy) -> list[JobId]:
@@ -69,7 +69,7 @@ def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[
         return {}
     kept = 0 if policy.profiling is None else kept_nodes(cluster, policy.profiling)
     home, trial = home_type(cluster), first_trial(cluster)
-    by_type: dict[str, list[Seat]] = {home: []} if kept and trial is not None else {}
+    by_type: dict[str, list[SlotHolder]] = {home: []} if kept and trial is not None else {}
     for seat in seats(cluster):
         by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
 

@@ -19,13 +19,13 @@ from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.pinned import Pinned
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.packing.roundup import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool, slot_s, type_of
-from dlq_master.policy.walk.contest import Contest
-from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.pinned import Pinned
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.usable import usable
+from dlq_master.policy.transit.contest import Contest
 
 # Ranks below are of those who have had their turn before the walk: seats, and trials.
 _FIRST_RANK = (PROFILE_RANK + Lane.SPOT * LANE) // 2
@@ -47,9 +47,9 @@ class SlotSpace(Space):
         found = self.find_free(head)
         if found is None:
             return self.claim(head)
-        stock, parts = found
+        type_capacity, parts = found
         self.outcome.chosen[head[1]] = parts
-        stock.take(parts)
+        type_capacity.take(parts)
         self.spent = rank >= _FIRST_RANK and not self.most_left()
         return True
 
@@ -91,7 +91,7 @@ class SlotContest(Contest):
         return [job_id for job_id in super()._after(rank, position) if job_id not in leaving]
 
 
-class Seat(NamedTuple):
+class SlotHolder(NamedTuple):
     """A job that holds the present slot and no GPUs; `leaving`: it is still saving elsewhere.
 
     `whole`: what has to be cleared for it. Two nodes of which 6 GPUs each are left have room for
@@ -104,7 +104,7 @@ class Seat(NamedTuple):
     leaving: bool
 
 
-def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
+def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[SlotHolder]:
     """Everybody who is to be seated, the widest first; `moving`: jobs that are to leave for
     others.
     """
@@ -125,50 +125,52 @@ def seats(cluster: Cluster, moving: Iterable[JobId] = ()) -> list[Seat]:
     return sorted(found, key=lambda seat: (-seat.shape.gpus, seat.job_id))
 
 
-def serve(ground: Space, waiting: Iterable[Seat]) -> None:
+def serve(allocator: Space, waiting: Iterable[SlotHolder]) -> None:
     """GPUs for all of them, or as soon as others have left."""
     for seat in waiting:
-        if ground.spent:
+        if allocator.spent:
             return
         head = (0, seat.job_id, seat.shape, iter(()))
-        if not seat.leaving and _start(ground, head):
+        if not seat.leaving and _start(allocator, head):
             continue
         if not (
-            seat.whole is not seat.shape and _keep(ground, (0, seat.job_id, seat.whole, head[3]))
+            seat.whole is not seat.shape and _keep(allocator, (0, seat.job_id, seat.whole, head[3]))
         ):
-            _keep(ground, head)
+            _keep(allocator, head)
 
 
-def _start(ground: Space, head: Head) -> bool:
-    """On GPUs that are free now; the ground is not spent by it, for more may come back
+def _start(allocator: Space, head: Head) -> bool:
+    """On GPUs that are free now; the allocator is not spent by it, for more may come back
     (`floor`).
     """
-    found = ground.find_free(head)
+    found = allocator.find_free(head)
     if found is None:
         return False
-    stock, parts = found
-    ground.outcome.chosen[head[1]] = parts
-    stock.take(parts)
+    type_capacity, parts = found
+    allocator.outcome.chosen[head[1]] = parts
+    type_capacity.take(parts)
     return True
 
 
-def _keep(ground: Space, head: Head) -> bool:
+def _keep(allocator: Space, head: Head) -> bool:
     """GPUs that others are leaving, or have to leave for it."""
-    return ground.claim(head) or (isinstance(ground, Contest) and ground.force(_SLO_RANK, head))
+    return allocator.claim(head) or (
+        isinstance(allocator, Contest) and allocator.force(_SLO_RANK, head)
+    )
 
 
-def leave(ground: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
+def leave(allocator: SlotContest, going: Mapping[AttemptKey, JobId]) -> None:
     """These stop at the end of their term, to go on elsewhere in the next."""
-    make_room(ground, going)
-    ground.outcome.moving.update(going)
+    make_room(allocator, going)
+    allocator.outcome.moving.update(going)
 
 
-def make_room(ground: SlotContest, leaving: Mapping[AttemptKey, JobId]) -> None:
+def make_room(allocator: SlotContest, leaving: Mapping[AttemptKey, JobId]) -> None:
     """These stop at the end of their term, each for a job."""
     for key, for_job in leaving.items():
-        ground.outcome.outranked[key] = for_job
-        for gpu_type, parts in ground.contested(ground.cluster.attempts[key]):
-            ground.stocks[gpu_type].give_later(parts)
+        allocator.outcome.outranked[key] = for_job
+        for gpu_type, parts in allocator.contested(allocator.cluster.attempts[key]):
+            allocator.capacities[gpu_type].give_later(parts)
 
 
 def reserved_now(cluster: Cluster) -> frozenset[NodeId]:
@@ -195,10 +197,10 @@ def ends_now(cluster: Cluster, job: Job) -> bool:
     return job.lane is Lane.SLO and not job.planned(cluster.slot)
 
 
-def leave_behind(ground: Space, overdue: Collection[JobId] = ()) -> None:
+def leave_behind(allocator: Space, overdue: Collection[JobId] = ()) -> None:
     """What those hold who will have ended is there for others when the slot begins; `overdue`:
     these should have, and nobody knows when they will."""
-    cluster = ground.cluster
+    cluster = allocator.cluster
     for job_id in holding(cluster):
         if job_id in overdue:
             continue
@@ -207,7 +209,7 @@ def leave_behind(ground: Space, overdue: Collection[JobId] = ()) -> None:
         if attempt is not None:
             held = cluster.capacity.parts(attempt.lease.allocation)
             for gpu_type, parts in usable(cluster.capacity, held):
-                ground.stocks[gpu_type].give_later(parts)
+                allocator.capacities[gpu_type].give_later(parts)
 
 
 def pinned_too(places: Mapping[JobId, Place], pinned: Pinned, stay: Collection[JobId]) -> Pinned:
@@ -220,11 +222,11 @@ def pinned_too(places: Mapping[JobId, Place], pinned: Pinned, stay: Collection[J
     return pinned._replace(job_ids=pinned.job_ids | frozenset(stay), gpus_by_rank=by_rank)
 
 
-def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> Seat:
+def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> SlotHolder:
     shape = cluster.shape(job)
     if leaving and (away := reserved_now(cluster)):  # who waits keeps off them by itself
         shape = shape._replace(avoid=(*shape.avoid, *sorted(away.difference(shape.avoid))))
-    return Seat(job.job_id, shape, _whole(cluster, job, shape), leaving)
+    return SlotHolder(job.job_id, shape, _whole(cluster, job, shape), leaving)
 
 
 def _whole(cluster: Cluster, job: Job, shape: Shape) -> Shape:

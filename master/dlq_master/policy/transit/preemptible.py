@@ -1,34 +1,34 @@
-"""A stock together with GPUs that running jobs hold, as one pool to look for room in."""
+"""The capacity of one GPU type together with GPUs that running jobs hold."""
 
 from __future__ import annotations
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
-from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 
 
-class Reach:
-    """What would be left of the stock if some running jobs left.
+class PreemptibleCapacity:
+    """What would be left of a GPU type if some running jobs left.
 
-    The stock and the jobs' GPUs, by node, are the truth; the pool is brought up to date with them
+    The truth is the capacity and the GPUs of jobs by node; the pool is brought up to date with them
     only when somebody looks, node by node, so that a plan pays for looking and not for changing.
     `at_once`: looks from what is free now, otherwise from what is free later.
     """
 
-    __slots__ = ("_at_once", "_changed", "_held", "_pool", "_stock")
+    __slots__ = ("_at_once", "_changed", "_held", "_pool", "_type_capacity")
 
-    def __init__(self, stock: Stock, *, at_once: bool) -> None:
-        self._stock = stock
+    def __init__(self, type_capacity: TypeCapacity, *, at_once: bool) -> None:
+        self._type_capacity = type_capacity
         self._at_once = at_once
         base = self.base
         self._pool = base.copy()
         self._held = [0] * len(base.masks)  # by running jobs that count here, by node
         self._changed: set[int] = set()  # nodes on which the pool is out of date
-        stock.followers.append(self._changed)
+        type_capacity.followers.append(self._changed)
 
     @property
     def base(self) -> Pool:
         """What is left without anybody leaving."""
-        return self._stock.free if self._at_once else self._stock.later
+        return self._type_capacity.free if self._at_once else self._type_capacity.later
 
     def add(self, parts: Parts) -> None:
         """The holder of these GPUs counts."""

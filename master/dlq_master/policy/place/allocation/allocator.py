@@ -1,5 +1,5 @@
-"""The one walk: everybody in rank order takes what is left, and nobody takes it from a higher
-rank.
+"""The one walk over all jobs: in the order of priority each takes what is left, and none takes
+GPUs from a higher priority.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from typing import Protocol
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.policy.walk.line import Head, heads, line
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.standing import RunningBlock
+from dlq_master.policy.place.allocation.line import Head, heads, line
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 
 
 class Allocator(Protocol):
     """GPUs as the walk sees them, and what it means to be served from them.
 
-    The walk says whose turn it is; the ground says what that job gets and writes it into `outcome`.
+    The walk says whose turn it is; the allocator decides what that job gets and writes it into
+    `outcome`.
     There are three: `Space` (what is free, and what will be soon), `Contest` (also what lower ranks
     hold) and `Counts` (numbers of GPUs only, as the reference simulators count).
     """
@@ -47,24 +48,24 @@ class Allocator(Protocol):
         """Everybody has had their turn, or nobody else gets anything."""
 
 
-def walk(ground: Allocator) -> Outcome:
+def walk(allocator: Allocator) -> Outcome:
     """Who starts, who leaves, and for whom GPUs are kept."""
-    _serve(ground)
-    ground.finish()
-    return ground.outcome
+    _serve(allocator)
+    allocator.finish()
+    return allocator.outcome
 
 
-def _serve(ground: Allocator) -> None:
-    waiting = ground.lineup.waiting.by_rank
+def _serve(allocator: Allocator) -> None:
+    waiting = allocator.lineup.waiting.by_rank
     closed: set[Shape] = set()
-    for rank in ground.ranks():
-        heap = heads(waiting.get(rank, _NOBODY), closed, ground.widest())
-        for member in line(heap, ground.blocks(rank, apart=bool(heap)), closed):
+    for rank in allocator.ranks():
+        heap = heads(waiting.get(rank, _NOBODY), closed, allocator.widest())
+        for member in line(heap, allocator.blocks(rank, apart=bool(heap)), closed):
             if isinstance(member, RunningBlock):
-                ground.keep(rank, member)
-            elif not ground.serve(rank, member):
+                allocator.keep(rank, member)
+            elif not allocator.serve(rank, member):
                 closed.add(member[2])
-            elif ground.spent:
+            elif allocator.spent:
                 return
 
 

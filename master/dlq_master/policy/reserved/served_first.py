@@ -9,19 +9,19 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.trial.rules import TrialRules
-from dlq_master.policy.walk.seats import (
-    Seat,
+from dlq_master.policy.reserved.slot_holders import (
     SlotContest,
+    SlotHolder,
     SlotSpace,
     leave,
     leave_behind,
     make_room,
 )
-from dlq_master.policy.walk.trials import serve_all
+from dlq_master.policy.reserved.trials import serve_all
+from dlq_master.policy.trial.rules import TrialRules
 
 
-class Seating(NamedTuple):
+class ServedFirst(NamedTuple):
     """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it
     is, since the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is
     tried. `protected`: who then stays where it is, whatever the order. `yielding`: who leaves for a
@@ -30,18 +30,18 @@ class Seating(NamedTuple):
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]
-    waiting: Sequence[Seat]
+    waiting: Sequence[SlotHolder]
     profiling: TrialRules | None
     protected: Collection[JobId] = ()
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
     overdue: Collection[JobId] = ()
 
-    def serve(self, ground: SlotSpace | SlotContest) -> None:
+    def serve(self, allocator: SlotSpace | SlotContest) -> None:
         """All of them, before the walk."""
-        if isinstance(ground, SlotContest):
-            leave(ground, self.going)
-            make_room(ground, self.yielding)
-        leave_behind(ground, () if self.waiting else self.overdue)
-        serve_all(ground, self.waiting, self.profiling)
-        if isinstance(ground, SlotContest) and self.protected:
-            ground.guard(self.protected)
+        if isinstance(allocator, SlotContest):
+            leave(allocator, self.going)
+            make_room(allocator, self.yielding)
+        leave_behind(allocator, () if self.waiting else self.overdue)
+        serve_all(allocator, self.waiting, self.profiling)
+        if isinstance(allocator, SlotContest) and self.protected:
+            allocator.guard(self.protected)

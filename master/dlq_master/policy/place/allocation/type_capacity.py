@@ -7,7 +7,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.policy.place.placement import Placement
 
 
-class Stock:
+class TypeCapacity:
     """`free`: what is free now. `later`: the same, and what those leave who have to go. While
     nobody goes, they are one pool.
 

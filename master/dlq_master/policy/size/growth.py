@@ -1,4 +1,6 @@
-"""The size stage on the ground: who gets how many of the GPUs that are left, and which ones."""
+"""The size stage within one GPU type: how many of the remaining GPUs each job gets, and which
+ones.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +12,24 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Part, Parts, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.work import left_s
+from dlq_master.policy.place.allocation.masks import (
+    Masks,
+    count,
+    joined,
+    less,
+    merged,
+    parts_of,
+    without,
+)
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.groups import PlacementGroups
+from dlq_master.policy.size.question import ElasticQuestion, HeldByElastic
 from dlq_master.policy.size.sizing import Candidate
 from dlq_master.policy.transit.costs import pause_and_resume_s
-from dlq_master.policy.walk.masks import Masks, count, joined, less, merged, parts_of, without
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.question import ElasticQuestion, HeldByElastic
-from dlq_master.policy.walk.stock import Stock
 
 
-class SizeShares:
+class SizeGrowth:
     """Of one GPU type: who of these jobs gets how many of the GPUs that are left, and which."""
 
     def __init__(
@@ -27,7 +37,7 @@ class SizeShares:
         question: ElasticQuestion,
         outcome: Outcome,
         gpu_type: str,
-        stock: Stock,
+        type_capacity: TypeCapacity,
         runs: dict[JobId, HeldByElastic],
         starts: dict[JobId, Parts],
         groups: PlacementGroups | None,
@@ -37,7 +47,7 @@ class SizeShares:
         self.cluster = question.cluster
         self.jobs = question.cluster.jobs
         self.gpu_type = gpu_type
-        self.stock = stock
+        self.type_capacity = type_capacity
         self.runs = runs
         self.starts = starts
         self.groups = groups
@@ -49,7 +59,7 @@ class SizeShares:
         candidates = self._candidates()
         own = {job_id: self._available(held) for job_id, held in self.runs.items()}
         spare = sum(mask.bit_count() for masks in own.values() for mask in masks.values())
-        left = self.stock.free.total + (0 if self.asked.at_once else spare)
+        left = self.type_capacity.free.total + (0 if self.asked.at_once else spare)
         wanted = self.asked.sizing.grow(candidates, left, self._short())
         sizes = {it.job.job_id: self._worth(it, wanted) for it in candidates}
         masks = {job_id: self._retain(job_id, own[job_id], sizes[job_id]) for job_id in self.runs}
@@ -92,7 +102,7 @@ class SizeShares:
 
     def _available(self, held: HeldByElastic) -> Masks:
         """Of what it holds beyond its base, what nobody has taken."""
-        there = self.stock.later.masks
+        there = self.type_capacity.later.masks
         masks = {node: mask & there[node] for node, mask in held.extra.items()}
         return {node: mask for node, mask in masks.items() if mask}
 
@@ -115,10 +125,10 @@ class SizeShares:
         return 0.0 if free else pause_and_resume_s(self.cluster, job)
 
     def _retain(self, job_id: JobId, own: Masks, size: int) -> Masks:
-        """Its base, and of its own as many GPUs as its size has; they are taken from the stock."""
+        """The GPUs that a job of this size keeps, base first; takes them from the capacity."""
         job, base = self.jobs[job_id], self.runs[job_id].base
         masks = joined(job, base, own, size)
-        self.stock.take(parts_of(without(masks, base)))
+        self.type_capacity.take(parts_of(without(masks, base)))
         return masks
 
     def _start(self, job: Job, size: int) -> int:
@@ -127,7 +137,7 @@ class SizeShares:
         if size > job.request.base and self.groups is not None:
             return self._start_in_groups(job, size)
         if size > job.request.base:
-            pool = self.stock.free.copy()
+            pool = self.type_capacity.free.copy()
             pool.give(base)
             for larger in reversed(job.request.sizes[1:]):
                 if larger > size:
@@ -135,8 +145,8 @@ class SizeShares:
                 parts = self.asked.placement.find(pool, self.cluster.shape_on(job, larger))
                 if parts is not None:
                     self.outcome.chosen[job.job_id] = parts
-                    self.stock.give_free(base)
-                    self.stock.take(parts)
+                    self.type_capacity.give_free(base)
+                    self.type_capacity.take(parts)
                     return larger
         return job.request.base
 
@@ -158,14 +168,14 @@ class SizeShares:
             if present < larger <= size:
                 more = self._more(job, masks, larger - present)
                 if more is not None:
-                    self.stock.take(parts_of(more))
+                    self.type_capacity.take(parts_of(more))
                     for node, mask in more.items():
                         masks[node] = masks.get(node, 0) | mask
                     return larger
         return present
 
     def _more(self, job: Job, masks: Masks, gpus: int) -> Masks | None:
-        free, placement = self.stock.free, self.asked.placement
+        free, placement = self.type_capacity.free, self.asked.placement
         if job.request.nodes is not None and not placement.counts_only:
             elsewhere = free.without([self.cluster.capacity.node_ids[node] for node in masks])
             parts = placement.find(elsewhere, self._shape_of(job, gpus))
@@ -210,7 +220,7 @@ class SizeShares:
     ) -> Masks | None:
         """On servers on which nobody has its base, if that can be."""
         shape = self._shape_of(job, gpus)
-        for pool in groups.for_flexible(self.stock.free):
+        for pool in groups.for_flexible(self.type_capacity.free):
             parts = self.asked.placement.find(pool, shape)
             if parts is not None:
                 return self._near(job, masks, dict(parts))
@@ -232,10 +242,10 @@ class SizeShares:
             return missing
         if missing >= held - has:
             return missing - (held - has)
-        there = self.stock.later.masks
+        there = self.type_capacity.later.masks
         spare = {node: mask & there[node] for node, mask in own[job_id].items()}
         kept_masks = joined(job, masks[job_id], spare, held - missing)
-        self.stock.take(parts_of(without(kept_masks, masks[job_id])))
+        self.type_capacity.take(parts_of(without(kept_masks, masks[job_id])))
         masks[job_id] = kept_masks
         return max(0, missing - (held - count(kept_masks)))
 

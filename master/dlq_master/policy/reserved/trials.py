@@ -1,4 +1,4 @@
-"""Who is tried, the first that came first, and the GPUs that are kept for those who come next."""
+"""Orders trials by arrival and keeps GPUs for the next ones."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import TrialRoom, floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing
+from dlq_master.policy.place.allocation.line import heads, line
+from dlq_master.policy.place.allocation.outcome import PROFILER
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.promise.capacity.grids import home_type
+from dlq_master.policy.reserved.slot_holders import SlotContest, SlotHolder, SlotSpace, serve
+from dlq_master.policy.reserved.trial_nodes import serve_beside
+from dlq_master.policy.transit.contest import Contest
 from dlq_master.policy.trial.rules import TrialRules
 from dlq_master.policy.trial.trials import node_gpus
-from dlq_master.policy.walk.contest import Contest
-from dlq_master.policy.walk.floor import serve_beside
-from dlq_master.policy.walk.line import heads, line
-from dlq_master.policy.walk.outcome import PROFILER
-from dlq_master.policy.walk.seats import Seat, SlotContest, SlotSpace, serve
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import RunningBlock
-from dlq_master.policy.walk.stock import Stock
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
 _ANY_WIDTH = float("inf")
@@ -31,17 +31,17 @@ _NOBODY = (float("inf"), 0)
 
 
 def serve_all(
-    ground: SlotSpace | SlotContest, waiting: Sequence[Seat], rules: TrialRules | None
+    allocator: SlotSpace | SlotContest, waiting: Sequence[SlotHolder], rules: TrialRules | None
 ) -> None:
     """Seats, then trials, and what is kept for the trials that come next; None: nobody is tried."""
     if rules is None:
-        serve(ground, waiting)
+        serve(allocator, waiting)
         return
-    cluster = ground.cluster
+    cluster = allocator.cluster
     home = home_type(cluster)
-    serve_beside(ground, waiting, home, kept_nodes(cluster, rules))
-    left = serve_trials(ground, room(cluster, rules))
-    withhold(ground, home, left.unused)
+    serve_beside(allocator, waiting, home, kept_nodes(cluster, rules))
+    left = serve_trials(allocator, room(cluster, rules))
+    withhold(allocator, home, left.unused)
 
 
 def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
@@ -51,20 +51,20 @@ def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
     return max(0, floor_nodes(cluster, rules) - ceil(held / size)) if size else 0
 
 
-def serve_trials(ground: Space, room: TrialRoom) -> TrialRoom:
+def serve_trials(allocator: Space, room: TrialRoom) -> TrialRoom:
     """Trials begin while there is room for them, and nobody passes the first that does not, nor one
     who has just ended one trial and is to be given the next; returns the room that is left."""
-    if isinstance(ground, Contest):
-        for block in ground.blocks(PROFILE_RANK, apart=False):
-            ground.keep(PROFILE_RANK, block)
-    jobs, between = ground.cluster.jobs, _between_trials(ground.cluster)
-    for job_id, shape in _in_line(ground.cluster):
-        begins = room.allows(shape.gpus) and not ground.spent and _came(jobs[job_id]) < between
-        if not begins or not ground.serve(PROFILE_RANK, (_LAST, job_id, shape, iter(()))):
-            ground.outcome.heads[PROFILER] = job_id
+    if isinstance(allocator, Contest):
+        for block in allocator.blocks(PROFILE_RANK, apart=False):
+            allocator.keep(PROFILE_RANK, block)
+    jobs, between = allocator.cluster.jobs, _between_trials(allocator.cluster)
+    for job_id, shape in _in_line(allocator.cluster):
+        begins = room.allows(shape.gpus) and not allocator.spent and _came(jobs[job_id]) < between
+        if not begins or not allocator.serve(PROFILE_RANK, (_LAST, job_id, shape, iter(()))):
+            allocator.outcome.heads[PROFILER] = job_id
             break
         room = room.after(shape.gpus)
-    ground.outcome.room = room
+    allocator.outcome.room = room
     return room
 
 
@@ -85,21 +85,21 @@ def first_trial(cluster: Cluster) -> JobId | None:
     return next((job_id for job_id, _ in _in_line(cluster)), None)
 
 
-def withhold(ground: Space, gpu_type: str, gpus: int) -> None:
+def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
     """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are
     any.
 
     Nobody has to leave for that. Whoever is so wide that these are needed gets them: the walk has
     come to all trials already.
     """
-    stock = ground.stocks.get(gpu_type)
-    if stock is None or gpus <= 0:
+    type_capacity = allocator.capacities.get(gpu_type)
+    if type_capacity is None or gpus <= 0:
         return
-    opened = ground.cluster.capacity.open[gpu_type]
-    kept = _kept(stock, opened, min(gpus, opened.total - _widest(ground)))
+    opened = allocator.cluster.capacity.open[gpu_type]
+    kept = _kept(type_capacity, opened, min(gpus, opened.total - _widest(allocator)))
     if kept:
-        ground.outcome.withheld = sum(mask.bit_count() for _, mask in kept)
-        stock.take(kept)
+        allocator.outcome.withheld = sum(mask.bit_count() for _, mask in kept)
+        type_capacity.take(kept)
 
 
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
@@ -110,17 +110,17 @@ def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
             yield head[1], head[2]
 
 
-def _widest(ground: Space) -> int:
+def _widest(allocator: Space) -> int:
     """GPUs of the widest job that has not had its turn."""
-    by_rank = ground.lineup.waiting.by_rank
+    by_rank = allocator.lineup.waiting.by_rank
     shapes = [shape.gpus for rank in by_rank if rank > PROFILE_RANK for shape in by_rank[rank]]
     return max(shapes, default=0)
 
 
-def _kept(stock: Stock, opened: Pool, gpus: int) -> tuple[Part, ...]:
+def _kept(type_capacity: TypeCapacity, opened: Pool, gpus: int) -> tuple[Part, ...]:
     """Whole nodes that are free, then the one that just has the rest, or the freest. Nodes that are
     being left come last: they are left for somebody, who had no place otherwise."""
-    free, later = stock.free.masks, stock.later.masks
+    free, later = type_capacity.free.masks, type_capacity.later.masks
     counts = {ordinal: mask.bit_count() for ordinal, mask in enumerate(later) if mask}
 
     def place(ordinal: int) -> tuple[bool, bool, bool, int, int]:

@@ -1,4 +1,4 @@
-"""The ground on which only numbers of GPUs count, as in the reference simulators."""
+"""An allocator that counts GPUs only, as the reference simulators do."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.pinned import Pinned
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock, blocks, members
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.pinned import Pinned
-from dlq_master.policy.walk.standing import RunningBlock, blocks, members
-from dlq_master.policy.walk.usable import usable
 
 
 class Counts:

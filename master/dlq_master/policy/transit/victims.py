@@ -1,4 +1,4 @@
-"""Who leaves for whom: running jobs, named from the lowest rank upwards."""
+"""The running jobs that may be preempted, from the lowest priority upwards."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, make_part, up_to
 from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.front import Front, must_leave
-from dlq_master.policy.walk.reach import Reach
-from dlq_master.policy.walk.stock import Stock
+from dlq_master.policy.transit.front import Front, must_leave
+from dlq_master.policy.transit.preemptible import PreemptibleCapacity
 
 
 class Victim(NamedTuple):
-    """A running job that may have to leave, and what it holds of each stock."""
+    """A running job that may have to leave, and what it holds of each type_capacity."""
 
     key: AttemptKey
     held: list[tuple[Front, Parts]]
@@ -39,7 +39,7 @@ class Victims:
         self,
         cluster: Cluster,
         placement: Placement,
-        stocks: dict[str, Stock],
+        capacities: dict[str, TypeCapacity],
         standing: list[JobId],
         contested: Callable[[Attempt], list[tuple[str, Parts]]],
         *,
@@ -48,7 +48,10 @@ class Victims:
         self._cluster = cluster
         self._placement = placement
         self._at_once = at_once
-        self._fronts = {name: Front(stock, at_once=at_once) for name, stock in stocks.items()}
+        self._fronts = {
+            name: Front(type_capacity, at_once=at_once)
+            for name, type_capacity in capacities.items()
+        }
         self._contested = contested
         self._unnamed = standing  # the lowest ranked last
         self._named: dict[JobId, Victim] = {}
@@ -78,9 +81,9 @@ class Victims:
                 if not left:
                     continue
                 if self._at_once:
-                    other.stock.give_free(left)
+                    other.type_capacity.give_free(left)
                 else:
-                    other.stock.give_later(left)
+                    other.type_capacity.give_later(left)
             self._leaving.add(job_id)
             keys.append(key)
         return keys
@@ -136,10 +139,10 @@ class Victims:
         return victim
 
     def _everybody(self, front: Front) -> Pool:
-        """What is left of the stock if all leave that can be named."""
+        """What is left of the type_capacity if all leave that can be named."""
         if front.everybody is None:
             self._counted = True
-            front.everybody = Reach(front.stock, at_once=self._at_once)
+            front.everybody = PreemptibleCapacity(front.type_capacity, at_once=self._at_once)
             for job_id in (*self._unnamed, *self._named):
                 if job_id not in self._kept:
                     for other, parts in self._victim(job_id).held:

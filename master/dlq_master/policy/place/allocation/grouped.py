@@ -1,5 +1,6 @@
-"""`place=groups` on the ground: which stock a job gets its GPUs of, and what is done when all have
-had their turn."""
+"""`place=groups`: chooses the GPU type and the server group for each job, and tidies up at the
+end of the plan.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +10,29 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.groups import PlacementGroups, decreasing
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.stock import Stock
 
-_Found = tuple[Stock, Parts]
+_Found = tuple[TypeCapacity, Parts]
 
 
 class Grouped:
-    """The stocks of one plan, own and lent servers kept apart."""
+    """The capacities of one plan, own and lent servers kept apart."""
 
-    __slots__ = ("_cluster", "_outcome", "_placement", "_stocks", "groups")
+    __slots__ = ("_capacities", "_cluster", "_outcome", "_placement", "groups")
 
     def __init__(
         self,
         cluster: Cluster,
         placement: Placement,
-        stocks: Mapping[str, Stock],
+        capacities: Mapping[str, TypeCapacity],
         outcome: Outcome,
     ) -> None:
         self._cluster = cluster
         self._placement = placement
-        self._stocks = stocks
+        self._capacities = capacities
         self._outcome = outcome
         self.groups = PlacementGroups(cluster)
 
@@ -39,10 +40,12 @@ class Grouped:
         """GPUs of one type, of that with the best servers left for this base or inelastic job; of
         the one that it likes best, if it says so."""
         elastic = self._cluster.elastic(self._cluster.jobs[job_id])
-        every = [it for _, it in shape.of_types(self._stocks) if shape.gpus <= it.free.total]
+        every = [it for _, it in shape.of_types(self._capacities) if shape.gpus <= it.free.total]
         find = self._placement.find
-        for stocks in (every,) if shape.gpu_types is None else ([stock] for stock in every):
-            found = self.groups.place(stocks, lambda pool: find(pool, shape), elastic=elastic)
+        for capacities in (
+            (every,) if shape.gpu_types is None else ([type_capacity] for type_capacity in every)
+        ):
+            found = self.groups.place(capacities, lambda pool: find(pool, shape), elastic=elastic)
             if found is not None:
                 return found
         return None
@@ -71,8 +74,8 @@ class Grouped:
         if len(made) < len(chosen):
             _give(made)
             made = before
-            for stock, parts in made.values():
-                stock.take(parts)
+            for type_capacity, parts in made.values():
+                type_capacity.take(parts)
         for job_id, parts in chosen.items():
             chosen[job_id] = made[job_id][1]
             self._outcome.exchanged |= chosen[job_id] != parts
@@ -81,15 +84,15 @@ class Grouped:
         """Whether nothing has been taken but for those that start."""
         return not (self._outcome.claims or self._outcome.withheld)
 
-    def _stock_of(self, parts: Parts) -> Stock:
+    def _stock_of(self, parts: Parts) -> TypeCapacity:
         total, (first, *_) = self._cluster.capacity.total, parts
         return next(
-            stock
-            for gpu_type, stock in self._stocks.items()
+            type_capacity
+            for gpu_type, type_capacity in self._capacities.items()
             if total[gpu_type].masks[first.ordinal] & first.mask
         )
 
 
 def _give(found: Mapping[JobId, _Found]) -> None:
-    for stock, parts in found.values():
-        stock.give_free(parts)
+    for type_capacity, parts in found.values():
+        type_capacity.give_free(parts)

@@ -1,4 +1,4 @@
-"""The ground on which nobody has to leave: what is free now, and what others are leaving."""
+"""An allocator that preempts nobody: GPUs that are free now or are being released."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.place.allocation.grouped import Grouped
+from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.mixed import start_mixed
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.reserve import closest
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
-from dlq_master.policy.walk.grouped import Grouped
-from dlq_master.policy.walk.line import Head
-from dlq_master.policy.walk.mixed import start_mixed
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.reserve import closest
-from dlq_master.policy.walk.standing import RunningBlock
-from dlq_master.policy.walk.stock import Stock
-from dlq_master.policy.walk.usable import usable
 
 _NO_LIMIT = float("inf")
 
@@ -35,13 +35,13 @@ class Space:
         "balance",
         "batch",
         "blocking",
+        "capacities",
         "cluster",
         "grouped",
         "lineup",
         "outcome",
         "placement",
         "spent",
-        "stocks",
     )
 
     def __init__(
@@ -57,15 +57,15 @@ class Space:
         self.batch = PlacementBatch(cluster, placement)
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
-        self.stocks: dict[str, Stock] = {}
+        self.capacities: dict[str, TypeCapacity] = {}
         for gpu_type, pool in capacity.free.items():
-            self.stocks[gpu_type] = Stock(pool)
+            self.capacities[gpu_type] = TypeCapacity(pool)
         self.grouped: Grouped | None = None
         if placement.groups:
-            self.grouped = Grouped(cluster, placement, self.stocks, self.outcome)
+            self.grouped = Grouped(cluster, placement, self.capacities, self.outcome)
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
-                self.stocks[gpu_type].give_later(parts)
+                self.capacities[gpu_type].give_later(parts)
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits."""
@@ -90,12 +90,16 @@ class Space:
         _, job_id, shape, _ = head
         found = self.find_free(head)
         if found is not None:
-            stock, parts = found
+            type_capacity, parts = found
             self.outcome.chosen[job_id] = parts
-            if len(self.stocks) == 1 and self.grouped is None and shape.gpus == stock.free.total:
+            if (
+                len(self.capacities) == 1
+                and self.grouped is None
+                and shape.gpus == type_capacity.free.total
+            ):
                 self.spent = True  # that was the last of it: no need to write it down
                 return True
-            stock.take(parts)
+            type_capacity.take(parts)
         elif self.blocking:
             self.claim(head)
             self.outcome.heads[""] = job_id
@@ -103,7 +107,7 @@ class Space:
             return True
         elif not (self.claim(head) or self.reserve(head)):
             return False
-        for other in self.stocks.values():
+        for other in self.capacities.values():
             if other.free.total:
                 return True
         self.spent = True
@@ -120,34 +124,36 @@ class Space:
 
     def mix(self) -> None:
         """Start who takes GPUs of several types, unless somebody is not to be passed."""
-        if len(self.stocks) > 1 and not self.blocking:
+        if len(self.capacities) > 1 and not self.blocking:
             waiting, ranks = self.lineup.waiting, self.ranks()
-            start_mixed(self.cluster, self.placement, self.stocks, waiting, ranks, self.outcome)
+            start_mixed(self.cluster, self.placement, self.capacities, waiting, ranks, self.outcome)
 
     def _arrange(self) -> None:
         if self.placement.arranges is None or not self.outcome.chosen:
             return
-        pools = {gpu_type: stock.free for gpu_type, stock in self.stocks.items()}
+        pools = {
+            gpu_type: type_capacity.free for gpu_type, type_capacity in self.capacities.items()
+        }
         fixed = set(self.outcome.outranked.values())
         for gpu_type, moved, told in self.batch.arrange(pools, self.outcome.chosen, fixed):
-            self._exchange(self.stocks[gpu_type], moved)
+            self._exchange(self.capacities[gpu_type], moved)
             self.outcome.told.update(dict.fromkeys(moved, told))
 
     def most_left(self) -> int:
         """The most GPUs of one type that are left, free now or later."""
         most = 0
-        for stock in self.stocks.values():
-            if stock.later.total > most:
-                most = stock.later.total
+        for type_capacity in self.capacities.values():
+            if type_capacity.later.total > most:
+                most = type_capacity.later.total
         return most
 
-    def find_free(self, head: Head) -> tuple[Stock, Parts] | None:
+    def find_free(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         """GPUs that are free now, for a job that then starts on them."""
         _, job_id, shape, _ = head
         if self.grouped is not None:
             return self.grouped.find(job_id, shape)
-        for _, stock in shape.of_types(self.stocks):
-            free = stock.free
+        for _, type_capacity in shape.of_types(self.capacities):
+            free = type_capacity.free
             if shape.gpus <= free.total:
                 parts = self.placement.find(free, shape)
                 if parts is not None:
@@ -156,17 +162,17 @@ class Space:
                         parts, told = self.balance.choose(job, free, shape, parts)
                         if told:
                             self.outcome.told[job_id] = told
-                    return stock, parts
+                    return type_capacity, parts
         return self._make_room(head) if self.placement.repacks else None
 
     def claim(self, head: Head) -> bool:
         """It fits together with what others are leaving: keep that from lower ranks."""
         _, job_id, shape, _ = head
-        for _, stock in shape.of_types(self.stocks):
-            parts = stock.find_later(self.placement, shape)
+        for _, type_capacity in shape.of_types(self.capacities):
+            parts = type_capacity.find_later(self.placement, shape)
             if parts is not None:
                 self.outcome.claims[job_id] = False
-                stock.take(parts)
+                type_capacity.take(parts)
                 return True
         return False
 
@@ -176,34 +182,34 @@ class Space:
         if position >= 0:
             return False
         opened = self.cluster.capacity.open
-        for gpu_type, stock in shape.of_types(self.stocks):
-            parts = closest(self.placement, stock.free, opened[gpu_type], shape)
+        for gpu_type, type_capacity in shape.of_types(self.capacities):
+            parts = closest(self.placement, type_capacity.free, opened[gpu_type], shape)
             if parts is not None:
                 self.outcome.claims[job_id] = True
-                stock.take(parts)
+                type_capacity.take(parts)
                 break
         return True
 
-    def _make_room(self, head: Head) -> tuple[Stock, Parts] | None:
+    def _make_room(self, head: Head) -> tuple[TypeCapacity, Parts] | None:
         """It fits if those that start in this plan are packed otherwise."""
         shape, chosen = head[2], self.outcome.chosen
         fixed = set(self.outcome.outranked.values())
-        for gpu_type, stock in shape.of_types(self.stocks) if chosen else ():
-            found = self.batch.make_room(gpu_type, stock.free, shape, chosen, fixed)
+        for gpu_type, type_capacity in shape.of_types(self.capacities) if chosen else ():
+            found = self.batch.make_room(gpu_type, type_capacity.free, shape, chosen, fixed)
             if found is not None:
                 parts, moved = found
-                self._exchange(stock, moved)
+                self._exchange(type_capacity, moved)
                 told = f"packed anew with {len(moved)} others to make room"
                 self.outcome.told.update(dict.fromkeys((head[1], *moved), told))
-                return stock, parts
+                return type_capacity, parts
         return None
 
-    def _exchange(self, stock: Stock, moved: Mapping[JobId, Parts]) -> None:
+    def _exchange(self, type_capacity: TypeCapacity, moved: Mapping[JobId, Parts]) -> None:
         """These jobs start elsewhere."""
         chosen = self.outcome.chosen
         self.outcome.exchanged = True
         for job_id in moved:
-            stock.give_free(chosen[job_id])
+            type_capacity.give_free(chosen[job_id])
         for job_id, parts in moved.items():
             chosen[job_id] = parts
-            stock.take(parts)
+            type_capacity.take(parts)

@@ -16,18 +16,25 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.allocator import walk
+from dlq_master.policy.place.allocation.masks import (
+    Masks,
+    count,
+    kept,
+    parts_of,
+    spared_part,
+    without,
+)
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.pinned import pinned_but
+from dlq_master.policy.place.allocation.running_blocks import RunningBlock
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.walk.contest import Contest
-from dlq_master.policy.walk.masks import Masks, count, kept, parts_of, spared_part, without
-from dlq_master.policy.walk.outcome import Outcome
-from dlq_master.policy.walk.pinned import pinned_but
-from dlq_master.policy.walk.question import ElasticQuestion, HeldByElastic
-from dlq_master.policy.walk.seats import SlotContest, SlotSpace, ends_now, pinned_too
-from dlq_master.policy.walk.shares import SizeShares
-from dlq_master.policy.walk.space import Space
-from dlq_master.policy.walk.standing import RunningBlock
-from dlq_master.policy.walk.usable import usable
-from dlq_master.policy.walk.walk import walk
+from dlq_master.policy.reserved.slot_holders import SlotContest, SlotSpace, ends_now, pinned_too
+from dlq_master.policy.size.growth import SizeGrowth
+from dlq_master.policy.size.question import ElasticQuestion, HeldByElastic
+from dlq_master.policy.transit.contest import Contest
 
 
 def decide(question: ElasticQuestion) -> Outcome:
@@ -40,12 +47,12 @@ class _Decision:
         self.question = question
         self.cluster = question.cluster
         self.held = self._split()
-        self.ground = self._ground()
-        self.stocks = self.ground.stocks
-        if isinstance(self.ground, SlotSpace | SlotContest) and question.seating is not None:
-            question.seating.serve(self.ground)
+        self.allocator = self._ground()
+        self.capacities = self.allocator.capacities
+        if isinstance(self.allocator, SlotSpace | SlotContest) and question.seating is not None:
+            question.seating.serve(self.allocator)
             self._leave_alone(question.young)
-        self.outcome = walk(self.ground)
+        self.outcome = walk(self.allocator)
         self._size()
 
     def _split(self) -> dict[JobId, HeldByElastic]:
@@ -74,10 +81,10 @@ class _Decision:
         """These keep what they have, unless a seat has taken some of it."""
         for job_id in self.held.keys() & job_ids:
             held = self.held[job_id]
-            stock = self.ground.stocks[held.gpu_type]
-            there = stock.free.masks if self.question.at_once else stock.later.masks
+            type_capacity = self.allocator.capacities[held.gpu_type]
+            there = type_capacity.free.masks if self.question.at_once else type_capacity.later.masks
             if all(mask & there[node] == mask for node, mask in held.extra.items()):
-                stock.take(parts_of(held.extra))
+                type_capacity.take(parts_of(held.extra))
                 del self.held[job_id]
 
     def _ground(self) -> Space:
@@ -92,20 +99,20 @@ class _Decision:
         places = lineup.running.places
         pinned = pinned_but(places, movable)
         on = (self.cluster, lineup, self._sparing())
-        ground: _Bases
+        allocator: _Bases
         if asked.seating is None:
-            ground = _Bases(*on, pinned, at_once=asked.at_once)
+            allocator = _Bases(*on, pinned, at_once=asked.at_once)
         else:
             pinned = pinned_too(places, pinned, asked.seating.fixed)
-            ground = _SlotBases(*on, pinned, at_once=asked.at_once)
-        ground.preempts = asked.preempts
-        ground.bases = {job_id: held.base for job_id, held in self.held.items()}
+            allocator = _SlotBases(*on, pinned, at_once=asked.at_once)
+        allocator.preempts = asked.preempts
+        allocator.bases = {job_id: held.base for job_id, held in self.held.items()}
         for held in self.held.values():
-            stock = ground.stocks[held.gpu_type]
+            type_capacity = allocator.capacities[held.gpu_type]
             if held.extra:
-                give = stock.give_free if asked.at_once else stock.give_later
+                give = type_capacity.give_free if asked.at_once else type_capacity.give_later
                 give(parts_of(held.extra))
-        return ground
+        return allocator
 
     def _sparing(self) -> Placement:
         """The placement, on each node with GPUs first that nobody has grown into."""
@@ -138,13 +145,15 @@ class _Decision:
             if self.cluster.elastic(self.cluster.jobs[job_id]) and job_id not in self.question.tied
         }
         runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
-        for gpu_type, stock in self.stocks.items():
+        for gpu_type, type_capacity in self.capacities.items():
             here = {job_id: held for job_id, held in runs.items() if held.gpu_type == gpu_type}
             new = {job_id: parts for job_id, parts in starts.items() if self._is(parts, gpu_type)}
             if here or new:
-                grouped = self.ground.grouped
+                grouped = self.allocator.grouped
                 groups = None if grouped is None else grouped.groups
-                SizeShares(self.question, self.outcome, gpu_type, stock, here, new, groups).settle()
+                SizeGrowth(
+                    self.question, self.outcome, gpu_type, type_capacity, here, new, groups
+                ).settle()
 
     def _is(self, parts: Parts, gpu_type: str) -> bool:
         owned = self.cluster.capacity.total[gpu_type].masks

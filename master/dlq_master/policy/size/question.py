@@ -8,10 +8,10 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.place.allocation.masks import Masks
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.reserved.served_first import ServedFirst
 from dlq_master.policy.size.sizing import Sizing
-from dlq_master.policy.walk.masks import Masks
-from dlq_master.policy.walk.seating import Seating
 
 
 class ElasticQuestion(NamedTuple):
@@ -30,7 +30,7 @@ class ElasticQuestion(NamedTuple):
     movable: Collection[JobId]
     preempts: bool
     at_once: bool
-    seating: Seating | None = None
+    seating: ServedFirst | None = None
     protected: Collection[JobId] = ()
     cooling: Collection[JobId] = ()
     young: Collection[JobId] = ()

@@ -11,8 +11,8 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.place.packing.roundup import round_up
-from dlq_master.policy.walk.movers import movers
-from dlq_master.policy.walk.seats import Seat
+from dlq_master.policy.reserved.defragmentation import movers
+from dlq_master.policy.reserved.slot_holders import SlotHolder
 from support.builders import H100, World, a_job, a_node, a_waiting_job, an_attempt
 
 
@@ -39,13 +39,17 @@ def a_world(*held: tuple[int, ...]) -> World:
     return world
 
 
-def seats(*widths: int) -> list[Seat]:
+def seats(*widths: int) -> list[SlotHolder]:
     """Who waits for its seat; their numbers begin with 100."""
     jobs = [a_job(100 + at, gpus) for at, gpus in enumerate(sorted(widths, reverse=True))]
-    return [Seat(job.job_id, job.request.shape, job.request.shape, leaving=False) for job in jobs]
+    return [
+        SlotHolder(job.job_id, job.request.shape, job.request.shape, leaving=False) for job in jobs
+    ]
 
 
-def moved(world: World, waiting: list[Seat], fixed: frozenset[int] = frozenset()) -> list[int]:
+def moved(
+    world: World, waiting: list[SlotHolder], fixed: frozenset[int] = frozenset()
+) -> list[int]:
     keys = list(world.cluster.attempts)
     found = movers(world.cluster, H100, waiting, keys, lambda job_id: job_id not in fixed)
     return sorted(key.job_id for key in found)
