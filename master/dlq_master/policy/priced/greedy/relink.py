@@ -4,14 +4,14 @@ A move gives one job the shape (kind and number of GPUs, or none) that it has in
 node that has room for it in the source. A move is explored two steps deep: it is worth its own
 gain, or that of the best pair that it begins. The best move is made if its worth is above nothing,
 and then the next one is looked for, until none is worth it, the target is reached, or enough were
-made.
+made. The best point of the path is what remains.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from dlq_master.policy.priced.greedy.mutable import Mutable, ScheduleShape
+from dlq_master.policy.priced.greedy.mutable import Mutable, ScheduleShape, Undo
 
 _LEAST = 1e-9  # of the score: what is gained below that is the noise of doubles
 
@@ -26,15 +26,25 @@ class _Step(NamedTuple):
 
 
 def relink(source: Mutable, targets: list[Mutable], most_moves: int) -> int:
-    """Moves the source, in place; returns how many moves were made."""
+    """Moves the source, in place; returns how many moves were made.
+
+    A move that costs something is made for the sake of the next. Where the moves run out between
+    the two, the source goes back to the best point of its path: it never ends worse than it began.
+    """
     made = 0
     for target in targets:
+        path: list[Undo] = []
+        kept, most = 0, source.score
         for _ in range(most_moves):
             best = _best(source, _steps(source, target))
             if best is None or best.node is None:
                 break
-            source.move(best.job, best.node, best.shape)
-            made += 1
+            path.append(source.move(best.job, best.node, best.shape)[1])
+            if source.score > most:
+                kept, most = len(path), source.score
+        for undo in reversed(path[kept:]):
+            source.undo(undo)
+        made += kept
     return made
 
 
