@@ -27,6 +27,7 @@ SHIM := $(SHIM_DIR)/dlq-shim
 PROFILER_LIB := profiler/dlq_profiler/lib/libdlqprof.so
 TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
+DOCS_STAMP := .venv-docs/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
 NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or torch or frameworks or gpu or profiler)
@@ -85,6 +86,22 @@ lock: | $(UV_TOOL)  ## pin every dependency anew (all extras and groups)
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
 	  --python-version 3.11 --all-extras --group dev --group demo --group proto --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --output-file $(LOCK) pyproject.toml
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile --quiet --upgrade --universal \
+	  --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --output-file docs/site/requirements.lock docs/site/requirements.in
+
+.PHONY: docs
+docs: reference $(DOCS_STAMP)  ## build the documentation as a site that can be searched, in build/site
+	.venv-docs/bin/mkdocs build --quiet
+	@echo "open build/site/index.html"
+
+# The pages and pictures that are generated from the code; tests fail when they are not fresh.
+.PHONY: reference
+reference: setup  ## write the generated pages, pictures and man pages of docs anew
+	PYTHONPATH=tests $(PY) tests/support/reference_pages.py
+	PYTHONPATH=tests $(PY) tests/support/diagrams.py
+	PYTHONPATH=tests $(PY) tests/support/state_charts.py
+	PYTHONPATH=tests $(PY) tests/support/man_pages.py
 
 .PHONY: proto
 proto: $(STAMP)  ## regenerate proto/gen from proto/dlq/v1
@@ -200,12 +217,17 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
-	rm -rf .venv .venv-torch .venv-frameworks build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	rm -rf .venv .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.
 # TORCH_PIP_ARGS can name a CPU-only index.
+$(DOCS_STAMP): docs/site/requirements.lock
+	[ -x .venv-docs/bin/python ] || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
 $(TORCH_STAMP):
 	[ -x .venv-torch/bin/python ] || $(PYTHON) -m venv .venv-torch
 	.venv-torch/bin/python -m pip install --quiet --disable-pip-version-check $(TORCH_PIP_ARGS) \

@@ -5,9 +5,9 @@
 
 Every cell is the mean over the seeds; preemptions cost what they cost by default. wDMR is the
 weighted miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The
-tables are for docs/reproduction.md. Goals: in every cell the wDMR of `chronus` is below those of
-`BELOW`, and below that of `edf-preemptive` wherever more is offered than the cluster can do; no
-promise is missed.
+tables are for docs/policies/reproduction.md. Goals: in every cell the wDMR of `chronus` is below
+those of `BELOW`, and below that of `edf-preemptive` wherever more is offered than the cluster can
+do; no promise is missed.
 """
 
 from __future__ import annotations

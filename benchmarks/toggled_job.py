@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-MODE_AT = 12  # docs/profiler.md, control
+MODE_AT = 12  # docs/sites/profiler.md, control
 
 
 def alexnet() -> nn.Module:

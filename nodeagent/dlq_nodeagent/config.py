@@ -30,9 +30,9 @@ class NodeConfig:
     """Who this node is and where the agent keeps its files."""
 
     name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
-    state_dir: Path = Path("/var/lib/dlq-agent")
+    state_dir: Path = Path("/var/lib/dlq-agent")  # identity, journal and output, on a local disk
     # inference: jobs only while it is lent; a pool of the master's by name: it is rented
-    # (docs/pools.md)
+    # (docs/sites/pools.md)
     pool: str = "training"
     instance: str = ""  # of a rented machine: what its provider calls it
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
@@ -66,29 +66,29 @@ class AgentJobsConfig:
     startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not told to leave before
     leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
     term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
-    pids_max: int = 4096
+    pids_max: int = 4096  # processes and threads of one rank
     # Jobs can open their own GPUs only. auto: where the kernel lets us, else the log says why not.
     own_gpus: Literal["auto", "required", "off"] = "auto"
     profile: bool = True  # record the traffic of jobs that the master wants profiled
     keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
-    keep_count: int = 500
+    keep_count: int = 500  # and of at most so many ended ranks
 
 
 @dataclass(frozen=True, slots=True)
 class PodmanConfig:
     """Containers, with jobs.runtime = podman. Empty paths and words: podman's own defaults."""
 
-    program: str = "podman"
+    program: str = "podman"  # name or path
     root: str = ""  # its store of images and containers
     run_root: str = ""  # of 50 bytes at most
     oci_runtime: str = ""  # or "runc", "crun"
     mount_roots: tuple[str, ...] = ()  # jobs may mount what is below these; () = as jobs.roots
     registries: tuple[str, ...] = ()  # which jobs may name; () = any
-    pull_timeout: Seconds = Seconds(1200.0)
-    pull_tries: int = 3
+    pull_timeout: Seconds = Seconds(1200.0)  # of one try
+    pull_tries: int = 3  # until an image counts as not to be had
     pulls: int = 4  # at the same time
     pulls_per_user: int = 2  # of them, so that others have theirs
-    largest_image: Bytes = Bytes(100 * 1024**3)
+    largest_image: Bytes = Bytes(100 * 1024**3)  # a larger one is refused
     spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
     keep_images: Seconds = Seconds(7 * 86_400.0)  # unused; 0 = until room is short
     secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
@@ -100,8 +100,8 @@ class PodmanConfig:
 class OutputConfig:
     """What is kept of each rank's output."""
 
-    head: Bytes = Bytes(1024**2)
-    ring: Bytes = Bytes(8 * 1024**2)
+    head: Bytes = Bytes(1024**2)  # the beginning
+    ring: Bytes = Bytes(8 * 1024**2)  # the end
     rate: Bytes = Bytes(64 * 1024**2)  # per second; 0 = no limit
 
 
@@ -116,7 +116,7 @@ class DiskConfig:
 class GpusConfig:
     """How GPUs are watched. What is done about what is found, the master's configuration says."""
 
-    look_every: Seconds = Seconds(10.0)
+    look_every: Seconds = Seconds(10.0)  # how often GPUs are looked at
     figures_every: Seconds = Seconds(30.0)  # temperature and use are told so often
     hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
     free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
@@ -136,9 +136,9 @@ class GpusConfig:
 class ReconnectConfig:
     """How the agent dials again; the master's own word on the jitter wins once it is known."""
 
-    first_try: Seconds = Seconds(0.5)
-    jitter: Seconds = Seconds(15.0)
-    longest: Seconds = Seconds(15.0)
+    first_try: Seconds = Seconds(0.5)  # wait before the first try
+    jitter: Seconds = Seconds(15.0)  # a random part of this is added
+    longest: Seconds = Seconds(15.0)  # the longest wait between tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +153,7 @@ class AgentConfig:
     disk: DiskConfig = field(default_factory=DiskConfig)
     gpus: GpusConfig = field(default_factory=GpusConfig)
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
+    # lines below it are not written
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property

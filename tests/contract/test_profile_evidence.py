@@ -64,7 +64,9 @@ def test_every_reason_is_taken_and_has_words(reason: TrafficReason) -> None:
         assert (profile.traffic.reason, profile.sizes.reason) == (reason, reason)
         assert processes == []
     assert WHY[reason]
-    assert f"`{reason}`" in (Path(__file__).parents[2] / "docs" / "profiler.md").read_text()
+    assert (
+        f"`{reason}`" in (Path(__file__).parents[2] / "docs" / "sites" / "profiler.md").read_text()
+    )
 
 
 @pytest.mark.parametrize("why", Unwatched)

@@ -1,4 +1,4 @@
-"""The commands of docs/runbook.md, as they stand there: which host, whose, and below which
+"""The commands of docs/running/runbook.md, as they stand there: which host, whose, and below which
 heading.
 """
 

@@ -1,11 +1,11 @@
-"""Writes docs/states from the state tables: `python tests/support/state_charts.py`."""
+"""Writes docs/reference/states from the state tables: `python tests/support/state_charts.py`."""
 
 from pathlib import Path
 
 from dlq_master.control.nodes import blame
 from dlq_master.model.chart import GENERATED, pages
 
-FOLDER = Path(__file__).parents[2] / "docs" / "states"
+FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "states"
 
 
 def all_pages() -> dict[str, str]:

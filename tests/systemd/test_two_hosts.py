@@ -54,7 +54,7 @@ def files_of(host: Host) -> set[str]:
 def releases() -> Iterator[dict[str, Path]]:
     """Wheels by version: as the runbook names them, and one whose agent does not start."""
     scratch = Path(tempfile.mkdtemp(prefix="dlq-systemd-wheels-"))
-    named = re.findall(r"dlq-([0-9.]+)-py3", (ROOT / "docs/runbook.md").read_text())
+    named = re.findall(r"dlq-([0-9.]+)-py3", (ROOT / "docs/running/runbook.md").read_text())
     this, following = sorted(set(named))
     made = {version: build_wheel(scratch, version=version) for version in (this, following)}
     made[NEVER_STARTS] = build_wheel(scratch, version=NEVER_STARTS, broken=True)
@@ -81,7 +81,7 @@ def site(releases: dict[str, Path], shared: Path) -> Iterator[Site]:
     base = base_system(ROOT / "build/systemd")
     tag = f"dlq{os.getpid()}"
     with two_hosts(base, ("head", "gpu01"), {shared: "/shared"}, tag) as (head, gpu01):
-        site = Site(head, gpu01, Runbook(ROOT / "docs/runbook.md"), shared)
+        site = Site(head, gpu01, Runbook(ROOT / "docs/running/runbook.md"), shared)
         wheels = [path for version, path in releases.items() if version != "wheels"]
         site.prepare([*wheels, ROOT / "deploy/install.sh"], releases["wheels"])
         yield site
@@ -167,7 +167,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(site: Site) -> None:
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
 def test_no_service_is_more_exposed_than_the_runbook_says(site: Site, unit: str) -> None:
     bound = EXPOSURE[unit]
-    assert f"most {bound}" in (ROOT / "docs/runbook.md").read_text()
+    assert f"most {bound}" in (ROOT / "docs/running/runbook.md").read_text()
     command = f"systemd-analyze security --no-pager --threshold={round(bound * 10)} {unit}"
     done = site.head.run(command, check=False)
     assert done.status == 0, done.out

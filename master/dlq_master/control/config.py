@@ -15,7 +15,8 @@ from dlq_master.model.lease import Terms
 class ClusterConfig:
     """Who we are and where our files are."""
 
-    name: str = "dlq"
+    name: str = "dlq"  # stands in certificates, so that a client never talks to another cluster
+    # database, certificate authority and login socket, on a local disk
     state_dir: Path = Path("/var/lib/dlq")
 
 
@@ -23,9 +24,9 @@ class ClusterConfig:
 class ListenConfig:
     """Where we are reached. Other machines dial `advertise` when it differs from `api`."""
 
-    api: str = "127.0.0.1:7320"
-    join: str = "127.0.0.1:7321"
-    advertise: str = ""
+    api: str = "127.0.0.1:7320"  # HOST:PORT of the API, always with mutual TLS
+    join: str = "127.0.0.1:7321"  # HOST:PORT at which new nodes join with a token
+    advertise: str = ""  # HOST:PORT that nodes and users dial; "": as `api`
     login_socket: str = ""  # "" = login.sock in the state directory
     # Where Prometheus finds /metrics: an address of loopback, for nobody is asked who they are; "":
     # nowhere.
@@ -38,22 +39,22 @@ class LeaseConfig:
     mean).
     """
 
-    heartbeat: Seconds = Seconds(5.0)
-    ttl: Seconds = Seconds(20.0)
-    unreachable: Seconds = Seconds(25.0)
-    hold: Seconds = Seconds(3600.0)
-    hold_margin: Seconds = Seconds(5.0)
-    be_term: Seconds = Seconds(300.0)
-    slo_term: Seconds = Seconds(1200.0)
-    save_lead: Seconds = Seconds(30.0)
-    resume: Seconds = Seconds(30.0)
+    heartbeat: Seconds = Seconds(5.0)  # how often agents report
+    ttl: Seconds = Seconds(20.0)  # a node that is silent for so long is SUSPECT
+    unreachable: Seconds = Seconds(25.0)  # and one that is silent for so long is UNREACHABLE
+    hold: Seconds = Seconds(3600.0)  # the silence of the master that a job survives
+    hold_margin: Seconds = Seconds(5.0)  # added to the hold before the master gives GPUs away
+    be_term: Seconds = Seconds(300.0)  # the term of best-effort leases
+    slo_term: Seconds = Seconds(1200.0)  # the term of SLO leases; a whole multiple of be_term
+    save_lead: Seconds = Seconds(30.0)  # a lapse is decided so long before its boundary
+    resume: Seconds = Seconds(30.0)  # from a resumed start until work goes on, as plans count it
     # Requeues freeze when more than this part of the nodes, and at least so many, fall silent
     # within the window: that is the network rather than the nodes. Or when our own loop lags this
     # long.
     freeze_fraction: float = 0.20
-    freeze_nodes: int = 3
-    freeze_window: Seconds = Seconds(60.0)
-    loop_lag_limit: Seconds = Seconds(5.0)
+    freeze_nodes: int = 3  # the fewest silent nodes that freeze requeues
+    freeze_window: Seconds = Seconds(60.0)  # the window in which nodes fall silent together
+    loop_lag_limit: Seconds = Seconds(5.0)  # requeues freeze while the master itself is this late
 
     def terms(self) -> Terms:
         """The same, as the core wants it. Raises ConfigError when the numbers contradict each
@@ -86,6 +87,7 @@ class LeaseConfig:
 class NodesConfig:
     """How agents come back, and for how long they may be away by agreement."""
 
+    # agents dial again after a random part of this, so that they do not all come at once
     reconnect_jitter: Seconds = Seconds(15.0)
     # After a start nothing new is placed until 95 % of the known nodes are back, or this long.
     start_grace: Seconds = Seconds(60.0)
@@ -95,7 +97,7 @@ class NodesConfig:
 
 @dataclass(frozen=True, slots=True)
 class HealthConfig:
-    """When GPUs and nodes take no work for what is wrong with them (docs/gpu-health.md)."""
+    """When GPUs and nodes take no work for what is wrong with them (docs/running/gpu-health.md)."""
 
     # An own word on a symptom: xid_31 = "monitor", row_remap_pending = "none". See
     # model/nodes/gpu_health.py.
@@ -104,8 +106,9 @@ class HealthConfig:
     # It fails those that it cannot start by a fault of its own, and those that end badly within
     # `quarantine_fast` on a GPU that ails.
     quarantine_jobs: int = 3
+    # a job that ends so early on an ailing GPU counts as failed by its node
     quarantine_fast: Seconds = Seconds(60.0)
-    quarantine_window: Seconds = Seconds(600.0)
+    quarantine_window: Seconds = Seconds(600.0)  # the window in which failed jobs count
     # The master itself drains or quarantines no more than this part of the nodes; one it always
     # may, the last one never.
     closed_share: float = 0.25
@@ -115,7 +118,7 @@ class HealthConfig:
 
 @dataclass(frozen=True, slots=True)
 class LoansConfig:
-    """Servers that the inference side lends (docs/loans.md)."""
+    """Servers that the inference side lends (docs/sites/loans.md)."""
 
     # A GPU without processes and with less memory in use than this is empty: drivers keep some.
     free_below: Bytes = Bytes(500 * 1024**2)
@@ -123,7 +126,7 @@ class LoansConfig:
     # or JSON with "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and
     # the inference side lend.
     load: str = ""
-    every: Seconds = Seconds(30.0)
+    every: Seconds = Seconds(30.0)  # how often the load is read
     max_age: Seconds = Seconds(
         0.0
     )  # of a file; one that was not written for longer tells nothing; 0: no limit
@@ -136,7 +139,8 @@ class LoansConfig:
 class SchedulerConfig:
     """A preset by name, and its settings as `dlq simulate --set` takes them."""
 
-    policy: str = "dlq"
+    policy: str = "dlq"  # the preset that decides; `dlq admin policy set` chooses another one
+    # of the preset, such as be_floor = "0.1"
     settings: Mapping[str, str] = field(default_factory=dict)
     # A plan that may take long is made in a process of its own, which is ended if it takes longer.
     plan_limit: Seconds = Seconds(20.0)
@@ -144,7 +148,7 @@ class SchedulerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProfilerConfig:
-    """Whose network traffic is recorded at a start (docs/profiler.md)."""
+    """Whose network traffic is recorded at a start (docs/sites/profiler.md)."""
 
     # auto: the first start of a distributed job, or of its family, and one on another number of
     # nodes; asked: where `--profile` asks for it; off: never.
@@ -166,21 +170,21 @@ class QueueConfig:
     there is none.
     """
 
-    name: str
-    priority: int = 0
+    name: str  # as users name it with -p
+    priority: int = 0  # queues with a higher number are served first
     jobs: int | None = None  # that have not ended
-    jobs_per_user: int | None = None
+    jobs_per_user: int | None = None  # jobs of one user in this queue that have not ended
 
 
 @dataclass(frozen=True, slots=True)
 class JobsConfig:
     """Limits and defaults of jobs."""
 
-    default_queue: str = "default"
+    default_queue: str = "default"  # where jobs go that name no queue
     checkpoint_root: Path = Path("/var/lib/dlq/checkpoints")  # shared by all nodes
     first_grace: Seconds = Seconds(300.0)  # until saves of the job have been observed
-    grace_floor: Seconds = Seconds(60.0)
-    grace_cap: Seconds = Seconds(600.0)
+    grace_floor: Seconds = Seconds(60.0)  # the shortest time that a job gets for a save
+    grace_cap: Seconds = Seconds(600.0)  # the longest
     # After an attempt that the cluster failed; twice as long after each further one.
     retry_backoff: Seconds = Seconds(10.0)
     # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are
@@ -191,11 +195,12 @@ class JobsConfig:
     queued_per_user: int = 10_000  # jobs of one user that have not ended
     # One user may submit so many jobs at once, and so many a second in the long run.
     submit_burst: int = 10_000
-    submit_rate: float = 100.0
+    submit_rate: float = 100.0  # jobs of one user in a second, in the long run
     # How long the ranks of a gang wait for its last node, from the first that is ready.
     barrier_timeout: Seconds = Seconds(600.0)
     port_first: int = 20_000  # rendezvous ports, one for each living attempt
-    port_last: int = 29_999
+    port_last: int = 29_999  # the last rendezvous port
+    # how long a repeated request gets its first answer
     request_id_kept: Seconds = Seconds(7 * 86_400.0)
 
 
@@ -210,23 +215,23 @@ class IdentityConfig:
 class StoreConfig:
     """Backups are made beside the database, and replaced."""
 
-    backup_every: Seconds = Seconds(300.0)
+    backup_every: Seconds = Seconds(300.0)  # how often the copy beside the database is replaced
     free_disk_floor: Bytes = Bytes(256 << 20)  # below it submissions are refused, ends are not
 
 
 @dataclass(frozen=True, slots=True)
 class BackupConfig:
-    """What `dlq-master backup` does beside the copy (docs/runbook.md, Back up and restore)."""
+    """What `dlq-master backup` does beside the copy (docs/running/runbook.md)."""
 
     # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there
     # at all.
     ca_key: str = "clear"
-    passphrase_file: str = ""
+    passphrase_file: str = ""  # with ca_key = "encrypted"; mode 0600
     # A program and its arguments, run after each copy with the copy's directory as the last one.
     # With it the CA's key may not be "clear": it would leave the host.
     hook: tuple[str, ...] = ()
     hook_user: str = ""  # when root makes the backup; "": who owns the state directory
-    hook_timeout: Seconds = Seconds(600.0)
+    hook_timeout: Seconds = Seconds(600.0)  # how long the hook may run
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,18 +240,18 @@ class RetentionConfig:
 
     # Ended jobs in memory; older ones are read from the database, which is as good and slower.
     ended_kept: Seconds = Seconds(3600.0)
-    ended_most: int = 10_000
+    ended_most: int = 10_000  # the most ended jobs in memory
     # Events older than this, and beyond the newest so many, are cut; never those of jobs that live.
     journal_kept: Seconds = Seconds(30 * 86_400.0)
-    journal_most: int = 2_000_000
-    compact_every: Seconds = Seconds(3600.0)
+    journal_most: int = 2_000_000  # the most events that the journal keeps
+    compact_every: Seconds = Seconds(3600.0)  # how often events are cut
 
 
 @dataclass(frozen=True, slots=True)
 class TwinConfig:
     """The process that foresees when jobs start. It is asked when something has changed."""
 
-    enabled: bool = True
+    enabled: bool = True  # without it `dlq status` and `dlq estimate` show no forecast
     refresh_every: Seconds = Seconds(15.0)  # not more often than this
     cpu_seconds: float = 5.0  # for one look at everybody, and for a question about one job
     cpu_share: float = 0.1  # of a core, on average, for looks
@@ -260,6 +265,7 @@ class VisibilityConfig:
     """What users see of other people's jobs that live: number, user, GPUs, state and times; the
     same without the user; or nothing. Operators and admins see all."""
 
+    # "named": all of these; "nameless": without the user; "hidden": nothing
     others: str = OTHERS[0]
 
 
@@ -267,7 +273,7 @@ class VisibilityConfig:
 class LogConfig:
     """Lines below the level are not written."""
 
-    level: str = "info"
+    level: str = "info"  # "debug", "info", "warning" or "error"
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +281,7 @@ class DebugConfig:
     """For tests by name: `after_commit:7` kills the process at its seventh passage there,
     `after_commit@promise_made` at the first at which a promise has been made."""
 
-    failpoint: str = ""
+    failpoint: str = ""  # "": none; never set it on a real cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ GENERATED = "<!-- Generated from the code by tests/support/state_charts.py; do n
 
 
 def pages() -> dict[str, str]:
-    """File name -> text, for `docs/states`."""
+    """File name -> text, for `docs/reference/states`."""
     return {
         "job.md": page("Job", job_steps.TABLE, ENDED),  # type: ignore[arg-type]  # keys are narrower
         "attempt.md": page("Attempt", attempt_steps.TABLE),  # type: ignore[arg-type]

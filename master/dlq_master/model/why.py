@@ -10,10 +10,10 @@ from dlq_master.model.ids import JobId
 
 class ReasonCode(StrEnum):
     # why not
-    HELD_USER = "held_user"
-    HELD_ADMIN = "held_admin"
-    PAUSED = "paused"
-    POISON = "poison"
+    HELD_USER = "held_user"  # its user holds it (`dlq release` lets it go)
+    HELD_ADMIN = "held_admin"  # an operator holds it, and only operators release it
+    PAUSED = "paused"  # its user paused it (`dlq resume`)
+    POISON = "poison"  # it failed so often that it is held; `dlq release` tries it again
     DEPENDENCY = "dependency"  # other jobs come first, or can never have gone as it wants
     BEGIN_TIME = "begin_time"  # its user does not want it earlier
     ARRAY_LIMIT = "array_limit"  # as many tasks of its array as may are in the queue
@@ -36,7 +36,7 @@ class ReasonCode(StrEnum):
     CONSOLIDATION = "consolidation"  # the same, and only because spreading would slow it down
     WAITING_FOR_RELEASE = "waiting_for_release"  # its GPUs are being saved or released
     WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
-    BEHIND_HIGHER_RANK = "behind_higher_rank"
+    BEHIND_HIGHER_RANK = "behind_higher_rank"  # jobs that rank before it get the GPUs first
     HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
     QUOTA = (
         "quota"  # its queue holds as many GPUs as it may, or its team as many as it has by right
@@ -51,15 +51,17 @@ class ReasonCode(StrEnum):
     FREEZE = "freeze"  # so many nodes vanished that requeues wait
     PLAN_FAILED = "plan_failed"  # the policy has a bug
     MASTER_STARTING = "master_starting"  # after a restart nodes have one TTL to return
-    ENDED = "ended"
+    ENDED = "ended"  # it has ended
     # why a change was planned
-    FITS = "fits"
-    TERM_OVER = "term_over"
-    OUTRANKED = "outranked"
-    RESIZED = "resized"
-    THRESHOLD_CROSSED = "threshold_crossed"
-    STARVED = "starved"
-    ADMISSIBLE = "admissible"
+    FITS = "fits"  # GPUs are free for it
+    TERM_OVER = "term_over"  # its term ends, and no job that ranks before it needs the GPUs
+    OUTRANKED = "outranked"  # a job that ranks before it takes its GPUs
+    RESIZED = "resized"  # the policy gives an elastic job another number of GPUs
+    THRESHOLD_CROSSED = (
+        "threshold_crossed"  # its attained service crossed the threshold of its level
+    )
+    STARVED = "starved"  # it waited so long that it rises to the first level
+    ADMISSIBLE = "admissible"  # the registered nodes could hold it
     GUARANTEED = "guaranteed"  # a deadline is promised
     UNGUARANTEED = "unguaranteed"  # none can be
     REPLANNED = "replanned"  # its slots are others, its promise stands

@@ -1,4 +1,4 @@
-"""Whether the agent's own directories are its alone (docs/security.md)."""
+"""Whether the agent's own directories are its alone (docs/running/security.md)."""
 
 import os
 import stat

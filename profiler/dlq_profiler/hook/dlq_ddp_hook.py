@@ -2,7 +2,7 @@
 
 Runs inside the user's process: the standard library only, nothing imported before it is needed,
 and no exception, no output and no delay that the job would notice. What is written is in
-docs/profiler.md, tensors.json.
+docs/sites/profiler.md, tensors.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the jobs run on: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented machines.
 
-docs/simulate.md shows every key.
+docs/policies/simulate.md shows every key.
 """
 
 from __future__ import annotations

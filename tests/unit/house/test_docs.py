@@ -62,8 +62,8 @@ def test_every_file_that_make_runs_exists() -> None:
 
 
 def test_every_decision_is_in_the_list_and_has_its_four_parts() -> None:
-    index = (ROOT / "docs/adr/README.md").read_text()
-    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    index = (ROOT / "docs/internals/adr/README.md").read_text()
+    pages = sorted((ROOT / "docs/internals/adr").glob("[0-9]*.md"))
     assert pages
     for page in pages:
         assert f"({page.name})" in index
@@ -78,6 +78,6 @@ def test_the_limits_of_ci_add_up_to_less_than_forty_minutes() -> None:
 
 
 def test_no_glossary_word_is_explained_twice() -> None:
-    words = re.findall(r"(?m)^\| \*\*(.+?)\*\*", (ROOT / "docs/glossary.md").read_text())
+    words = re.findall(r"(?m)^\| \*\*(.+?)\*\*", (ROOT / "docs/reference/glossary.md").read_text())
     assert len(words) > 30
     assert len(words) == len(set(words))

@@ -1,4 +1,4 @@
-"""docs/json.md has exactly the fields that programs are given."""
+"""docs/reference/json.md has exactly the fields that programs are given."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_cli.facts import cluster, elastic, estimate, job, promise
 from dlq_cli.output import json_errors
 
-PAGE = Path(__file__).resolve().parents[3] / "docs/json.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs/reference/json.md"
 SHOWN = {
     "Job": job.job_facts(job_pb2.Job()),
     "Resources": job.request_facts(ResourceRequest()),

@@ -17,10 +17,10 @@ def explained(page: str) -> set[str]:
 
 
 def test_every_reason_code_is_in_the_glossary() -> None:
-    assert {code.value for code in ReasonCode} <= explained("docs/glossary.md")
+    assert {code.value for code in ReasonCode} <= explained("docs/reference/glossary.md")
 
 
 def test_every_policy_setting_and_column_of_the_simulator_is_on_its_page() -> None:
     settings = {key for preset in PRESETS.values() for key in preset.settings}
-    words = explained("docs/simulate.md")
+    words = explained("docs/policies/simulate.md")
     assert {*PRESETS, *settings, *WORLD, *PROFILING, *REQUIRED, *OPTIONAL} <= words

@@ -13,7 +13,7 @@ import dlq.v1
 import dlq_common
 
 ROOT = Path(__file__).resolve().parents[3]
-GUESTS = (ROOT / "docs/adr/0009-dependencies.md").read_text()
+GUESTS = (ROOT / "docs/internals/adr/0009-dependencies.md").read_text()
 
 
 @pytest.fixture(scope="module")

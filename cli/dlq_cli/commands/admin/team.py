@@ -51,7 +51,7 @@ _NONE = "none"
     )
 )
 def team() -> None:
-    """Teams share GPUs: who belongs to which, and what each may have (docs/teams.md)."""
+    """Teams share GPUs: who belongs to which, and what each may have (docs/running/teams.md)."""
 
 
 team.add_command(teams, "list")

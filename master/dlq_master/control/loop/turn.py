@@ -1,7 +1,7 @@
 """One turn's draft: handlers change the working state through it, and it remembers what to write.
 
 The working state *is* the draft. Readers see only what was published after a commit, and a commit
-that fails ends the process; so a draft never has to be taken back (docs/adr: one turn, one commit).
+that fails ends the process; so a draft never has to be taken back (ADR 4, one turn, one commit).
 A handler therefore refuses (raises a DlqError) before it changes anything.
 """
 

@@ -23,21 +23,21 @@ RENTED_FROM = (*PROVIDERS, FAKE)
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """Machines of one kind, and who rents them out (docs/pools.md)."""
+    """Machines of one kind, and who rents them out (docs/sites/pools.md)."""
 
     name: str  # as agents say it: --pool NAME
-    provider: str
-    gpu_type: str
+    provider: str  # how machines are started and stopped: "exec", "static" or "slurm"
+    gpu_type: str  # of one machine, as its agent reports it
     gpus: int  # of one machine
     price_per_hour: float  # of one machine, whether it is used or not
     most: int = 1  # machines at a time
     speed: float = 1.0  # of a GPU, relative to what run times are estimated for
     boot: Seconds = Seconds(120.0)  # from when it is asked for until it takes work
-    minimum_billing: Seconds = Seconds(0.0)
+    minimum_billing: Seconds = Seconds(0.0)  # the shortest time that a machine is paid for
     available_until: str = ""  # an instant at which the provider takes all back; "": never
     leave: Seconds = Seconds(300.0)  # before that, so long for whoever runs there to save
     give_up: float = 3.0  # a machine that has not come after so many times `boot` is given back
-    # provider = "exec": called with start, stop or list (docs/pools.md)
+    # provider = "exec": called with start, stop or list (docs/sites/pools.md)
     program: str = ""
     timeout: Seconds = Seconds(60.0)  # of one call
     user: str = ""  # whose account it runs as; "": the master's
@@ -46,8 +46,8 @@ class PoolConfig:
     # provider = "slurm": dlq-nodeagent on the hosts of Slurm, its configuration there, and what
     # sbatch is told besides, such as "--partition=spot"
     pilot: str = ""
-    pilot_config: str = ""
-    sbatch: tuple[str, ...] = ()
+    pilot_config: str = ""  # path of the agent's configuration on the hosts of Slurm
+    sbatch: tuple[str, ...] = ()  # further options of sbatch, such as "--partition=spot"
 
     @property
     def patience_s(self) -> float:
@@ -69,6 +69,7 @@ class RentingConfig:
     """Which method decides, and what it may cost, in the currency of `price_per_hour`."""
 
     policy: str = "dlq"  # or a gpuaas preset: it chooses types and numbers of GPUs
+    # of that policy, as in `dlq simulate --set`
     settings: dict[str, str] = field(default_factory=dict)
     most_per_hour: float | None = None  # of all machines at a time
     most_per_day: float | None = None  # of what was rented in the last 24 hours

@@ -27,7 +27,7 @@ ENDS: Mapping[EndReason, str] = {
 
 
 def page() -> str:
-    """Both tables, for `docs/states`."""
+    """Both tables, for `docs/reference/states`."""
     lines = [
         "# What speaks against a node",
         "",

@@ -57,7 +57,12 @@ def line(one: Happened) -> tuple[str, dict[str, Fact]]:
     if word is not None and isinstance(one.event, Reserved):
         return word, _promise(one.event)
     subject = "node" if one.node_id is not None else "job" if one.attempt is None else "attempt"
-    return f"{subject}_{_snake(type(one.event).__name__)}", _facts(one.event)
+    return event_word(subject, type(one.event)), _facts(one.event)
+
+
+def event_word(subject: str, step: type) -> str:
+    """The kind of event that a step of a state machine becomes: `job`, `Held` -> "job_held"."""
+    return f"{subject}_{_snake(step.__name__)}"
 
 
 def cause(one: Happened) -> str:

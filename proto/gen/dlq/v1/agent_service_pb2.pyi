@@ -850,7 +850,7 @@ class RankReport(_message.Message):
     shim's record says so). False: one was (`noticed`), or the agent cannot tell, as one of before this field.
     """
     start_cause: _builtins.str
-    """With START_FAILED: why, in a fixed word ("cgroup", "devices", "image", ...; docs/states/causes.md). Whether that
+    """With START_FAILED: why, in a fixed word ("cgroup", "devices", "image", ...; docs/reference/states/causes.md). Whether that
     speaks against the node, the master decides. Empty: from an agent of before this field.
     """
     @_builtins.property

@@ -48,7 +48,7 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     """Ended at its time limit."""
 
 class JobState(_JobState, metaclass=_JobStateEnumTypeWrapper):
-    """The stored state of a job (docs/states/job.md). While an attempt lives, users see the attempt's state."""
+    """The stored state of a job (docs/reference/states/job.md). While an attempt lives, users see the attempt's state."""
 
 JOB_STATE_UNSPECIFIED: JobState.ValueType  # 0
 """Never sent."""
@@ -142,7 +142,7 @@ class _AttemptStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttemptS
     """A rank could not be started."""
 
 class AttemptState(_AttemptState, metaclass=_AttemptStateEnumTypeWrapper):
-    """The state of one attempt (docs/states/attempt.md)."""
+    """The state of one attempt (docs/reference/states/attempt.md)."""
 
 ATTEMPT_STATE_UNSPECIFIED: AttemptState.ValueType  # 0
 """Never sent."""
@@ -675,7 +675,7 @@ class JobSpec(_message.Message):
     for each GPU, with RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE. Empty: per-node.
     """
     profile: _builtins.str
-    """Record its network traffic to learn its sizes and times (docs/profiler.md): "yes", "no", or empty for
+    """Record its network traffic to learn its sizes and times (docs/sites/profiler.md): "yes", "no", or empty for
     what the cluster does: the first start of a distributed job.
     """
     on_miss: _builtins.str
@@ -817,7 +817,7 @@ Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
 
 @_typing.final
 class ElasticSpec(_message.Message):
-    """Numbers of GPUs on which a job runs, and how it gets from one to another (docs/elastic.md)."""
+    """Numbers of GPUs on which a job runs, and how it gets from one to another (docs/using/elastic.md)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1665,7 +1665,7 @@ class Promise(_message.Message):
     measuring it; "not_offered": the policy promises nothing.
     """
     ground: _builtins.str
-    """What decided that, in one word (docs/glossary.md); empty: nothing did yet."""
+    """What decided that, in one word (docs/reference/glossary.md); empty: nothing did yet."""
     detail: _builtins.str
     """The same as a sentence."""
     guaranteed_index: _builtins.int
@@ -1747,7 +1747,7 @@ Global___Promise: _TypeAlias = Promise  # noqa: Y015
 
 @_typing.final
 class RunEstimate(_message.Message):
-    """How long a job is taken to run, and from where that is known (docs/trials.md)."""
+    """How long a job is taken to run, and from where that is known (docs/using/trials.md)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1795,7 +1795,7 @@ Global___RunEstimate: _TypeAlias = RunEstimate  # noqa: Y015
 
 @_typing.final
 class WaitReason(_message.Message):
-    """One typed reason for a job not to run (docs/glossary.md lists the codes)."""
+    """One typed reason for a job not to run (docs/reference/glossary.md lists the codes)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

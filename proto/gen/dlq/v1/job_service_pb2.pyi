@@ -169,7 +169,7 @@ class GetJobResponse(_message.Message):
     PROFILE_ATTEMPT_FIELD_NUMBER: _builtins.int
     profile: _builtins.bytes
     """If it was asked for: the profile of the start that is believed in, or else of its last one that told
-    anything, one JSON object (schema dlq.profile.v1 in docs/profiler.md). Empty: there is none.
+    anything, one JSON object (schema dlq.profile.v1 in docs/sites/profiler.md). Empty: there is none.
     """
     profile_attempt: _builtins.str
     """Which start that is, such as "17.1"."""

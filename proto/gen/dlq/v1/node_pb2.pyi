@@ -39,7 +39,7 @@ class _NodeStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_NodeState.V
     """Silent for longer than every hold on it, fenced, or never seen by this boot of the master."""
 
 class NodeState(_NodeState, metaclass=_NodeStateEnumTypeWrapper):
-    """Liveness of a node (docs/states/node.md)."""
+    """Liveness of a node (docs/reference/states/node.md)."""
 
 NODE_STATE_UNSPECIFIED: NodeState.ValueType  # 0
 """Never sent."""

@@ -167,7 +167,7 @@ def test_an_unknown_option_of_sbatch_is_named() -> None:
 
 
 def test_every_preset_is_on_its_page_word_by_word() -> None:
-    page = (Path(__file__).parents[4] / "docs" / "frameworks.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "using" / "frameworks.md").read_text()
     for name, it in PRESETS.items():
         cells = (f"`{name}`", it.signal, it.reaches, it.saves, it.proof, it.resumes)
         assert f"| {' | '.join(cells)} |\n" in page

@@ -1,4 +1,4 @@
-"""The pages of docs/states are what the tables say."""
+"""The pages of docs/reference/states are what the tables say."""
 
 import pytest
 
