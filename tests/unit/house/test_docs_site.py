@@ -23,9 +23,6 @@ TOO_LONG = {
     "sites/loans.md",
     "sites/pools.md",
     "sites/profiler.md",
-    "using/cli.md",
-    "using/elastic.md",
-    "using/jobs.md",
     "internals/architecture.md",
 }
 LOOKED_UP = {"reference/json.md", "reference/glossary.md"}  # nobody reads these from top to bottom
