@@ -11,12 +11,16 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlq.v1.job_pb2 import JobSpec
+from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_cli.spec.flags import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
@@ -46,6 +50,7 @@ from dlq_simulator.results.report import to_json
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from support import recorded_fields as told
 from support.builders import World, a_job, a_node
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
@@ -371,6 +376,19 @@ def _checked(words: tuple[str, ...]) -> Iterator[Any]:
         yield str(refusal)
 
 
+def field_stories() -> Iterator[Story]:
+    """What becomes of every field of a job, on all of its ways."""
+    yield Story("fields as people read them", told.shown_story)
+    for tell, names in (
+        (told.key_story, told.keys()),
+        (told.update_story, told.UPDATES),
+        (told.wire_story, told.paths(JobSpec.DESCRIPTOR)),
+        (told.request_story, told.paths(UpdateJobRequest.DESCRIPTOR)),
+    ):
+        for name in names:
+            yield Story(f"{tell.__name__} {name}", partial(tell, name))
+
+
 # --- all ------------------------------------------------------------------------------------------
 
 KINDS: Mapping[str, Callable[[], Iterator[Story]]] = {
@@ -378,6 +396,7 @@ KINDS: Mapping[str, Callable[[], Iterator[Story]]] = {
     "traces": trace_stories,
     "streams": stream_stories,
     "specs": spec_stories,
+    "fields": field_stories,
 }
 
 
@@ -398,13 +417,14 @@ def read(kind: str) -> dict[str, str]:
     return dict(json.loads((FOLDER / f"{kind}.json").read_text()))
 
 
-def main() -> None:
-    """Record everything anew: a change of behaviour that is wanted."""
+def main(kinds: list[str]) -> None:
+    """Record these kinds anew, or all: a change of behaviour that is wanted."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for kind, stories in KINDS.items():
+    for kind in kinds or KINDS:
+        stories = KINDS[kind]
         digests = {story.name: story.digest for story in stories()}
         (FOLDER / f"{kind}.json").write_text(json.dumps(digests, indent=0) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
