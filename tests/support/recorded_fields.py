@@ -19,15 +19,16 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2 import SubmitJobRequest, UpdateJobRequest
 from dlq_cli.commands.jobs.update import wishes
 from dlq_cli.spec.fields import READERS, put
-from dlq_cli.spec.flags import FLAGS, SECTIONS
+from dlq_cli.spec.flags import FLAGS
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.stored import stored_layer
-from dlq_cli.spec.template import FORMS, entry, template
+from dlq_cli.spec.template import FORMS, template
 from dlq_cli.spec.understood import understood
 from dlq_cli.spec.validate import finish
 from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import DlqError
+from dlq_common.job_fields.table import FIELDS, SECTIONS
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.specs.edit import Edit
@@ -66,7 +67,7 @@ CALLER = Caller(name="ada", role="user")
 def key_story(key: str) -> Iterator[Any]:
     """What a key of a spec file becomes with each of the values, over each of the bases."""
     for base in BASES:
-        for raw in (_plain_value(entry(key).value), *RAW):
+        for raw in (_plain_value(FIELDS[key].sample), *RAW):
             yield from _submitted({**base, key: raw})
 
 

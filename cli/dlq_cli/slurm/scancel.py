@@ -11,11 +11,11 @@ from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
 from dlq_cli.lists.slurm_states import queue_state, wanted
 from dlq_cli.output.render import clean_line
-from dlq_cli.signals import signal_name
 from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read, refuse
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest
+from dlq_common.text.signals import signal_name
 
 GRAMMAR = Grammar(
     "scancel",

@@ -1,92 +1,20 @@
-"""Every key of a job spec, and how one source's words about it enter that source's layer.
+"""How one source's words about a key of a job spec enter that source's layer.
 
-One table for all sources: spec files use the keys, flags and #DLQ lines name them (flags.py).
+The keys are those of dlq_common.job_fields: spec files use them, flags and #DLQ lines name them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dlq_cli.spec.values import (
-    choice,
-    container,
-    deadlines,
-    elastic,
-    lateness,
-    ordering,
-    program,
-    readers,
-)
+from dlq_cli.spec.values.container import entries
 from dlq_cli.spec.values.given import FromShell, Given, Layer, unknown_key, wrong
+from dlq_common.job_fields.reading.words import Gpus
+from dlq_common.job_fields.table import FIELDS
 
 Reader = Callable[[object], object]
 
-READERS: Mapping[str, Reader] = {
-    "name": readers.read_name,
-    "command": program.read_command,
-    "run": program.read_run,
-    "queue": readers.read_queue,
-    "team": readers.read_team,
-    "nodes": readers.read_nodes,
-    "time_limit": readers.read_time_limit,
-    "estimate": readers.read_duration,
-    "deadline": deadlines.read_deadline,
-    "soft_deadline": deadlines.read_soft,
-    "on_miss": deadlines.read_on_miss,
-    "due": lateness.read_due,
-    "weight": lateness.read_weight,
-    "steps": deadlines.read_steps,
-    "workdir": readers.read_path,
-    "hold": readers.read_bool,
-    "array": ordering.read_array,
-    "depends_on": ordering.read_dependency,
-    "cancel_if_never": readers.read_bool,
-    "begin": ordering.read_begin,
-    "nice": readers.read_nice,
-    "disconnect_hold": readers.read_duration,
-    "runtime": readers.read_runtime,
-    "compat": readers.read_compat,
-    "tasks_per_node": readers.read_tasks,
-    "launch": readers.read_launch,
-    "roles.workers": readers.read_workers,
-    "roles.ps": readers.read_servers,
-    "profile": readers.read_bool,
-    "export": program.read_export,
-    "env": program.read_env_table,
-    "labels": program.read_label_table,
-    "image": container.read_image,
-    "mounts": container.read_mounts,
-    "network": container.read_network,
-    "image_secret": container.read_secret,
-    "secrets": container.read_secrets,
-    # GPUs of each node, as in `h100:8`; `gpus_total` counts those of the whole job.
-    "resources.gpus": readers.read_gpus,
-    "resources.gpus_total": readers.read_gpus,
-    "resources.gpu_type": readers.read_gpu_types,
-    "resources.constraint": choice.read_constraint,
-    "resources.nodelist": choice.read_nodes,
-    "resources.exclude": choice.read_nodes,
-    "resources.cpus": readers.read_cpus,
-    "resources.memory": readers.read_memory,
-    "resources.gpu_memory": readers.read_memory,
-    "resources.halve_batch": readers.read_bool,
-    "resources.mixed_gpus": readers.read_bool,
-    "resources.shm_size": container.read_shm_size,
-    "elastic.gpus": elastic.read_range,
-    "elastic.sizes": elastic.read_sizes,
-    "elastic.resize": elastic.read_resize,
-    "preempt.signal": readers.read_signal,
-    "preempt.signal_to": readers.read_signal_to,
-    "preempt.grace": readers.read_grace,
-    "preempt.exit_zero_completes": readers.read_bool,
-    "checkpoint.dir": readers.read_path,
-    "checkpoint.marker": readers.read_marker,
-    "checkpoint.settle": readers.read_settle,
-    "checkpoint.preset": readers.read_preset,
-    "checkpoint.save_signal": readers.read_save_signal,
-    "retry.max_restarts": readers.read_restarts,
-    "retry.exit_codes": readers.read_exit_codes,
-}
+READERS: Mapping[str, Reader] = {key: field.read for key, field in FIELDS.items()}
 
 # Other words that people bring along for the same thing.
 ALIASES: Mapping[str, str] = {
@@ -193,9 +121,9 @@ def _enter(layer: Layer, key: str, value: object, origin: str) -> None:
                 shown = FromShell.VALUE if text is None else text
                 layer[f"{key}.{name}"] = Given(shown, origin)
         case (("mounts" | "secrets"), tuple()):
-            for entry, item in container.entries(key, value).items():
+            for entry, item in entries(key, value).items():
                 layer[entry] = Given(item, origin)
-        case _, readers.Gpus(number=number, gpu_type=gpu_type):
+        case _, Gpus(number=number, gpu_type=gpu_type):
             layer[key] = Given(number, origin)
             if gpu_type:
                 _enter_gpu_types(layer, (gpu_type,), origin)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import tzinfo
 
 from dlq.v1 import job_pb2
-from dlq_cli.spec.values.deadlines import Due
-from dlq_cli.spec.values.lateness import LatenessSpec
+from dlq_common.job_fields.reading.deadlines import Due
+from dlq_common.job_fields.reading.lateness import LatenessSpec
 from dlq_common.text.instants import format_instant, parse_instant
 from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 

@@ -8,8 +8,9 @@ from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.lateness_wire import lateness_message, put_due
 from dlq_cli.spec.validate import Spec
 from dlq_cli.spec.values.container import ImageSpec
-from dlq_cli.spec.values.deadlines import Deadlines
-from dlq_cli.spec.values.ordering import DependencyText, begin_s
+from dlq_common.job_fields.reading.deadlines import Deadlines
+from dlq_common.job_fields.reading.ordering import DependencyText, begin_s
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.instants import parse_instant
 from dlq_common.text.wire import to_duration, to_timestamp
 
@@ -19,49 +20,24 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     instant.
     """
     message = job_pb2.JobSpec(
-        name=spec.name,
         command=spec.command,
         script=spec.script or "",
-        queue=spec.queue or "",
-        team=spec.team or "",
         resources=resource_pb2.ResourceRequest(
             gpu_count=spec.gpu_count,
             node_count=spec.node_count,
             gpu_type=next(iter(spec.gpu_types), ""),
             or_gpu_types=spec.gpu_types[1:],
             constraint=dict(each.split("=", 1) for each in spec.constraint),
-            node_ids=spec.nodelist,
-            excluded_node_ids=spec.exclude,
-            cpu_limit=spec.cpu_limit,
-            memory_limit_bytes=spec.memory_limit_bytes,
-            gpu_memory_bytes=spec.gpu_memory_bytes,
-            halves_batch=spec.halves_batch,
-            mixed_gpu_types=spec.mixed_gpus,
         ),
         environment=spec.environment,
-        working_directory=spec.working_directory,
-        hold=spec.hold,
-        profile=spec.profile,
-        runtime=spec.runtime or "",
         labels=spec.labels,
-        compat=spec.compat,
-        tasks_per_node=spec.tasks_per_node,
-        launch=spec.launch,
     )
+    message.preempt.signal = spec.signal or ""
+    message.checkpoint.SetInParent()
+    message.retry.SetInParent()
+    _put_plain(message, spec)
     if spec.roles is not None:
         message.roles.worker_count, message.roles.ps_count = spec.roles
-    message.preempt.signal = spec.signal or ""
-    message.preempt.signal_to = spec.signal_to
-    message.preempt.requeue_exit_codes.extend(spec.requeue_exit_codes)
-    message.preempt.exit_zero_completes = spec.exit_zero_completes
-    message.checkpoint.directory = spec.checkpoint_directory or ""
-    message.checkpoint.marker = spec.checkpoint_marker or ""
-    message.checkpoint.save_signal = spec.save_signal or ""
-    message.nice = spec.nice
-    message.on_miss = spec.on_miss
-    if spec.step_count is not None:
-        message.step_count = spec.step_count
-    message.retry.max_restart_count = spec.max_restart_count
     if spec.elastic is not None:
         message.elastic.gpu_counts.extend(spec.elastic.sizes)
         message.elastic.resize = spec.elastic.resize
@@ -74,17 +50,17 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     if spec.lateness is not None:
         message.lateness.CopyFrom(lateness_message(spec.lateness))
     _add_ordering(message, spec)
-    for target, seconds in (
-        (message.time_limit_duration, spec.time_limit_s),
-        (message.run_estimate_duration, spec.run_estimate_s),
-        (message.disconnect_hold_duration, spec.disconnect_hold_s),
-        (message.preempt.grace_duration, spec.grace_s),
-        (message.preempt.warning_duration, spec.warning_s),
-        (message.checkpoint.settle_duration, spec.checkpoint_settle_s),
-    ):
-        if seconds is not None:
-            target.CopyFrom(to_duration(seconds))
+    if spec.warning_s is not None:
+        message.preempt.warning_duration.CopyFrom(to_duration(spec.warning_s))
     return message
+
+
+def _put_plain(message: job_pb2.JobSpec, spec: Spec) -> None:
+    """Enter the fields that travel as they are."""
+    for field in FIELDS.values():
+        value = spec.of(field)
+        if field.wire is not None and value is not None:
+            field.wire.put(message, value)
 
 
 def put_instants(message: job_pb2.JobSpec, spec: Spec, *, now_s: float, zone: tzinfo) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, Flag, put_flag
+from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, put_flag
 from dlq_cli.spec.merge import stacked
 from dlq_cli.spec.slurm.sbatch import is_command
 from dlq_cli.spec.slurm.sbatch import is_directive as is_sbatch
@@ -16,6 +16,7 @@ from dlq_cli.spec.slurm.script import sbatch_layer
 from dlq_cli.spec.values.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
 from dlq_cli.spec.values.presets import asks_for_slurm
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.field import Flag
 
 # The master takes requests of up to 1 MiB, and a script is not where data belongs.
 LARGEST_SCRIPT_BYTES = 512 * 1024

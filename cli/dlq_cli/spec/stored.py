@@ -18,11 +18,13 @@ from dlq_cli.spec.lateness_wire import stored_lateness
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import Spec, finish
-from dlq_cli.spec.values.container import MountSpec, entries
-from dlq_cli.spec.values.deadlines import FULL, DeadlineText, Due
+from dlq_cli.spec.values.container import entries
 from dlq_cli.spec.values.given import Given, Layer, ReadLayer, unknown_key, wrong
-from dlq_cli.spec.values.ordering import DependencyText, TermText
-from dlq_cli.spec.values.readers import SignalAhead
+from dlq_common.job_fields.reading.containers import MountSpec
+from dlq_common.job_fields.reading.deadlines import FULL, DeadlineText, Due
+from dlq_common.job_fields.reading.ordering import DependencyText, TermText
+from dlq_common.job_fields.reading.words import SignalAhead
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import ArrayText, IndexRange
 from dlq_common.text.instants import format_instant
 from dlq_common.text.wire import from_duration
@@ -79,35 +81,18 @@ def stored_layer(spec: job_pb2.JobSpec, source: str) -> Layer:
 
 
 def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
-    yield "name", spec.name
     yield ("run", spec.script) if spec.script else ("command", tuple(spec.command))
     yield from _resources(spec.resources)
+    for key, field in FIELDS.items():
+        value = None if field.wire is None else field.wire.take(spec)
+        if value is not None and (key, value) != ("runtime", _BY_DEFAULT):
+            yield key, value
     for key, value in (
-        ("hold", spec.hold),
-        ("queue", spec.queue),
-        ("team", spec.team),
-        ("workdir", spec.working_directory),
-        ("runtime", "" if spec.runtime == _BY_DEFAULT else spec.runtime),
-        ("compat", spec.compat),
-        ("tasks_per_node", spec.tasks_per_node),
-        ("launch", spec.launch),
         ("roles.workers", spec.roles.worker_count),
         ("roles.ps", spec.roles.ps_count),
-        ("checkpoint.dir", spec.checkpoint.directory),
-        ("checkpoint.marker", spec.checkpoint.marker),
-        ("checkpoint.save_signal", spec.checkpoint.save_signal),
-        ("nice", spec.nice),
-        ("on_miss", spec.on_miss),
-        ("steps", spec.step_count),
-        ("preempt.signal_to", spec.preempt.signal_to),
-        ("preempt.exit_zero_completes", spec.preempt.exit_zero_completes),
-        ("retry.exit_codes", tuple(spec.preempt.requeue_exit_codes)),
-        ("retry.max_restarts", spec.retry.max_restart_count),
     ):
         if value:
             yield key, value
-    if spec.profile:
-        yield "profile", spec.profile == "yes"
     if spec.preempt.signal:
         ahead_s = round(from_duration(spec.preempt.warning_duration))
         yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)
@@ -115,7 +100,6 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         yield "elastic.sizes", tuple(spec.elastic.gpu_counts)
         if spec.elastic.resize:
             yield "elastic.resize", spec.elastic.resize
-    yield from _durations(spec)
     yield from _ordering(spec)
     yield from _deadlines(spec)
     if spec.HasField("lateness"):
@@ -132,35 +116,11 @@ def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, obj
     yield "resources.gpus_total", request.gpu_count
     if types := named_types(request):
         yield "resources.gpu_type", types
-    has = request.HasField
-    constraint = tuple(f"{name}={value}" for name, value in sorted(request.constraint.items()))
-    for key, there, value in (
-        ("resources.constraint", bool(constraint), constraint),
-        ("resources.nodelist", bool(request.node_ids), tuple(request.node_ids)),
-        ("resources.exclude", bool(request.excluded_node_ids), tuple(request.excluded_node_ids)),
-        ("nodes", has("node_count"), request.node_count),
-        ("resources.cpus", has("cpu_limit"), request.cpu_limit),
-        ("resources.memory", has("memory_limit_bytes"), request.memory_limit_bytes),
-        ("resources.gpu_memory", has("gpu_memory_bytes"), request.gpu_memory_bytes),
-        ("resources.halve_batch", request.halves_batch, request.halves_batch),
-        ("resources.mixed_gpus", request.mixed_gpu_types, request.mixed_gpu_types),
-    ):
-        if there:
-            yield key, value
-
-
-def _durations(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
-    has, preempt, checkpoint = spec.HasField, spec.preempt, spec.checkpoint
-    for key, there, duration in (
-        ("time_limit", has("time_limit_duration"), spec.time_limit_duration),
-        ("estimate", has("run_estimate_duration"), spec.run_estimate_duration),
-        ("disconnect_hold", has("disconnect_hold_duration"), spec.disconnect_hold_duration),
-        ("preempt.grace", preempt.HasField("grace_duration"), preempt.grace_duration),
-    ):
-        if there:
-            yield key, round(from_duration(duration))
-    if checkpoint.HasField("settle_duration"):
-        yield "checkpoint.settle", from_duration(checkpoint.settle_duration)
+    if request.constraint:
+        pairs = sorted(request.constraint.items())
+        yield "resources.constraint", tuple(f"{name}={value}" for name, value in pairs)
+    if request.HasField("node_count"):
+        yield "nodes", request.node_count
 
 
 def _ordering(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:

@@ -2,118 +2,100 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dlq_cli.output.render import facts
 from dlq_cli.spec.validate import Spec
-from dlq_cli.spec.values.deadlines import FULL, DeadlineText, deadlines_text
 from dlq_cli.spec.values.elastic import elastic_text, told_to
+from dlq_common.job_fields.reading.deadlines import FULL, DeadlineText, deadlines_text
+from dlq_common.job_fields.table import FIELDS
+from dlq_common.job_fields.table.checkpoints import GRACE, SIGNAL_TO
+from dlq_common.job_fields.table.gang import COMPAT, TASKS_PER_NODE
+from dlq_common.job_fields.table.gpus import EXCLUDE, GPU_MEMORY, HALVE_BATCH, NODELIST
+from dlq_common.job_fields.table.job import WORKDIR
 from dlq_common.text.arrays import expand, format_indexes
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_size, format_duration
 
+# The lines in the order in which they are read; those of later fields follow.
+_ORDER = (
+    "name", "command", "queue", "gpus", "elastic", "cpus", "memory", "gpu memory", "gpu types",
+    "time limit", "work", "deadline", "on miss", "due", "steps", "image", "mounts", "directory",
+    "environment", "signal", "signal to", "grace", "checkpoints", "marker", "compat", "launch",
+    "roles", "restarts", "hold", "profile", "array", "depends on", "nice", "warning", "save signal",
+    "begin",
+)  # fmt: skip
+
+Row = tuple[str, str, str | None]  # label, value, where it was said
+
 
 def understood(spec: Spec) -> str:
     """What a spec was taken to mean, and where each part was said."""
-    origin = spec.origins.get
-    rows = (
-        ("name", spec.name, origin("name")),
-        ("command", _command(spec), origin("command") or origin("run")),
-        ("queue", spec.queue or "the cluster's", origin("queue")),
-        ("gpus", _gpus(spec), origin("resources.gpus_total") or origin("resources.gpus")),
-        (
-            "elastic",
-            elastic_text(spec.elastic),
-            origin("elastic.gpus") or origin("elastic.sizes"),
-        ),
-        (
-            "cpus",
-            f"{spec.cpu_limit:g} on each node" if spec.cpu_limit else "",
-            origin("resources.cpus"),
-        ),
-        (
-            "memory",
-            f"{approximate_size(spec.memory_limit_bytes)} ({spec.memory_limit_bytes} bytes) on "
-            "each node"
-            if spec.memory_limit_bytes
-            else "",
-            origin("resources.memory"),
-        ),
-        ("gpu memory", _gpu_memory(spec), origin("resources.gpu_memory")),
-        ("gpu types", "several at once" if spec.mixed_gpus else "", origin("resources.mixed_gpus")),
-        (
-            "time limit",
-            format_duration(spec.time_limit_s) if spec.time_limit_s else "none",
-            origin("time_limit"),
-        ),
-        (
-            "work",
-            format_duration(spec.run_estimate_s) if spec.run_estimate_s else "",
-            origin("estimate"),
-        ),
-        (
-            "deadline",
-            deadlines_text(spec.deadlines),
-            origin("deadline") or origin("soft_deadline"),
-        ),
-        ("on miss", spec.on_miss, origin("on_miss")),
-        ("due", _late(spec), origin("due")),
-        ("steps", str(spec.step_count or ""), origin("steps")),
-        ("image", spec.container.image if spec.container else "", origin("image")),
-        ("mounts", _mounts(spec), ""),
-        ("directory", spec.working_directory or "the image's", origin("workdir")),
-        (
-            "environment",
-            ", ".join(sorted(spec.environment)) or "nothing of your shell",
-            ", ".join(dict.fromkeys(filter(None, map(origin, _variables(spec))))),
-        ),
-        ("signal", spec.signal or "TERM", origin("preempt.signal")),
-        (
-            "signal to",
-            told_to(spec.signal_to, spec.elastic.resize if spec.elastic else ""),
-            origin("preempt.signal_to"),
-        ),
-        (
-            "grace",
-            format_duration(spec.grace_s) if spec.grace_s else "auto",
-            origin("preempt.grace") or (spec.grace_s and origin("preempt.signal")),
-        ),
-        (
-            "checkpoints",
-            spec.checkpoint_directory or "the cluster's place",
-            origin("checkpoint.dir"),
-        ),
-        ("marker", spec.checkpoint_marker or "", origin("checkpoint.marker")),
-        ("compat", _compat(spec), origin("compat")),
-        ("launch", spec.launch, origin("launch")),
-        ("roles", _roles(spec), origin("roles.workers")),
-        ("restarts", str(spec.max_restart_count), origin("retry.max_restarts")),
-        ("hold", "yes" if spec.hold else "", origin("hold")),
-        ("profile", spec.profile, origin("profile")),
-        ("array", _array(spec), origin("array")),
-        ("depends on", _dependency(spec), origin("depends_on")),
-        ("nice", str(spec.nice) if spec.nice else "", origin("nice")),
-        (
-            "warning",
-            f"{spec.warning_s} s before the time limit" if spec.warning_s else "",
-            origin("preempt.signal"),
-        ),
-        ("save signal", spec.save_signal or "", origin("checkpoint.save_signal")),
-        ("begin", spec.begin or "", origin("begin")),
-    )
+    rows = sorted((*_plain(spec), *_composed(spec)), key=_place)
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows
     )
 
 
+def _place(row: Row) -> int:
+    return _ORDER.index(row[0]) if row[0] in _ORDER else len(_ORDER)
+
+
+def _plain(spec: Spec) -> Iterator[Row]:
+    """Of fields whose value is told by the table."""
+    for field in FIELDS.values():
+        if field.label:
+            value = spec.of(field)
+            told = field.default if value is None else field.text(value)
+            yield field.label, told, _said(spec, field.key)
+
+
+def _said(spec: Spec, *keys: str) -> str | None:
+    return next(filter(None, map(spec.origins.get, keys)), None)
+
+
+def _composed(spec: Spec) -> Iterator[Row]:
+    """Of several fields together, or of messages."""
+    resize = spec.elastic.resize if spec.elastic else ""
+    grace_s = spec.of(GRACE)
+    yield "command", _command(spec), _said(spec, "command", "run")
+    yield "gpus", _gpus(spec), _said(spec, "resources.gpus_total", "resources.gpus")
+    yield "elastic", elastic_text(spec.elastic), _said(spec, "elastic.gpus", "elastic.sizes")
+    yield "gpu memory", _gpu_memory(spec), _said(spec, "resources.gpu_memory")
+    yield "deadline", deadlines_text(spec.deadlines), _said(spec, "deadline", "soft_deadline")
+    yield "due", _late(spec), _said(spec, "due")
+    yield "image", spec.container.image if spec.container else "", _said(spec, "image")
+    yield "mounts", _mounts(spec), None
+    yield "directory", spec.of(WORKDIR) or "the image's", _said(spec, "workdir")
+    variables = ", ".join(sorted(spec.environment)) or "nothing of your shell"
+    yield "environment", variables, ", ".join(dict.fromkeys(filter(None, _variables(spec))))
+    yield "signal", spec.signal or "TERM", _said(spec, "preempt.signal")
+    told = told_to(spec.of(SIGNAL_TO) or "", resize)
+    yield "signal to", told, _said(spec, "preempt.signal_to")
+    ahead = ("preempt.signal",) if grace_s else ()
+    grace = format_duration(grace_s) if grace_s else "auto"
+    yield "grace", grace, _said(spec, "preempt.grace", *ahead)
+    yield "compat", _compat(spec), _said(spec, "compat")
+    yield "roles", _roles(spec), _said(spec, "roles.workers")
+    yield "array", _array(spec), _said(spec, "array")
+    yield "depends on", _dependency(spec), _said(spec, "depends_on")
+    warning = f"{spec.warning_s} s before the time limit" if spec.warning_s else ""
+    yield "warning", warning, _said(spec, "preempt.signal")
+    yield "begin", spec.begin or "", _said(spec, "begin")
+
+
 def _gpu_memory(spec: Spec) -> str:
-    if spec.gpu_memory_bytes is None:
+    size_bytes = spec.of(GPU_MEMORY)
+    if size_bytes is None:
         return ""
-    size = approximate_size(spec.gpu_memory_bytes)
-    return f"{size}, or half of it by half the batch" if spec.halves_batch else size
+    size = approximate_size(size_bytes)
+    return f"{size}, or half of it by half the batch" if spec.of(HALVE_BATCH) else size
 
 
 def _compat(spec: Spec) -> str:
-    tasks = f"{spec.tasks_per_node} on each node" if spec.tasks_per_node else "one for each GPU"
-    return f"{spec.compat}, tasks: {tasks}" if spec.compat else ""
+    compat, number = spec.of(COMPAT), spec.of(TASKS_PER_NODE)
+    tasks = f"{number} on each node" if number else "one for each GPU"
+    return f"{compat}, tasks: {tasks}" if compat else ""
 
 
 def _roles(spec: Spec) -> str:
@@ -137,9 +119,9 @@ def _dependency(spec: Spec) -> str:
     return (" or " if spec.depends_on.any else " and ").join(words)
 
 
-def _variables(spec: Spec) -> list[str]:
-    """The keys of the environment, as origins know them."""
-    return [f"env.{name}" for name in sorted(spec.environment)]
+def _variables(spec: Spec) -> list[str | None]:
+    """Where each variable was said."""
+    return [spec.origins.get(f"env.{name}") for name in sorted(spec.environment)]
 
 
 def _mounts(spec: Spec) -> str:
@@ -166,10 +148,11 @@ def _gpus(spec: Spec) -> str:
 
 def _which(spec: Spec) -> str:
     """Of which nodes, if that is not all of them."""
+    among, exclude = spec.of(NODELIST), spec.of(EXCLUDE)
     choices = [
         *([f"with {' and '.join(spec.constraint)}"] if spec.constraint else []),
-        *([f"among {compress_hostlist(spec.nodelist)}"] if spec.nodelist else []),
-        *([f"not {compress_hostlist(spec.exclude)}"] if spec.exclude else []),
+        *([f"among {compress_hostlist(among)}"] if among else []),
+        *([f"not {compress_hostlist(exclude)}"] if exclude else []),
     ]
     return " " + ", ".join(choices) if choices else ""
 

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from dlq_cli.spec.values.container import ImageSpec, container_of
-from dlq_cli.spec.values.deadlines import Deadlines, Due
 from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.values.given import ReadLayer, wrong
-from dlq_cli.spec.values.lateness import LatenessSpec
 from dlq_cli.spec.values.live import check_live
-from dlq_cli.spec.values.ordering import DependencyText
 from dlq_cli.spec.values.presets import with_preset
-from dlq_cli.spec.values.readers import AUTO, PER_GPU, SignalAhead
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading.deadlines import Deadlines, Due
+from dlq_common.job_fields.reading.lateness import LatenessSpec
+from dlq_common.job_fields.reading.ordering import DependencyText
+from dlq_common.job_fields.reading.words import AUTO, PER_GPU, SignalAhead
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import ArrayText
 from dlq_common.text.names import LONGEST_NAME, check_absolute_path, check_env
 from dlq_common.text.units import HOUR
@@ -42,59 +44,32 @@ class Roles(NamedTuple):
 class Spec:
     """A job spec with units in the names; None where the cluster decides."""
 
-    name: str
+    values: Mapping[str, object]  # by key, of fields that have a place of their own in JobSpec
     command: tuple[str, ...]
     script: str | None
-    queue: str | None
-    team: str | None
     gpu_count: int
     node_count: int | None
     elastic: Elastic | None
     gpu_types: tuple[str, ...]  # any one of these, the one liked best first; empty: of all
     constraint: tuple[str, ...]  # `K=V`, sorted
-    nodelist: tuple[str, ...]  # empty: any
-    exclude: tuple[str, ...]
-    cpu_limit: float | None
-    memory_limit_bytes: int | None
-    gpu_memory_bytes: int | None
-    halves_batch: bool
-    mixed_gpus: bool
     environment: Mapping[str, str]
-    working_directory: str
-    time_limit_s: int | None
-    run_estimate_s: int | None
     deadlines: Deadlines  # empty: none
-    on_miss: str  # empty: continue
     lateness: LatenessSpec | None
-    step_count: int | None
     signal: str | None
-    signal_to: str  # empty: the main process
-    grace_s: int | None
-    requeue_exit_codes: tuple[int, ...]
-    exit_zero_completes: bool
-    checkpoint_directory: str | None
-    checkpoint_marker: str | None
-    checkpoint_settle_s: float | None
-    max_restart_count: int
-    hold: bool
-    profile: str  # yes, no; empty: the cluster decides
+    warning_s: int | None
     array: ArrayText | None
     depends_on: DependencyText | None
     cancel_if_never: bool
-    nice: int
-    warning_s: int | None
-    save_signal: str | None
     begin: str | None  # as written: `now` is the submission
-    disconnect_hold_s: int | None
-    runtime: str | None
-    compat: str  # empty: none
-    tasks_per_node: int | None
-    launch: str  # empty: per node
     roles: Roles | None
     container: ImageSpec | None
     labels: Mapping[str, str]
-    # Where each thing was said, by the key of fields.py; what is missing here is a default.
+    # Where each thing was said, by the key of its field; what is missing here is a default.
     origins: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, asked: JobField[T]) -> T | None:
+        """The value of a field; None: it is not said."""
+        return asked.of(self.values)
 
 
 def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()) -> Spec:
@@ -111,61 +86,52 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     check_live(merged, elastic, (script,) if script else command, node_count)
     signal = get.of("preempt.signal", SignalAhead)
     container = container_of(merged)
+    _check_together(get)
+    environment, deadlines, lateness = _environment(merged), _deadlines(get), _lateness(get)
+    paths = {key: _path(get, key, directory) for key in ("workdir", "checkpoint.dir")}
+    # A directory of this machine means nothing in an image, unless it is named.
+    paths["workdir"] = paths["workdir"] or ("" if container else directory)
+    roles = _roles(get, gpu_count, node_count)
+    name = get.of("name", str) or _default_name(command, merged)
+    grace_s = _grace_s(get, signal)
     return Spec(
-        name=get.of("name", str) or _default_name(command, merged),
+        values={**_plain(merged), **paths, "name": name, "preempt.grace": grace_s},
         command=command,
         script=script,
-        queue=get.of("queue", str),
-        team=get.of("team", str),
         gpu_count=gpu_count,
         node_count=node_count,
         elastic=elastic,
         gpu_types=get.of("resources.gpu_type", tuple) or (),
         constraint=get.of("resources.constraint", tuple) or (),
-        nodelist=get.of("resources.nodelist", tuple) or (),
-        exclude=get.of("resources.exclude", tuple) or (),
-        cpu_limit=get.of("resources.cpus", float),
-        memory_limit_bytes=get.of("resources.memory", int),
-        gpu_memory_bytes=get.of("resources.gpu_memory", int),
-        halves_batch=_halves_batch(get),
-        mixed_gpus=_mixed_gpus(get),
-        environment=_environment(merged),
-        # A directory of this machine means nothing in an image, unless it is named.
-        working_directory=_path(get, "workdir", directory) or ("" if container else directory),
-        time_limit_s=get.of("time_limit", int),
-        run_estimate_s=get.of("estimate", int),
-        deadlines=_deadlines(get),
-        on_miss=_on_miss(get),
-        lateness=_lateness(get),
-        step_count=get.of("steps", int),
+        environment=environment,
+        deadlines=deadlines,
+        lateness=lateness,
         signal=signal.name if signal else None,
-        signal_to=get.of("preempt.signal_to", str) or "",
-        grace_s=_grace_s(get, signal),
-        requeue_exit_codes=get.of("retry.exit_codes", tuple) or (),
-        exit_zero_completes=bool(get.of("preempt.exit_zero_completes", bool)),
-        checkpoint_directory=_path(get, "checkpoint.dir", directory),
-        checkpoint_marker=_marker(get),
-        checkpoint_settle_s=get.of("checkpoint.settle", float),
-        max_restart_count=get.of("retry.max_restarts", int) or 0,
-        hold=bool(get.of("hold", bool)),
-        profile={None: "", True: "yes", False: "no"}[get.of("profile", bool)],
+        warning_s=(signal.ahead_s or None) if signal else None,
         array=get.of("array", ArrayText),
         depends_on=get.of("depends_on", DependencyText),
         cancel_if_never=bool(get.of("cancel_if_never", bool)),
         begin=get.of("begin", str),
-        nice=get.of("nice", int) or 0,
-        warning_s=(signal.ahead_s or None) if signal else None,
-        save_signal=get.of("checkpoint.save_signal", str),
-        disconnect_hold_s=get.of("disconnect_hold", int),
-        runtime=get.of("runtime", str),
-        compat=get.of("compat", str) or "",
-        tasks_per_node=_tasks(get),
-        launch=_launch(get),
-        roles=_roles(get, gpu_count, node_count),
+        roles=roles,
         container=container,
         labels=_texts(merged, "labels."),
         origins={key: given.origin for key, given in merged.items()},
     )
+
+
+def _plain(merged: ReadLayer) -> dict[str, object]:
+    """Values of the fields that travel as they are."""
+    return {
+        key: given.value
+        for key, given in merged.items()
+        if key in FIELDS and FIELDS[key].wire is not None
+    }
+
+
+def _check_together(get: _Getter) -> None:
+    """Values that mean something only with another, or never with one."""
+    for check in (_mixed_gpus, _halves_batch, _on_miss, _marker, _tasks, _launch):
+        check(get)
 
 
 class _Getter:
@@ -194,7 +160,7 @@ def _deadlines(get: _Getter) -> Deadlines:
     return strict or soft or ()
 
 
-def _mixed_gpus(get: _Getter) -> bool:
+def _mixed_gpus(get: _Getter) -> None:
     mixed = bool(get.of("resources.mixed_gpus", bool))
     for name in ("resources.gpu_type", "nodes", "elastic.gpus", "elastic.sizes", "roles.workers"):
         if mixed and get.origin(name) != "default":
@@ -202,23 +168,19 @@ def _mixed_gpus(get: _Getter) -> bool:
                 get.origin("resources.mixed_gpus"),
                 f"a job on several GPU types at once gets what is left: it goes not with {name}",
             )
-    return mixed
 
 
-def _halves_batch(get: _Getter) -> bool:
+def _halves_batch(get: _Getter) -> None:
     halves = bool(get.of("resources.halve_batch", bool))
     if halves and get.of("resources.gpu_memory", int) is None:
         raise wrong(
             get.origin("resources.halve_batch"), "which GPUs are too small, only gpu_memory tells"
         )
-    return halves
 
 
-def _on_miss(get: _Getter) -> str:
-    word = get.of("on_miss", str) or ""
-    if word and not _deadlines(get):
+def _on_miss(get: _Getter) -> None:
+    if get.of("on_miss", str) and not _deadlines(get):
         raise wrong(get.origin("on_miss"), "on_miss means something only with a deadline")
-    return word
 
 
 def _lateness(get: _Getter) -> LatenessSpec | None:
@@ -301,33 +263,30 @@ def _grace_s(get: _Getter, signal: SignalAhead | None) -> int | None:
     return max(grace or 0, ahead_s) or None
 
 
-def _marker(get: _Getter) -> str | None:
+def _marker(get: _Getter) -> None:
     marker = get.of("checkpoint.marker", str)
     if marker and not get.of("checkpoint.dir", str):
         raise wrong(
             get.origin("checkpoint.marker"), "a marker needs the directory it is looked for in"
         )
-    return marker
 
 
-def _tasks(get: _Getter) -> int | None:
+def _tasks(get: _Getter) -> None:
     tasks = get.of("tasks_per_node", int)
     if tasks is not None and not get.of("compat", str):
         raise wrong(
             get.origin("tasks_per_node"),
             "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
         )
-    return tasks
 
 
-def _launch(get: _Getter) -> str:
+def _launch(get: _Getter) -> None:
     launch, compat = get.of("launch", str), get.of("compat", str)
     if launch == PER_GPU and compat:
         raise wrong(
             get.origin("launch"),
             f"per-gpu is what compat ({get.origin('compat')}) does already: say one of them",
         )
-    return launch or ""
 
 
 def _roles(get: _Getter, gpus: int, nodes: int | None) -> Roles | None:

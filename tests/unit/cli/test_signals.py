@@ -2,8 +2,8 @@
 
 import pytest
 
-from dlq_cli.signals import signal_name
-from dlq_cli.spec.values.readers import SignalAhead, read_save_signal, read_signal
+from dlq_common.job_fields.reading.words import SignalAhead, read_save_signal, read_signal
+from dlq_common.text.signals import signal_name
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from dlq_cli.commands.spec.spec import spec
 from dlq_cli.exit_codes import OK
 from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq, run
-from dlq_cli.spec.flags import FLAGS, SECTIONS
+from dlq_cli.spec.flags import FLAGS
+from dlq_common.job_fields.table import SECTIONS
 
 HEAVY = {
     "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",  # noqa: E501

@@ -26,12 +26,12 @@ from dlq_cli.commands.options import (
 from dlq_cli.facts.cluster import node_facts
 from dlq_cli.facts.common import document
 from dlq_cli.output.render import clean_line
-from dlq_cli.spec.values.choice import read_node_label
 from dlq_client.admin import Admin
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, PermissionDenied
+from dlq_common.job_fields.reading.choice import read_node_label
 from dlq_common.text.names import check_word
 
 DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"

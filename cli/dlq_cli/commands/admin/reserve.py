@@ -10,9 +10,9 @@ from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.common import Facts, document, instant
 from dlq_cli.output.render import Cell, absolute, clean_line, table, when
 from dlq_cli.output.zone import LocalZone
-from dlq_cli.spec.values.ordering import begin_s
 from dlq_client.reservations import Reservations
 from dlq_common.errors import InvalidRequest, WorkWouldBeLost
+from dlq_common.job_fields.reading.ordering import begin_s
 from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_common.text.units import parse_span
 from dlq_common.text.wire import from_timestamp

@@ -14,14 +14,15 @@ from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.quiet import quiet_grpc
 from dlq_cli.spec.doubts import doubts
-from dlq_cli.spec.flags import BY_NAME, FLAGS, SECTIONS, layer_from
+from dlq_cli.spec.flags import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
-from dlq_cli.spec.values.deadlines import is_past
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_common.errors import InvalidRequest, Unavailable
+from dlq_common.job_fields.reading.deadlines import is_past
+from dlq_common.job_fields.table import SECTIONS
 
 
 class SpecSource(NamedTuple):

@@ -15,11 +15,11 @@ from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.select import one_job, targets
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.patience import duration_s
-from dlq_cli.signals import signal_name
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
+from dlq_common.text.signals import signal_name
 from dlq_common.text.wire import from_timestamp
 
 PATIENCE = "10m"

@@ -17,9 +17,11 @@ from dlq_cli.lists.select import targets
 from dlq_cli.lists.tasks import shown_id, shown_ids
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import deadline_messages, dependency_message
-from dlq_cli.spec.values.deadlines import read_deadline, read_on_miss, read_soft
-from dlq_cli.spec.values.ordering import begin_s, read_begin, read_dependency
-from dlq_cli.spec.values.readers import (
+from dlq_client.jobs import Jobs, Updated
+from dlq_common.errors import DlqError, InvalidRequest, Unavailable
+from dlq_common.job_fields.reading.deadlines import read_deadline, read_on_miss, read_soft
+from dlq_common.job_fields.reading.ordering import begin_s, read_begin, read_dependency
+from dlq_common.job_fields.reading.words import (
     read_integer,
     read_name,
     read_nice,
@@ -27,8 +29,6 @@ from dlq_cli.spec.values.readers import (
     read_team,
     read_time_limit,
 )
-from dlq_client.jobs import Jobs, Updated
-from dlq_common.errors import DlqError, InvalidRequest, Unavailable
 from dlq_common.text.names import shown
 from dlq_common.text.sizes import expanded, parse_range, parse_sizes
 from dlq_common.text.suggest import did_you_mean

@@ -10,12 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from dlq_cli.signals import signal_name
 from dlq_cli.spec.slurm.body import Remark, remarks
 from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
 from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.values.given import wrong
+from dlq_common.text.signals import signal_name
 
 
 def convert(

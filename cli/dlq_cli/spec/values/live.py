@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dlq_cli.spec.values.elastic import Elastic
 from dlq_cli.spec.values.given import ReadLayer, wrong
-from dlq_cli.spec.values.readers import PER_GPU
+from dlq_common.job_fields.reading.words import PER_GPU
 from dlq_common.live_resize import LIVE, flag_that_would_win, names_torchrun
 
 

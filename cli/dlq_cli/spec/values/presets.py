@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq_cli.spec.values.given import Given, Layer, ReadLayer, wrong
-from dlq_cli.spec.values.readers import SignalAhead
+from dlq_common.job_fields.reading.words import SignalAhead
 
 KEY = "checkpoint.preset"
 

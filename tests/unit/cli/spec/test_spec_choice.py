@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq_cli.spec.values.choice import read_constraint, read_nodes
+from dlq_common.job_fields.reading.choice import read_constraint, read_nodes
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from dlq_cli.spec.check import check
 from dlq_cli.spec.fields import READERS
 from dlq_cli.spec.slurm.convert import convert
 from dlq_cli.spec.slurm.converted import as_script, flag_text
-from dlq_cli.spec.template import FORMS, entry, template
+from dlq_cli.spec.template import FORMS, template
+from dlq_common.job_fields.table import FIELDS
 from support.cli_run import Dlq
 
 SLURM = """#!/bin/bash
@@ -54,8 +55,8 @@ def test_a_template_is_valid_as_it_stands(form: str) -> None:
     checked = check(template(form).encode(), name, directory="/data", shell={})
     assert checked.problems == []
     assert checked.spec is not None
-    assert (checked.spec.name, checked.spec.gpu_count) == ("mnist", 8)
-    assert checked.spec.time_limit_s == 12 * 3600
+    assert (checked.spec.values.get("name"), checked.spec.gpu_count) == ("mnist", 8)
+    assert checked.spec.values.get("time_limit") == 12 * 3600
 
 
 # What a key cannot do without; its words in the template name it.
@@ -93,9 +94,9 @@ def test_the_template_shows_every_key_with_a_value_that_it_takes(key: str, form:
     text = uncommented(form, {key} | with_)
     checked = check(text.encode(), f"job.{form}", directory="/data", shell={"HOME": "/home/a"})
     assert [problem.text for problem in checked.problems] == []
-    assert entry(key).live or text != template(form), "it is there, behind a #"
+    assert FIELDS[key].live or text != template(form), "it is there, behind a #"
     for other in with_:
-        assert other.rpartition(".")[2] in entry(key).words
+        assert other.rpartition(".")[2] in FIELDS[key].comment
 
 
 def test_init_writes_by_the_files_name_and_never_over_one(dlq: Dlq, tmp_path: Path) -> None:
@@ -263,10 +264,17 @@ def test_what_convert_makes_is_accepted_and_means_the_same(
     assert checked.problems == []
     spec = checked.spec
     assert spec is not None
-    assert (spec.name, spec.queue) == ("llama-ft", "gpu")
+    assert (spec.values.get("name"), spec.values.get("queue")) == ("llama-ft", "gpu")
     assert (spec.gpu_count, spec.node_count, spec.gpu_types) == (16, 2, ("h100",))
-    assert (spec.cpu_limit, spec.memory_limit_bytes) == (96, 480 << 30)
-    assert (spec.time_limit_s, spec.signal, spec.grace_s) == (86400, "USR1", 120)
+    assert (spec.values.get("resources.cpus"), spec.values.get("resources.memory")) == (
+        96,
+        480 << 30,
+    )
+    assert (spec.values.get("time_limit"), spec.signal, spec.values.get("preempt.grace")) == (
+        86400,
+        "USR1",
+        120,
+    )
     assert spec.labels == {"comment": "third try"}
     assert spec.script is not None
     assert "srun python train.py" in spec.script

@@ -59,12 +59,12 @@ def test_without_a_container_nothing_of_one_travels() -> None:
     made = spec()
     assert made.container is None
     assert not to_message(made).HasField("container")
-    assert made.working_directory == "/home/alice"
+    assert made.values.get("workdir") == "/home/alice"
 
 
 def test_the_submitters_directory_means_nothing_in_an_image_unless_it_is_named() -> None:
-    assert spec(("--image", IMAGE)).working_directory == ""
-    assert spec(("--image", IMAGE), ("-D", "/data")).working_directory == "/data"
+    assert spec(("--image", IMAGE)).values.get("workdir") == ""
+    assert spec(("--image", IMAGE), ("-D", "/data")).values.get("workdir") == "/data"
 
 
 def test_what_was_understood_names_image_and_mounts() -> None:

@@ -13,9 +13,15 @@ from dlq_cli.spec.fields import put
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.stored import changed
 from dlq_cli.spec.validate import finish
-from dlq_cli.spec.values.deadlines import Due, deadlines_text, is_past, read_deadline, read_soft
 from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.reading.deadlines import (
+    Due,
+    deadlines_text,
+    is_past,
+    read_deadline,
+    read_soft,
+)
 
 NOW_S = datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()
 HOUR = 3600.0

@@ -11,7 +11,7 @@ from dlq_cli.spec.flags import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import finish
-from dlq_cli.spec.values.ordering import (
+from dlq_common.job_fields.reading.ordering import (
     DependencyText,
     TermText,
     begin_s,

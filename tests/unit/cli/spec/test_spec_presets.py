@@ -12,8 +12,8 @@ from dlq_cli.spec.slurm.sbatch import read_words
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_cli.spec.values.presets import PRESETS
-from dlq_cli.spec.values.readers import PRESETS as WORDS
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.reading.words import PRESETS as WORDS
 
 SLURM = """\
 #!/bin/bash
@@ -50,8 +50,11 @@ def test_every_preset_has_a_name_that_can_be_written() -> None:
 
 def test_a_preset_says_signal_marker_and_compat() -> None:
     made = spec(checkpoint_preset="lightning", checkpoint_dir="/ckpt")
-    assert (made.signal, made.compat) == ("USR1", "slurm")
-    assert (made.checkpoint_marker, made.checkpoint_settle_s) == ("**/hpc_ckpt_*.ckpt", 1.0)
+    assert (made.signal, made.values.get("compat")) == ("USR1", "slurm")
+    assert (made.values.get("checkpoint.marker"), made.values.get("checkpoint.settle")) == (
+        "**/hpc_ckpt_*.ckpt",
+        1.0,
+    )
     assert made.origins["checkpoint.preset"] == "checkpoint_preset"
 
 
@@ -59,37 +62,48 @@ def test_what_somebody_writes_wins_over_the_preset() -> None:
     made = spec(
         checkpoint_preset="hf", checkpoint_dir="/c", signal="USR2@90", checkpoint_marker="x-*"
     )
-    assert (made.signal, made.grace_s, made.checkpoint_marker) == ("USR2", 90, "x-*")
+    assert (
+        made.signal,
+        made.values.get("preempt.grace"),
+        made.values.get("checkpoint.marker"),
+    ) == ("USR2", 90, "x-*")
 
 
 def test_plain_presets_leave_the_marker_to_the_user_and_look_like_no_scheduler() -> None:
     for name in ("sigterm", "torchrun"):
         made = spec(checkpoint_preset=name, checkpoint_dir="/ckpt")
-        assert (made.signal, made.checkpoint_marker, made.compat) == ("TERM", None, "")
+        assert (made.signal, made.values.get("checkpoint.marker"), made.values.get("compat")) == (
+            "TERM",
+            None,
+            None,
+        )
 
 
 def test_signals_are_for_the_ranks_of_torchrun_unless_somebody_says_otherwise() -> None:
-    to = {name: spec(checkpoint_preset=name, checkpoint_dir="/c").signal_to for name in PRESETS}
+    to = {
+        name: spec(checkpoint_preset=name, checkpoint_dir="/c").values.get("preempt.signal_to")
+        for name in PRESETS
+    }
     assert [name for name, who in to.items() if who == "ranks"] == ["torchrun", "hf"]
-    assert set(to.values()) == {"ranks", ""}
+    assert set(to.values()) == {"ranks", None}
     written: Layer = {
         "command": Given(("train",), "job.toml"),
         "checkpoint.preset": Given("torchrun", "job.toml"),
         "preempt.signal_to": Given("main", "job.toml"),
     }
-    assert finish(written, directory="/home/ada").signal_to == "main"
+    assert finish(written, directory="/home/ada").values.get("preempt.signal_to") == "main"
 
 
 def test_a_task_of_an_array_looks_for_its_own_pickle() -> None:
-    assert spec(checkpoint_preset="submitit", checkpoint_dir="/l").checkpoint_marker == (
-        "**/%j_submitted.pkl"
-    )
+    assert spec(checkpoint_preset="submitit", checkpoint_dir="/l").values.get(
+        "checkpoint.marker"
+    ) == ("**/%j_submitted.pkl")
     made = spec(checkpoint_preset="submitit", checkpoint_dir="/l", array="0-3")
-    assert made.checkpoint_marker == "**/%A_%a_submitted.pkl"
+    assert made.values.get("checkpoint.marker") == "**/%A_%a_submitted.pkl"
 
 
 def test_without_a_directory_there_is_no_marker_or_a_clear_refusal() -> None:
-    assert spec(checkpoint_preset="lightning").checkpoint_marker is None
+    assert spec(checkpoint_preset="lightning").values.get("checkpoint.marker") is None
     with pytest.raises(InvalidRequest, match=r"checkpoint\.dir \(the trainer's output_dir\)"):
         spec(checkpoint_preset="hf")
 
@@ -103,8 +117,12 @@ def test_an_unknown_preset_and_tasks_without_srun_are_refused() -> None:
 
 def test_with_compat_a_scripts_sbatch_lines_count() -> None:
     made, notes = of_script(SLURM, compat="slurm", nodes="1")
-    assert (made.name, made.node_count, made.gpu_count) == ("train", 1, 4)
-    assert (made.tasks_per_node, made.signal, made.grace_s) == (4, "USR1", 120)
+    assert (made.values.get("name"), made.node_count, made.gpu_count) == ("train", 1, 4)
+    assert (made.values.get("tasks_per_node"), made.signal, made.values.get("preempt.grace")) == (
+        4,
+        "USR1",
+        120,
+    )
     assert notes == [
         "train.slurm:3: not taken over: --output=%j.out: dlq keeps the output of every rank "
         "itself: "
@@ -113,18 +131,18 @@ def test_with_compat_a_scripts_sbatch_lines_count() -> None:
 
 
 def test_a_preset_that_implies_compat_reads_them_too() -> None:
-    assert of_script(SLURM, checkpoint_preset="lightning")[0].tasks_per_node == 4
+    assert of_script(SLURM, checkpoint_preset="lightning")[0].values.get("tasks_per_node") == 4
 
 
 def test_dlq_lines_win_over_sbatch_lines() -> None:
     both = SLURM.replace("srun", "#DLQ --compat=slurm --job-name=ours\nsrun")
     made, _ = of_script(both)
-    assert (made.name, made.tasks_per_node) == ("ours", 4)
+    assert (made.values.get("name"), made.values.get("tasks_per_node")) == ("ours", 4)
 
 
 def test_without_compat_they_are_named_and_do_nothing() -> None:
     made, notes = of_script(SLURM)
-    assert (made.name, made.gpu_count) == ("train.slurm", 1)
+    assert (made.values.get("name"), made.gpu_count) == ("train.slurm", 1)
     assert notes == ["train.slurm: 2 #SBATCH lines are not read; write them as #DLQ"]
 
 
@@ -133,9 +151,13 @@ def test_sbatch_has_slurms_defaults(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.sh").write_text("#!/bin/sh\nsrun train\n")
     made, _ = sbatch("train.sh", "--lr", "0.1")
-    assert (made.name, made.compat, made.tasks_per_node) == ("train.sh", "slurm", 1)
+    assert (
+        made.values.get("name"),
+        made.values.get("compat"),
+        made.values.get("tasks_per_node"),
+    ) == ("train.sh", "slurm", 1)
     assert (made.environment["DATA"], made.command) == ("/data", ("--lr", "0.1"))
-    assert made.working_directory == str(tmp_path)
+    assert made.values.get("workdir") == str(tmp_path)
 
 
 def test_sbatchs_own_options_win_over_the_scripts(
@@ -144,7 +166,11 @@ def test_sbatchs_own_options_win_over_the_scripts(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.slurm").write_text(SLURM)
     made, _ = sbatch("-J", "other", "--gres=gpu:8", "-n8", "train.slurm")
-    assert (made.name, made.gpu_count, made.tasks_per_node) == ("other", 16, 4)
+    assert (made.values.get("name"), made.gpu_count, made.values.get("tasks_per_node")) == (
+        "other",
+        16,
+        4,
+    )
 
 
 def test_a_script_of_submitit_gets_its_preset(
@@ -156,8 +182,8 @@ def test_a_script_of_submitit_gets_its_preset(
         "export SUBMITIT_EXECUTOR=slurm\nsrun --output /logs/%j_%t_log.out python -m submitit\n"
     )
     made, notes = sbatch("submission.sh")
-    assert (made.signal, made.checkpoint_directory) == ("USR2", "/logs")
-    assert made.checkpoint_marker == "**/%j_submitted.pkl"
+    assert (made.signal, made.values.get("checkpoint.dir")) == ("USR2", "/logs")
+    assert made.values.get("checkpoint.marker") == "**/%j_submitted.pkl"
     assert notes == []
 
 

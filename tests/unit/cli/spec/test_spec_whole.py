@@ -40,7 +40,7 @@ def refusal(*pairs: tuple[str, str | bool], file: bytes = b'command = "true"\n')
 
 def test_the_command_line_wins_over_the_file_and_origins_tell() -> None:
     made = spec(("-t", "2h"), file=b'command = "true"\ntime_limit = "1h"\nname = "n"\n')
-    assert made.time_limit_s == 7200
+    assert made.values.get("time_limit") == 7200
     assert (made.origins["time_limit"], made.origins["name"]) == ("-t", "job.toml:3")
 
 
@@ -50,15 +50,15 @@ def test_a_grace_that_is_too_long_is_told_by_what_was_written() -> None:
     assert refusal(("--grace", "2h")).startswith("--grace: 7200 seconds")
     told = refusal(file=b'command = "true"\n[preempt]\nsignal = "USR1@5000"\n')
     assert told.startswith("job.toml:3: ")
-    assert spec(("--signal", "USR1@3600")).grace_s == 3600
+    assert spec(("--signal", "USR1@3600")).values.get("preempt.grace") == 3600
 
 
 def test_without_a_word_a_job_asks_for_one_gpu_on_any_node_and_inherits_nothing() -> None:
     made = spec()
     assert (made.gpu_count, made.node_count, made.gpu_types) == (1, None, ())
     assert made.environment == {}
-    assert made.working_directory == "/home/alice/run"
-    assert made.name == "true"
+    assert made.values.get("workdir") == "/home/alice/run"
+    assert made.values.get("name") == "true"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_contradictions_and_hostile_values_are_refused(
 
 
 def test_a_relative_directory_is_below_the_present_one() -> None:
-    assert spec(("-D", "sub/dir")).working_directory == "/home/alice/run/sub/dir"
+    assert spec(("-D", "sub/dir")).values.get("workdir") == "/home/alice/run/sub/dir"
 
 
 def test_export_all_takes_what_a_job_may_have_and_no_more() -> None:
@@ -140,16 +140,16 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_the_longer_of_grace_and_signal_lead_counts() -> None:
-    assert spec(("--signal", "SIGUSR1@300")).grace_s == 300
-    assert spec(("--signal", "B:USR1@60"), ("--grace", "5m")).grace_s == 300
-    assert spec(("--grace", "auto")).grace_s is None
+    assert spec(("--signal", "SIGUSR1@300")).values.get("preempt.grace") == 300
+    assert spec(("--signal", "B:USR1@60"), ("--grace", "5m")).values.get("preempt.grace") == 300
+    assert spec(("--grace", "auto")).values.get("preempt.grace") is None
 
 
 def test_a_script_takes_its_arguments_and_its_name_from_the_file() -> None:
     layers = [read_spec_file(b'run = "echo hi"\n', "my job.toml")]
     made = finish(merge(layers, SHELL), directory="/", arguments=("--lr", "0.1"))
     assert (made.command, made.script) == (("--lr", "0.1"), "#!/bin/sh\necho hi\n")
-    assert made.name == "my_job.toml"
+    assert made.values.get("name") == "my_job.toml"
 
 
 def test_the_message_leaves_unset_what_the_cluster_decides() -> None:

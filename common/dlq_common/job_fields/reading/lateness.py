@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from dlq_cli.spec.values.deadlines import Due, read_deadline
-from dlq_cli.spec.values.readers import worded
+from dlq_common.job_fields.reading.deadlines import Due, read_deadline
+from dlq_common.job_fields.reading.words import worded
 from dlq_common.text.names import shown
 
 

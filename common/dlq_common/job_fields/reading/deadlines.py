@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, time, tzinfo
 from typing import NamedTuple
 
-from dlq_cli.spec.values.readers import read_integer, read_text, worded
+from dlq_common.job_fields.reading.words import read_integer, read_text, worded
 from dlq_common.text.instants import parse_instant
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean

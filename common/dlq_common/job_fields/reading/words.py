@@ -8,13 +8,13 @@ import math
 import re
 from typing import NamedTuple
 
-from dlq_cli.signals import signal_name
 from dlq_common.text.names import (
     check_job_name,
     check_relative_path,
     check_word,
     shown,
 )
+from dlq_common.text.signals import signal_name
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import parse_duration, parse_size, parse_span, parse_time_limit
 

@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 
-from dlq_cli.spec.values.readers import read_text, worded
+from dlq_common.job_fields.reading.words import read_text, worded
 from dlq_common.text.names import check_argument, check_env_name, check_word, printable, shown
 
 _SHELL_SYNTAX = re.compile(r"[|&;<>()$`\n]")

@@ -1,0 +1,124 @@
+"""How it is asked to save, and how it starts again."""
+
+from __future__ import annotations
+
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.limits import Between, Lasts, OneOf, Passes, Several
+from dlq_common.job_fields.reading import words
+from dlq_common.job_fields.reading.words import SAVE_SIGNALS, SIGNALS_TO
+from dlq_common.job_fields.wire import FractionalSeconds, Many, Plain, Seconds
+from dlq_common.text.names import check_absolute_path, check_relative_path
+from dlq_common.text.units import HOUR
+
+TITLE = "Checkpoints and restarts"
+
+MOST_EXIT_CODES = 32
+SIGNAL = JobField[object](
+    key="preempt.signal",
+    read=words.read_signal,
+    flag="--signal SIG[@S]",
+    help="Signal that asks the job to save: TERM, USR1, USR2 or INT; with @S it comes S seconds "
+    "before the time limit as a warning, and at least S before any kill. It goes to the main "
+    "process.  [default: TERM]",
+    sample='"USR1@120"',
+    comment="Asks the main process to save: TERM, USR1, USR2, INT; @S seconds ahead.",
+)
+GRACE = JobField(
+    key="preempt.grace",
+    read=words.read_grace,
+    flag="--grace TIME|auto",
+    help="Time from that signal to the kill.  [default: auto, learned from saves]",
+    sample='"auto"',
+    comment="Time to save; auto learns it from the saves it sees.",
+    wire=Seconds("preempt.grace_duration"),
+    limit=Lasts(1, HOUR),
+)
+EXIT_CODES = JobField(
+    key="retry.exit_codes",
+    read=words.read_exit_codes,
+    flag="--requeue-exit N[,N]",
+    help="Exit codes that mean `saved, start me again`, besides 99.",
+    sample="[99]",
+    comment="`Saved, start me again`, besides 99.",
+    wire=Many[int]("preempt.requeue_exit_codes"),
+    limit=Several(MOST_EXIT_CODES, 1, 255),
+)
+MAX_RESTARTS = JobField(
+    key="retry.max_restarts",
+    read=words.read_restarts,
+    flag="--max-restarts N",
+    help="Start it again after N failures of its own.  [default: 0]",
+    sample="3",
+    comment="After failures of its own. Lost nodes do not count.",
+    wire=Plain[int]("retry.max_restart_count"),
+    limit=Between(0, 100),
+    label="restarts",
+    default="0",
+)
+CHECKPOINT_DIRECTORY = JobField(
+    key="checkpoint.dir",
+    read=words.read_path,
+    flag="--checkpoint-dir DIR",
+    help="Where checkpoints are.  [default: the cluster's place for them]",
+    sample='"/shared/ckpt/mnist"',
+    comment="Default: the cluster's place, by job.",
+    wire=Plain[str]("checkpoint.directory"),
+    limit=Passes(check_absolute_path, "checkpoint directory"),
+    label="checkpoints",
+    default="the cluster's place",
+)
+CHECKPOINT_MARKER = JobField(
+    key="checkpoint.marker",
+    read=words.read_marker,
+    flag="--checkpoint-marker GLOB",
+    help="File below --checkpoint-dir that an unmodified script leaves when a checkpoint is whole.",
+    sample='"step-*/done"',
+    comment="The file that makes a checkpoint whole; with dir.",
+    wire=Plain[str]("checkpoint.marker"),
+    limit=Passes(check_relative_path, "checkpoint marker"),
+    label="marker",
+)
+CHECKPOINT_SETTLE = JobField(
+    key="checkpoint.settle",
+    read=words.read_settle,
+    flag="--checkpoint-settle TIME",
+    help="How long that file must stay unchanged to count, such as 10s.",
+    sample='"10s"',
+    comment="... once it has not changed for this long.",
+    wire=FractionalSeconds("checkpoint.settle_duration"),
+    limit=Lasts(0, HOUR),
+)
+PRESET = JobField[object](
+    key="checkpoint.preset",
+    read=words.read_preset,
+    flag="--checkpoint-preset NAME",
+    help="How a framework saves and resumes: sigterm, torchrun, hf, lightning or submitit.",
+    sample='"hf"',
+    comment="A framework's habits: sigterm, torchrun, hf, lightning, submitit; with dir.",
+)
+SAVE_SIGNAL = JobField(
+    key="checkpoint.save_signal",
+    read=words.read_save_signal,
+    flag="--save-signal SIG",
+    help="Signal on which the script saves and goes on, for `dlq checkpoint`: USR1, USR2, INT.",
+    sample='"USR2"',
+    comment="On it the script saves and goes on: `dlq checkpoint`.",
+    wire=Plain[str]("checkpoint.save_signal"),
+    limit=OneOf(SAVE_SIGNALS),
+    label="save signal",
+)
+SIGNAL_TO = JobField(
+    key="preempt.signal_to",
+    read=words.read_signal_to,
+    sample='"ranks"',
+    comment="Signals are for what torchrun has started, not for the main process.",
+    wire=Plain[str]("preempt.signal_to"),
+    limit=OneOf(SIGNALS_TO),
+)
+EXIT_ZERO_COMPLETES = JobField(
+    key="preempt.exit_zero_completes",
+    read=words.read_bool,
+    sample="true",
+    comment="Exit code 0 while asked to save means finished.",
+    wire=Plain[bool]("preempt.exit_zero_completes"),
+)

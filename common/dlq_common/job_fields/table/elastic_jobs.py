@@ -1,0 +1,34 @@
+"""On which numbers of GPUs an elastic job runs."""
+
+from __future__ import annotations
+
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading import elastic
+
+TITLE = "Elastic jobs"
+ELASTIC_GPUS = JobField[object](
+    key="elastic.gpus",
+    read=elastic.read_range,
+    flag="--elastic MIN:MAX[:STEP]",
+    help="It runs on any number of GPUs from 2 to 8 with 2:8, and is given others while it runs; "
+    "the first is its base.",
+    sample='"2:8"',
+    comment="On any number of GPUs between, and on others while it runs.",
+)
+ELASTIC_SIZES = JobField[object](
+    key="elastic.sizes",
+    read=elastic.read_sizes,
+    flag="--elastic-sizes N,N,...",
+    help="The same with a list: 2,4,8.",
+    sample="[2, 4, 8]",
+    comment="Instead: on these numbers of GPUs.",
+)
+RESIZE = JobField[object](
+    key="elastic.resize",
+    read=elastic.read_resize,
+    flag="--elastic-mode restart|live",
+    help="How it is given others: it saves and starts again; live, torchrun takes up whole nodes "
+    "and lets them go while it runs.  [default: restart]",
+    sample='"restart"',
+    comment="How it gets others: it saves and starts again, or live; with gpus.",
+)

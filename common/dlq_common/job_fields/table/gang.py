@@ -1,0 +1,80 @@
+"""Which processes run on its nodes."""
+
+from __future__ import annotations
+
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.limits import Between, OneOf
+from dlq_common.job_fields.reading import words
+from dlq_common.job_fields.reading.words import LAUNCHES, MOST_TASKS_OF_A_NODE
+from dlq_common.job_fields.wire import Plain, Present, YesNo
+
+TITLE = "Processes of a gang"
+LAUNCH = JobField(
+    key="launch",
+    read=words.read_launch,
+    flag="--launch per-node|per-gpu",
+    help="One process of the command on each node, for torchrun and the like, or one for each GPU,"
+    " with RANK, LOCAL_RANK and WORLD_SIZE.  [default: per-node]",
+    sample='"per-gpu"',
+    comment="One process for each GPU. Default: per-node, for torchrun.",
+    wire=Plain[str]("launch"),
+    limit=OneOf(LAUNCHES),
+    label="launch",
+)
+WORKERS = JobField[object](
+    key="roles.workers",
+    read=words.read_workers,
+    flag="--workers N",
+    help="Run the command as N workers, told their role by TF_CONFIG and DMLC_*, with one GPU each"
+    " unless GPUs are asked for.",
+    sample="8",
+    comment="The command as so many workers, told by TF_CONFIG and DMLC_*.",
+)
+SERVERS = JobField[object](
+    key="roles.ps",
+    read=words.read_servers,
+    flag="--ps N",
+    help="And as N parameter servers, on the workers' nodes and without GPUs.",
+    sample="2",
+    comment="And as parameter servers, without GPUs; with workers.",
+)
+COMPAT = JobField(
+    key="compat",
+    read=words.read_compat,
+    flag="--compat slurm|none",
+    help="Give it Slurm's variables and stand-ins for srun, scontrol and the like, and read its "
+    "#SBATCH lines.  [default: none]",
+    sample='"slurm"',
+    comment="Slurm's variables, and stand-ins for srun, scontrol and the like.",
+    wire=Plain[str]("compat"),
+    limit=OneOf(("slurm",)),
+)
+TASKS_PER_NODE = JobField(
+    key="tasks_per_node",
+    read=words.read_tasks,
+    flag="--ntasks-per-node N",
+    help="Tasks that srun starts on each node, with --compat.  [default: one for each GPU]",
+    sample="4",
+    comment="Of srun, with compat. Default: one for each GPU.",
+    wire=Present[int]("tasks_per_node"),
+    limit=Between(1, MOST_TASKS_OF_A_NODE),
+)
+PROFILE = JobField(
+    key="profile",
+    read=words.read_bool,
+    flag="--profile",
+    help="Record its network traffic at its start, to learn its sizes and times.  [default: at the"
+    " first start of a distributed job]",
+    sample="true",
+    comment="Record its traffic; false: never. Default: its first distributed start.",
+    wire=YesNo("profile"),
+    label="profile",
+    text=lambda records: "yes" if records else "no",
+)
+RUNTIME = JobField(
+    key="runtime",
+    read=words.read_runtime,
+    sample='"process"',
+    comment="What starts it. Default: the cluster's.",
+    wire=Plain[str]("runtime"),
+)
