@@ -1,5 +1,5 @@
 """What master and agents agree on for jobs that torchrun resizes while they run
-(docs/using/elastic.md).
+(docs/using/elastic-live.md).
 """
 
 LIVE = "live"  # the word of a spec
