@@ -1,4 +1,4 @@
-"""torchrun's variables for a job whose nodes come and go while it runs (docs/using/elastic-live.md).
+"""torchrun's variables for a job whose nodes come and go (docs/using/elastic-live.md).
 
 Its elastic rendezvous, c10d, finds out who is there: each time somebody joins or is gone, all
 workers end and start again, the torchruns stay. Tried with PyTorch 2.13.

@@ -1,8 +1,8 @@
 """Resizes of a job that runs on: whole ranks join it or leave it, and its launcher restarts the
 workers.
 
-torchrun's elastic rendezvous does the work (docs/using/elastic-live.md): a rank is one torchrun with
-all GPUs that the job has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong to the
+torchrun's elastic rendezvous does the work (docs/using/elastic-live.md): a rank is one torchrun
+with all GPUs that the job has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong to the
 attempt from when a rank is to join until it is proven gone. Everything here is a rule about values;
 `control/attempts/live_resizes.py` drives it.
 """
