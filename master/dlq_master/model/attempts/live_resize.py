@@ -2,9 +2,9 @@
 workers.
 
 torchrun's elastic rendezvous does the work (docs/using/elastic-live.md): a rank is one torchrun
-with all GPUs that the job has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong to the
-attempt from when a rank is to join until it is proven gone. Everything here is a rule about values;
-`control/attempts/live_resizes.py` drives it.
+with all GPUs that the job has on a node. Rank 0 hosts the rendezvous, so it stays. GPUs belong
+to the attempt from when a rank is to join until it is proven gone. Everything here is a rule about
+values; `control/attempts/live_resizes.py` drives it.
 """
 
 from __future__ import annotations
