@@ -55,6 +55,7 @@ class JobField(Generic[T]):
     default: str = ""  # the text there when the spec does not say it; empty: no line
     editable: bool = False  # `dlq update` and UpdateJobRequest have it under the same names
     clear: str = ""  # the field of UpdateJobRequest that takes the value away
+    launch: str = ""  # its name in the agent's record of a launch; empty: agents do not need it
 
     def flags(self) -> Iterator[Flag]:
         """Its flag, if it has one."""

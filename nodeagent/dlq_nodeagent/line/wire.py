@@ -1,9 +1,11 @@
 """Messages of dlq.v1 to and from the agent's own values; the only place that knows both."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.live_resize import FEATURE, LIVE
 from dlq_common.text.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
@@ -350,12 +352,12 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
     spec = launch.spec
     limits = spec.resources
     return Launch(
+        **_of_the_table(spec),
         key=_key(launch.job_id, launch.fence, launch.node_rank),
         fence=Fence(launch.fence.epoch, launch.fence.attempt),
         command=tuple(spec.command),
         script=spec.script,
         environment=dict(spec.environment),
-        working_directory=spec.working_directory,
         runtime=spec.runtime,
         gpu_indexes=tuple(launch.gpu_indexes),
         node_addresses=tuple(launch.node_addresses),
@@ -366,18 +368,11 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         gid=launch.gid,
         groups=tuple(launch.groups),
         preempt_signal=spec.preempt.signal,
-        signal_to=spec.preempt.signal_to,
-        save_signal=spec.checkpoint.save_signal,
         checkpoint_directory=launch.checkpoint_directory,
         checkpoint_base=launch.checkpoint_base,
         checkpoint_named=bool(spec.checkpoint.directory),
-        checkpoint_marker=spec.checkpoint.marker,
         settle_s=max(0.0, from_duration(spec.checkpoint.settle_duration)),
         resume_from=launch.resume_from,
-        cpu_limit=limits.cpu_limit if limits.HasField("cpu_limit") else None,
-        memory_limit_bytes=(
-            limits.memory_limit_bytes if limits.HasField("memory_limit_bytes") else None
-        ),
         hold_s=_positive(from_duration(launch.hold_duration), "hold"),
         grace_s=max(0.0, from_duration(launch.grace_duration)),
         restart_count=launch.restart_count,
@@ -387,11 +382,6 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
             else None
         ),
         container=_container(spec.container) if spec.HasField("container") else None,
-        job_name=spec.name,
-        queue=spec.queue,
-        compat=spec.compat,
-        tasks_per_node=spec.tasks_per_node if spec.HasField("tasks_per_node") else None,
-        launch_mode=spec.launch,
         worker_count=spec.roles.worker_count,
         ps_count=spec.roles.ps_count,
         at_barrier=launch.at_barrier,
@@ -408,6 +398,13 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
         asked_gpus=max(0, limits.gpu_count),
         gpu_memory_bytes=max(0, limits.gpu_memory_bytes) if limits.halves_batch else 0,
     )
+
+
+def _of_the_table(spec: job_pb2.JobSpec) -> dict[str, Any]:
+    """Fields that a launch takes over as they are; what is not said has the record's default."""
+    fields = (field for field in FIELDS.values() if field.launch and field.wire)
+    said = ((field.launch, field.wire.take(spec)) for field in fields if field.wire)
+    return {name: value for name, value in said if value is not None}
 
 
 def _profile_order(order: profile_pb2.ProfileOrder) -> ProfileOrder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -19,20 +20,15 @@ from dlq_cli.output.zone import LocalZone
 from dlq_cli.spec.message import deadline_messages, dependency_message
 from dlq_client.jobs import Jobs, Updated
 from dlq_common.errors import DlqError, InvalidRequest, Unavailable
-from dlq_common.job_fields.reading.deadlines import read_deadline, read_on_miss, read_soft
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading.deadlines import read_deadline, read_soft
 from dlq_common.job_fields.reading.ordering import begin_s, read_begin, read_dependency
-from dlq_common.job_fields.reading.words import (
-    read_integer,
-    read_name,
-    read_nice,
-    read_queue,
-    read_team,
-    read_time_limit,
-)
+from dlq_common.job_fields.reading.words import read_integer
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.names import shown
 from dlq_common.text.sizes import expanded, parse_range, parse_sizes
 from dlq_common.text.suggest import did_you_mean
-from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_common.text.wire import to_timestamp
 
 NONE = frozenset({"none", ""})
 MOST_TASKS = 1_000_000
@@ -53,8 +49,8 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
         "dlq update 17 --team nlp",
     )
     + "\n\n"
-    + "Keys: time_limit, nice, queue, name, dependency, begin, concurrent (of an array), deadline, "
-    "soft_deadline, on_miss, elastic, team."
+    + f"Keys: {', '.join(key for key, field in FIELDS.items() if field.editable)}, dependency, "
+    "begin, concurrent (of an array), deadline, soft_deadline, elastic."
 )
 @click.option("--deadline", metavar="TIME", help="As the key of that name.")
 @click.option("--soft-deadline", metavar="TIME:WORTH,...", help="Likewise.")
@@ -189,24 +185,17 @@ def _change(change: wire.FieldChange) -> dict[str, str]:
 # --- one key, one wish ----------------------------------------------------------------------------
 
 
-def _time_limit(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    limit_s = read_time_limit(text)
-    if limit_s is None:
-        request.clear_time_limit = True
-    else:
-        request.time_limit_duration.CopyFrom(to_duration(limit_s))
+def _of(field: JobField[Any]) -> Wish:
+    """The wish for a field that UpdateJobRequest has under the name that JobSpec has."""
 
+    def wish(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
+        value = field.read(text)
+        if value is None:
+            setattr(request, field.clear, True)
+        elif field.wire is not None:
+            field.wire.put(request, value)
 
-def _nice(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.nice = read_nice(text)
-
-
-def _queue(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.queue = read_queue(text)
-
-
-def _name(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.name = read_name(text)
+    return wish
 
 
 def _dependency(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
@@ -245,10 +234,6 @@ def _soft_deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> N
     request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
 
 
-def _on_miss(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.on_miss = read_on_miss(text)
-
-
 def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     if text.lower() in NONE:
         request.clear_elastic = True
@@ -257,23 +242,14 @@ def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
     request.elastic.gpu_counts.extend(sizes)
 
 
-def _team(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    request.team = read_team(text)
-
-
 _WISHES: Mapping[str, Wish] = {
-    "time_limit": _time_limit,
-    "nice": _nice,
-    "queue": _queue,
-    "name": _name,
+    **{key: _of(field) for key, field in FIELDS.items() if field.editable},
     "dependency": _dependency,
     "begin": _begin,
     "concurrent": _concurrent,
     "deadline": _deadline,
     "soft_deadline": _soft_deadline,
-    "on_miss": _on_miss,
     "elastic": _elastic,
-    "team": _team,
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {

@@ -77,6 +77,7 @@ CHECKPOINT_MARKER = JobField(
     wire=Plain[str]("checkpoint.marker"),
     limit=Passes(check_relative_path, "checkpoint marker"),
     label="marker",
+    launch="checkpoint_marker",
 )
 CHECKPOINT_SETTLE = JobField(
     key="checkpoint.settle",
@@ -106,6 +107,7 @@ SAVE_SIGNAL = JobField(
     wire=Plain[str]("checkpoint.save_signal"),
     limit=OneOf(SAVE_SIGNALS),
     label="save signal",
+    launch="save_signal",
 )
 SIGNAL_TO = JobField(
     key="preempt.signal_to",
@@ -114,6 +116,7 @@ SIGNAL_TO = JobField(
     comment="Signals are for what torchrun has started, not for the main process.",
     wire=Plain[str]("preempt.signal_to"),
     limit=OneOf(SIGNALS_TO),
+    launch="signal_to",
 )
 EXIT_ZERO_COMPLETES = JobField(
     key="preempt.exit_zero_completes",

@@ -20,6 +20,7 @@ LAUNCH = JobField(
     wire=Plain[str]("launch"),
     limit=OneOf(LAUNCHES),
     label="launch",
+    launch="launch_mode",
 )
 WORKERS = JobField[object](
     key="roles.workers",
@@ -48,6 +49,7 @@ COMPAT = JobField(
     comment="Slurm's variables, and stand-ins for srun, scontrol and the like.",
     wire=Plain[str]("compat"),
     limit=OneOf(("slurm",)),
+    launch="compat",
 )
 TASKS_PER_NODE = JobField(
     key="tasks_per_node",
@@ -58,6 +60,7 @@ TASKS_PER_NODE = JobField(
     comment="Of srun, with compat. Default: one for each GPU.",
     wire=Present[int]("tasks_per_node"),
     limit=Between(1, MOST_TASKS_OF_A_NODE),
+    launch="tasks_per_node",
 )
 PROFILE = JobField(
     key="profile",

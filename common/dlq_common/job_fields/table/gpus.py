@@ -93,6 +93,7 @@ CPUS = JobField(
     limit=Between(0.01, 100_000, "cores"),
     label="cpus",
     text="{:g} on each node".format,
+    launch="cpu_limit",
 )
 MEMORY = JobField(
     key="resources.memory",
@@ -105,6 +106,7 @@ MEMORY = JobField(
     limit=AtLeast(1 << 20, "1 MiB"),
     label="memory",
     text=_size_on_each_node,
+    launch="memory_limit_bytes",
 )
 CONSTRAINT = JobField[object](
     key="resources.constraint",

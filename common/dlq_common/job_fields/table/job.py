@@ -21,6 +21,7 @@ NAME = JobField(
     limit=Passes(check_job_name),
     label="name",
     editable=True,
+    launch="job_name",
 )
 COMMAND = JobField[object](
     key="command",
@@ -47,6 +48,7 @@ QUEUE = JobField(
     label="queue",
     default="the cluster's",
     editable=True,
+    launch="queue",
 )
 TEAM = JobField(
     key="team",
@@ -77,6 +79,7 @@ WORKDIR = JobField(
     comment="On every node. Default: where you submit.",
     wire=Plain[str]("working_directory"),
     limit=Passes(check_absolute_path, "working directory"),
+    launch="working_directory",
 )
 ENV = JobField[object](
     key="env",

@@ -12,6 +12,7 @@ import structlog
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.reading.words import MOST_TASKS_OF_A_NODE
 from dlq_common.live_resize import FEATURE
 from dlq_common.text.names import check_word, printable, shown
 from dlq_common.text.wire import from_duration
@@ -27,7 +28,6 @@ from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
-from dlq_master.rpc.specs.spec import MOST_TASKS_OF_A_NODE
 
 log = structlog.get_logger("master.agent_intake")
 

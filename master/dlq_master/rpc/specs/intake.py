@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import TypeVar
 
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.table.job import NAME
+from dlq_common.job_fields.table.order import NICE, TIME_LIMIT
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, parse_tasks
 from dlq_common.text.names import check_node_name, check_user_name, check_word, printable, shown
@@ -35,16 +39,14 @@ from dlq_master.rpc.specs.lateness import is_sized, lateness_of
 from dlq_master.rpc.specs.node_choice import labels_of, nodes_of
 from dlq_master.rpc.specs.spec import (
     RELATIONS,
-    SPANS,
     USER_SIGNALS,
     check_begin,
     check_dependency,
-    check_name,
-    check_nice,
     check_request_id,
-    check_span,
     checked,
 )
+
+T = TypeVar("T")
 
 LARGEST_INTEGER = 2**63 - 1
 LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exists too
@@ -173,11 +175,12 @@ def _digest(spec: JobSpec) -> str:
 
 def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
     """The update of one job, checked field by field."""
+    name, nice = _new(request, NAME), _new(request, NICE)
     return UpdateJob(
         **edit,
-        name=check_name(request.name, "name") if request.HasField("name") else SAME,
+        name=name,
         queue=request.queue if request.HasField("queue") else SAME,
-        nice=_nice(request) if request.HasField("nice") else SAME,
+        nice=nice,
         time_limit_s=_new_limit_s(request),
         begin_time_s=_new_begin_s(request),
         depends=_new_dependency(request),
@@ -189,9 +192,16 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
     )
 
 
-def _nice(request: jobs.UpdateJobRequest) -> int:
-    check_nice(request.nice)
-    return request.nice
+def _new(request: jobs.UpdateJobRequest, asked: JobField[T]) -> T | Same:
+    """The new value of a field, within the limit that holds at a submission."""
+    wire, limit = asked.wire, asked.limit
+    assert wire is not None
+    if not request.HasField(wire.path):  # type: ignore[arg-type]  # a field of the table
+        return SAME
+    value: T = getattr(request, wire.path)
+    if limit is not None:
+        limit.check(wire.path, value)
+    return value
 
 
 def _new_limit_s(request: jobs.UpdateJobRequest) -> float | Same | None:
@@ -201,8 +211,9 @@ def _new_limit_s(request: jobs.UpdateJobRequest) -> float | Same | None:
         return None
     if not request.HasField("time_limit_duration"):
         return SAME
-    least_s, most_s = SPANS["time_limit_duration"]
-    return check_span("time_limit_duration", request.time_limit_duration, least_s, most_s)
+    assert TIME_LIMIT.limit is not None
+    TIME_LIMIT.limit.check("time_limit_duration", request.time_limit_duration)
+    return from_duration(request.time_limit_duration)
 
 
 def _new_begin_s(request: jobs.UpdateJobRequest) -> float | Same | None:

@@ -6,10 +6,8 @@ cluster is large enough and what a user may have are questions for the loop.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
 from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -26,20 +24,18 @@ from dlq.v1.job_pb2 import (
 )
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.limits import Lasts, OneOf
+from dlq_common.job_fields.reading.words import PER_GPU
+from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import IndexRange, expand
 from dlq_common.text.container_names import NETWORKS
 from dlq_common.text.names import (
-    check_absolute_path,
     check_argument,
     check_env,
-    check_job_name,
-    check_relative_path,
     check_word,
     shown,
 )
-from dlq_common.text.suggest import did_you_mean
-from dlq_common.text.units import DAY, HOUR, LONGEST_DURATION_S, MINUTE
-from dlq_master.control.people.queues import MOST_NICE
+from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
 from dlq_master.rpc.specs.deadlines import check_deadlines
@@ -55,36 +51,21 @@ MOST_LABELS = 64
 LONGEST_LABEL = 256
 MOST_GPUS = 100_000
 MOST_GPU_TYPES = 16
-MOST_RESTARTS = 100
-MOST_EXIT_CODES = 32
 MOST_TASKS = 10_000
-MOST_TASKS_OF_A_NODE = 1024
 MOST_TERMS = 100
 LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
-SAVE_SIGNALS = ("USR1", "USR2", "INT")
 # What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
 USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
-SIGNALS_TO = ("main", "ranks")
 RUNTIMES = ("process", "podman")
-COMPATS = ("slurm",)
-PER_GPU = "per-gpu"
-LAUNCHES = ("per-node", PER_GPU)
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
 
-# (least, most) in seconds, by field.
-SPANS: Mapping[str, tuple[float, float]] = MappingProxyType(
-    {
-        "time_limit_duration": (1, LONGEST_DURATION_S),
-        "run_estimate_duration": (0.001, LONGEST_DURATION_S),
-        "disconnect_hold_duration": (MINUTE, 7 * DAY),
-        "preempt.grace_duration": (1, HOUR),
-        "preempt.warning_duration": (1, 7 * DAY),
-        "checkpoint.settle_duration": (0, HOUR),
-    }
+# What the table says of single values; what they mean together is checked below.
+_LIMITS = tuple(
+    [(field.wire, field.limit) for field in FIELDS.values() if field.wire and field.limit]
 )
 
 RELATIONS = {
@@ -106,41 +87,35 @@ def checked(spec: JobSpec) -> JobSpec:
     _check_command(spec)
     _check_environment(spec.environment)
     _check_labels(spec.labels)
+    _check_compat(spec)
+    for wire, limit in _LIMITS:
+        if (said := wire.said(spec)) is not None:
+            limit.check(wire.path, said)
     _check_resources(spec.resources)
     _check_preempt(spec.preempt)
     _check_checkpoint(spec.checkpoint)
     _check_save_signal(spec)
     check_container(spec)
-    _check_compat(spec)
     _check_launch(spec)
     _check_roles(spec)
     check_elastic(spec)
     _check_mixed(spec)
-    _check_spans(spec)
     _check_array(spec)
     check_dependency(spec.dependency)
     check_begin(spec.begin_time)
-    check_nice(spec.nice)
     check_deadlines(spec)
     check_lateness(spec)
-    if not 0 <= spec.retry.max_restart_count <= MOST_RESTARTS:
-        raise _wrong("retry.max_restart_count", f"must be between 0 and {MOST_RESTARTS}")
     filled = JobSpec()
     filled.CopyFrom(spec)
     filled.name = _named(spec)
-    if spec.queue:
-        _field("queue", check_word, spec.queue, "queue")
-    if spec.team:
-        _field("team", check_word, spec.team, "team")
     contained = spec.HasField("container")
     if spec.working_directory or not contained:  # an empty one means the image's own
         filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
-        directory = filled.working_directory
-        _field("working_directory", check_absolute_path, directory, "working directory")
     if contained:
         filled.container.network = spec.container.network or NETWORKS[0]
     default = RUNTIME if contained else DEFAULT_RUNTIME
-    filled.runtime = _one_of("runtime", spec.runtime or default, RUNTIMES)
+    filled.runtime = spec.runtime or default
+    OneOf(RUNTIMES).check("runtime", filled.runtime)
     filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
     return filled
 
@@ -217,16 +192,7 @@ def _check_resources(resources: ResourceRequest) -> None:
             )
     _check_types(resources)
     check_choice(resources)
-    if resources.HasField("cpu_limit") and not (
-        math.isfinite(resources.cpu_limit) and 0.01 <= resources.cpu_limit <= 100_000
-    ):
-        raise _wrong("resources.cpu_limit", "must be between 0.01 and 100000 cores")
-    if resources.HasField("memory_limit_bytes") and resources.memory_limit_bytes < 1 << 20:
-        raise _wrong("resources.memory_limit_bytes", "must be at least 1 MiB")
-    if resources.HasField("gpu_memory_bytes"):
-        if resources.gpu_memory_bytes < 1 << 20:
-            raise _wrong("resources.gpu_memory_bytes", "must be at least 1 MiB")
-    elif resources.halves_batch:
+    if resources.halves_batch and not resources.HasField("gpu_memory_bytes"):
         raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
 
 
@@ -271,45 +237,22 @@ def _check_mixed(spec: JobSpec) -> None:
 
 def _check_preempt(preempt: PreemptSpec) -> None:
     if preempt.signal:
-        _one_of("preempt.signal", preempt.signal, SIGNALS)
-    if preempt.signal_to:
-        _one_of("preempt.signal_to", preempt.signal_to, SIGNALS_TO)
-    if len(preempt.requeue_exit_codes) > MOST_EXIT_CODES:
-        raise _wrong("preempt.requeue_exit_codes", f"are more than {MOST_EXIT_CODES}")
-    for code in preempt.requeue_exit_codes:
-        if not 1 <= code <= 255:
-            raise _wrong("preempt.requeue_exit_codes", f"{code} is not between 1 and 255")
+        OneOf(SIGNALS).check("preempt.signal", preempt.signal)
+    if preempt.HasField("warning_duration"):
+        check_span("preempt.warning_duration", preempt.warning_duration, 1, 7 * DAY)
 
 
 def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
-    if checkpoint.directory:
-        _field(
-            "checkpoint.directory",
-            check_absolute_path,
-            checkpoint.directory,
-            "checkpoint directory",
-        )
-    if checkpoint.marker:
-        _field("checkpoint.marker", check_relative_path, checkpoint.marker, "checkpoint marker")
-        if not checkpoint.directory:
-            raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+    if checkpoint.marker and not checkpoint.directory:
+        raise _wrong("checkpoint.directory", "must say where the marker is looked for")
 
 
 def _check_compat(spec: JobSpec) -> None:
-    if spec.compat:
-        _one_of("compat", spec.compat, COMPATS)
-    if not spec.HasField("tasks_per_node"):
-        return
-    if not spec.compat:
+    if spec.HasField("tasks_per_node") and not spec.compat:
         raise _wrong("tasks_per_node", "means something only with compat")
-    if not 1 <= spec.tasks_per_node <= MOST_TASKS_OF_A_NODE:
-        raise _wrong("tasks_per_node", f"must be between 1 and {MOST_TASKS_OF_A_NODE}")
 
 
 def _check_launch(spec: JobSpec) -> None:
-    if not spec.launch:
-        return
-    _one_of("launch", spec.launch, LAUNCHES)
     if spec.launch == PER_GPU and spec.compat:
         raise _wrong("launch", "per-gpu is what compat does already: say one of them")
 
@@ -368,67 +311,33 @@ def check_dependency(asked: DependencySpec) -> None:
             raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
 
 
-def check_nice(nice: int) -> None:
-    """Whether it is a number that a nice may be; whose it may be, the loop knows."""
-    if abs(nice) > MOST_NICE:
-        raise _wrong("nice", f"must be between -{MOST_NICE} and {MOST_NICE}")
-
-
 def check_begin(begin: Timestamp) -> None:
     """Whether a job could ever begin then."""
     if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
         raise _wrong("begin_time", "must be an instant between 1970 and the year 3000")
 
 
-def check_name(name: str, field: str) -> str:
-    """A job's name."""
-    return _field(field, check_job_name, name)
-
-
 def _check_save_signal(spec: JobSpec) -> None:
     signal = spec.checkpoint.save_signal
-    if not signal:
-        return
-    _one_of("checkpoint.save_signal", signal, SAVE_SIGNALS)
-    if signal == (spec.preempt.signal or DEFAULT_SIGNAL):
+    if signal and signal == (spec.preempt.signal or DEFAULT_SIGNAL):
         raise _wrong("checkpoint.save_signal", f"{signal} asks it to save and leave already")
-
-
-def _check_spans(spec: JobSpec) -> None:
-    for path, (least_s, most_s) in SPANS.items():
-        message: Message = spec
-        *parents, name = path.split(".")
-        for parent in parents:
-            message = getattr(message, parent)
-        if message.HasField(name):
-            check_span(path, getattr(message, name), least_s, most_s)
 
 
 def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
     """The duration in seconds, if it is a well-formed one between the limits."""
-    well_formed = abs(duration.nanos) < 1_000_000_000 and duration.seconds * duration.nanos >= 0
-    seconds = duration.seconds + duration.nanos / 1e9
-    if not (well_formed and least_s <= seconds <= most_s):
-        raise _wrong(field, f"must be between {least_s:g} and {most_s:g} seconds")
-    return seconds
+    Lasts(least_s, most_s).check(field, duration)
+    return duration.seconds + duration.nanos / 1e9
 
 
 def _named(spec: JobSpec) -> str:
     """The name given, or one made from the command: it always passes as a job name."""
     if spec.name:
-        return _field("name", check_job_name, spec.name)
+        return spec.name
     if spec.script:
         return "script"
     word = spec.command[0].rstrip("/").rsplit("/", 1)[-1]
     made = _NAME_JUNK.sub("_", word).lstrip("-.+=@:")[:64]
     return made or "job"
-
-
-def _one_of(field: str, word: str, known: Iterable[str]) -> str:
-    if word not in known:
-        choices = ", ".join(known)
-        raise _wrong(field, f"{shown(word)} is not one of {choices}{did_you_mean(word, known)}")
-    return word
 
 
 def _field(field: str, check: Callable[..., T], *arguments: object) -> T:

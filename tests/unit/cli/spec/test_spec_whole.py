@@ -15,8 +15,9 @@ from dlq_cli.spec.toml_yaml import read_spec_file
 from dlq_cli.spec.validate import LARGEST_ENVIRONMENT_BYTES, LONGEST_GRACE_S, Spec, finish
 from dlq_cli.spec.values.given import Layer
 from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.limits import Lasts
+from dlq_common.job_fields.table.checkpoints import GRACE
 from dlq_common.text.wire import from_duration
-from dlq_master.rpc.specs.spec import SPANS
 
 SHELL = {"HOME": "/home/alice", "PATH": "/bin", "DLQ_HOME": "/x", "BASH_FUNC_a%%": "() {"}
 
@@ -45,7 +46,7 @@ def test_the_command_line_wins_over_the_file_and_origins_tell() -> None:
 
 
 def test_a_grace_that_is_too_long_is_told_by_what_was_written() -> None:
-    assert SPANS["preempt.grace_duration"][1] == LONGEST_GRACE_S
+    assert GRACE.limit == Lasts(1, LONGEST_GRACE_S)
     assert refusal(("--signal", "USR1@5000")).startswith("--signal: 5000 seconds")
     assert refusal(("--grace", "2h")).startswith("--grace: 7200 seconds")
     told = refusal(file=b'command = "true"\n[preempt]\nsignal = "USR1@5000"\n')

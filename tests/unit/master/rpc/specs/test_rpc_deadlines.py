@@ -26,6 +26,7 @@ from dlq_master.rpc.specs.deadlines import (
     new_on_miss,
     promise_message,
 )
+from dlq_master.rpc.specs.spec import checked
 
 DUE = DeadlineStep(due_duration=to_duration(3600.0), reward=100.0)
 
@@ -58,8 +59,10 @@ def test_a_deadline_that_cannot_be_meant_is_refused(step: DeadlineStep) -> None:
     ],
 )
 def test_what_goes_with_deadlines_is_checked_too(spec: JobSpec, field: str) -> None:
+    spec.command.append("true")
+    spec.resources.gpu_count = 1
     with pytest.raises(InvalidRequest) as refused:
-        check_deadlines(spec)
+        checked(spec)
     assert refused.value.field == field
 
 
