@@ -7,7 +7,6 @@ from datetime import tzinfo
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.spec.lateness_wire import lateness_message, put_due
 from dlq_cli.spec.validate import Spec
-from dlq_cli.spec.values.container import ImageSpec
 from dlq_common.job_fields.reading.deadlines import Deadlines
 from dlq_common.job_fields.reading.ordering import DependencyText, begin_s
 from dlq_common.job_fields.table import FIELDS
@@ -36,13 +35,12 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
     message.checkpoint.SetInParent()
     message.retry.SetInParent()
     _put_plain(message, spec)
-    if spec.roles is not None:
-        message.roles.worker_count, message.roles.ps_count = spec.roles
     if spec.elastic is not None:
         message.elastic.gpu_counts.extend(spec.elastic.sizes)
-        message.elastic.resize = spec.elastic.resize
-    if spec.container is not None:
-        message.container.CopyFrom(_container(spec.container))
+    for mount in spec.mounts:
+        message.container.mounts.add(**mount._asdict())
+    if spec.secrets:
+        message.container.secrets.extend(spec.secrets)
     for due, reward in spec.deadlines:
         step = message.deadlines.add(reward=reward)
         if due.after_s is not None:
@@ -90,20 +88,6 @@ def deadline_messages(
             step.due_duration.CopyFrom(to_duration(due.after_s))
         made.append(step)
     return made
-
-
-def _container(container: ImageSpec) -> job_pb2.ContainerSpec:
-    return job_pb2.ContainerSpec(
-        image=container.image,
-        mounts=[
-            job_pb2.Mount(source=mount.source, target=mount.target, read_only=mount.read_only)
-            for mount in container.mounts
-        ],
-        shm_size_bytes=container.shm_size_bytes,
-        network=container.network or "",
-        image_secret=container.image_secret or "",
-        secrets=container.secrets,
-    )
 
 
 def _add_ordering(message: job_pb2.JobSpec, spec: Spec) -> None:

@@ -87,19 +87,11 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         value = None if field.wire is None else field.wire.take(spec)
         if value is not None and (key, value) != ("runtime", _BY_DEFAULT):
             yield key, value
-    for key, value in (
-        ("roles.workers", spec.roles.worker_count),
-        ("roles.ps", spec.roles.ps_count),
-    ):
-        if value:
-            yield key, value
     if spec.preempt.signal:
         ahead_s = round(from_duration(spec.preempt.warning_duration))
         yield "preempt.signal", SignalAhead(spec.preempt.signal, ahead_s)
     if spec.HasField("elastic"):
         yield "elastic.sizes", tuple(spec.elastic.gpu_counts)
-        if spec.elastic.resize:
-            yield "elastic.resize", spec.elastic.resize
     yield from _ordering(spec)
     yield from _deadlines(spec)
     if spec.HasField("lateness"):
@@ -108,8 +100,9 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
         yield "weight", late.weight_per_hour
     yield from ((f"env.{name}", text) for name, text in sorted(spec.environment.items()))
     yield from ((f"labels.{name}", text) for name, text in sorted(spec.labels.items()))
-    if spec.HasField("container"):
-        yield from _container(spec.container)
+    mounts = (MountSpec(m.source, m.target, m.read_only) for m in spec.container.mounts)
+    yield from entries("mounts", tuple(mounts)).items()
+    yield from entries("secrets", tuple(spec.container.secrets)).items()
 
 
 def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, object]]:
@@ -153,19 +146,6 @@ def _due(step: job_pb2.DeadlineStep) -> Due:
     if step.HasField("due_time"):
         return Due(text=format_instant(step.due_time.seconds + step.due_time.nanos / 1e9))
     return Due(after_s=from_duration(step.due_duration))
-
-
-def _container(container: job_pb2.ContainerSpec) -> Iterator[tuple[str, object]]:
-    yield "image", container.image
-    mounts = (MountSpec(m.source, m.target, m.read_only) for m in container.mounts)
-    yield from entries("mounts", tuple(mounts)).items()
-    yield from entries("secrets", tuple(container.secrets)).items()
-    if container.HasField("shm_size_bytes"):
-        yield "resources.shm_size", container.shm_size_bytes
-    if container.network:
-        yield "network", container.network
-    if container.image_secret:
-        yield "image_secret", container.image_secret
 
 
 def _asked(sets: Iterable[str]) -> Layer:

@@ -39,7 +39,7 @@ def _toml() -> Iterator[str]:
         for key in keys:
             found = FIELDS[key]
             line = f"{'' if found.live else '# '}{key.rpartition('.')[2]} = {found.sample}"
-            yield _commented(line, found.comment)
+            yield _commented(line, found.comment or found.help)
 
 
 def _yaml() -> Iterator[str]:
@@ -54,7 +54,9 @@ def _yaml() -> Iterator[str]:
             indent = "  " if section else ""
             value = found.sample.replace("{ ", "{").replace(" }", "}").replace(" = ", ": ")
             dash = "" if found.live else "# "
-            yield _commented(f"{dash}{indent}{key.rpartition('.')[2]}: {value}", found.comment)
+            yield _commented(
+                f"{dash}{indent}{key.rpartition('.')[2]}: {value}", found.comment or found.help
+            )
 
 
 def _script() -> Iterator[str]:

@@ -10,7 +10,7 @@ from dlq_cli.spec.values.elastic import elastic_text, told_to
 from dlq_common.job_fields.reading.deadlines import FULL, DeadlineText, deadlines_text
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.job_fields.table.checkpoints import GRACE, SIGNAL_TO
-from dlq_common.job_fields.table.gang import COMPAT, TASKS_PER_NODE
+from dlq_common.job_fields.table.gang import COMPAT, SERVERS, TASKS_PER_NODE, WORKERS
 from dlq_common.job_fields.table.gpus import EXCLUDE, GPU_MEMORY, HALVE_BATCH, NODELIST
 from dlq_common.job_fields.table.job import WORKDIR
 from dlq_common.text.arrays import expand, format_indexes
@@ -64,8 +64,7 @@ def _composed(spec: Spec) -> Iterator[Row]:
     yield "gpu memory", _gpu_memory(spec), _said(spec, "resources.gpu_memory")
     yield "deadline", deadlines_text(spec.deadlines), _said(spec, "deadline", "soft_deadline")
     yield "due", _late(spec), _said(spec, "due")
-    yield "image", spec.container.image if spec.container else "", _said(spec, "image")
-    yield "mounts", _mounts(spec), None
+    yield "mounts", ", ".join(map(str, spec.mounts)), None
     yield "directory", spec.of(WORKDIR) or "the image's", _said(spec, "workdir")
     variables = ", ".join(sorted(spec.environment)) or "nothing of your shell"
     yield "environment", variables, ", ".join(dict.fromkeys(filter(None, _variables(spec))))
@@ -99,9 +98,8 @@ def _compat(spec: Spec) -> str:
 
 
 def _roles(spec: Spec) -> str:
-    if spec.roles is None:
-        return ""
-    return f"workers: {spec.roles.workers}, parameter servers: {spec.roles.servers}"
+    workers, servers = spec.of(WORKERS), spec.of(SERVERS)
+    return f"workers: {workers}, parameter servers: {servers or 0}" if workers else ""
 
 
 def _array(spec: Spec) -> str:
@@ -122,10 +120,6 @@ def _dependency(spec: Spec) -> str:
 def _variables(spec: Spec) -> list[str | None]:
     """Where each variable was said."""
     return [spec.origins.get(f"env.{name}") for name in sorted(spec.environment)]
-
-
-def _mounts(spec: Spec) -> str:
-    return ", ".join(map(str, spec.container.mounts)) if spec.container else ""
 
 
 def _command(spec: Spec) -> str:

@@ -6,14 +6,15 @@ import posixpath
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
-from dlq_cli.spec.values.container import ImageSpec, container_of
+from dlq_cli.spec.values.container import check_container, entries_of
 from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, elastic_of
 from dlq_cli.spec.values.given import ReadLayer, wrong
 from dlq_cli.spec.values.live import check_live
 from dlq_cli.spec.values.presets import with_preset
 from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading.containers import MountSpec
 from dlq_common.job_fields.reading.deadlines import Deadlines, Due
 from dlq_common.job_fields.reading.lateness import LatenessSpec
 from dlq_common.job_fields.reading.ordering import DependencyText
@@ -31,13 +32,6 @@ LONGEST_GRACE_S = HOUR  # the master takes no longer one, and would name its own
 T = TypeVar("T")
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.+=@:-]", re.ASCII)
-
-
-class Roles(NamedTuple):
-    """Workers and parameter servers of the whole job."""
-
-    workers: int
-    servers: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +55,8 @@ class Spec:
     depends_on: DependencyText | None
     cancel_if_never: bool
     begin: str | None  # as written: `now` is the submission
-    roles: Roles | None
-    container: ImageSpec | None
+    mounts: tuple[MountSpec, ...]
+    secrets: tuple[str, ...]
     labels: Mapping[str, str]
     # Where each thing was said, by the key of its field; what is missing here is a default.
     origins: Mapping[str, str] = field(default_factory=dict)
@@ -85,13 +79,13 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     check_asked(merged, elastic, gpu_count, deadlines=bool(_deadlines(get)))
     check_live(merged, elastic, (script,) if script else command, node_count)
     signal = get.of("preempt.signal", SignalAhead)
-    container = container_of(merged)
+    check_container(merged)
     _check_together(get)
     environment, deadlines, lateness = _environment(merged), _deadlines(get), _lateness(get)
     paths = {key: _path(get, key, directory) for key in ("workdir", "checkpoint.dir")}
     # A directory of this machine means nothing in an image, unless it is named.
-    paths["workdir"] = paths["workdir"] or ("" if container else directory)
-    roles = _roles(get, gpu_count, node_count)
+    paths["workdir"] = paths["workdir"] or ("" if "image" in merged else directory)
+    _check_roles(get, gpu_count, node_count)
     name = get.of("name", str) or _default_name(command, merged)
     grace_s = _grace_s(get, signal)
     return Spec(
@@ -112,8 +106,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         depends_on=get.of("depends_on", DependencyText),
         cancel_if_never=bool(get.of("cancel_if_never", bool)),
         begin=get.of("begin", str),
-        roles=roles,
-        container=container,
+        mounts=entries_of(merged, "mounts", MountSpec),
+        secrets=entries_of(merged, "secrets", str),
         labels=_texts(merged, "labels."),
         origins={key: given.origin for key, given in merged.items()},
     )
@@ -289,12 +283,12 @@ def _launch(get: _Getter) -> None:
         )
 
 
-def _roles(get: _Getter, gpus: int, nodes: int | None) -> Roles | None:
+def _check_roles(get: _Getter, gpus: int, nodes: int | None) -> None:
     workers, servers = get.of("roles.workers", int), get.of("roles.ps", int)
     if workers is None:
         if servers is not None:
             raise wrong(get.origin("roles.ps"), "parameter servers need workers: say how many")
-        return None
+        return
     origin = get.origin("roles.workers")
     for key in ("compat", "launch"):
         word = get.of(key, str)
@@ -306,7 +300,6 @@ def _roles(get: _Getter, gpus: int, nodes: int | None) -> Roles | None:
         raise wrong(origin, "workers with several GPUs each need a number of nodes")
     if nodes is not None and workers % nodes:
         raise wrong(origin, f"{workers} workers cannot be split evenly over {nodes} nodes")
-    return Roles(workers, servers or 0)
 
 
 def _path(get: _Getter, key: str, directory: str) -> str | None:

@@ -46,7 +46,7 @@ class JobField(Generic[T]):
     help: str = ""
     repeat: bool = False  # each flag adds a value
     sample: str  # in the template, as TOML
-    comment: str  # there
+    comment: str = ""  # there; empty: the help
     live: bool = False  # it counts there; the others wait behind a `#`
     wire: Plain[T] | None = None
     limit: Limit | None = None

@@ -2,112 +2,117 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 
 
-class Limit(Protocol):
+class Limit(ABC):
     """A rule for one value, as the message holds it."""
 
+    @abstractmethod
+    def wrong(self, value: Any) -> str:
+        """What is wrong with a value, to follow the field's name; empty: nothing."""
+
     def check(self, field: str, value: Any) -> None:
-        """Raises InvalidRequest naming `field` for a value that is none."""
+        """Raises InvalidRequest naming the field of JobSpec: `nice must be between ...`."""
+        if what := self.wrong(value):
+            raise refused(field, what)
 
 
 def refused(field: str, what: str) -> InvalidRequest:
-    """The error for a field of JobSpec: `nice must be between -100 and 100`."""
-    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")
+    """The error for a field of JobSpec; `what` follows its name."""
+    return InvalidRequest(f"{field}{what if what[0] == ':' else f' {what}'}", field=f"spec.{field}")
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class Between(Limit):
     """A number; `unit` follows it in the error."""
 
     least: float
     most: float
     unit: str = ""
 
-    def check(self, field: str, value: float) -> None:
-        """Raises InvalidRequest naming `field`."""
-        if not self.least <= value <= self.most:
-            told = f"must be between {self.least} and {self.most}"
-            raise refused(field, f"{told} {self.unit}".rstrip())
+    def wrong(self, value: float) -> str:
+        """The limits, for a number outside them."""
+        told = f"must be between {self.least} and {self.most} {self.unit}".rstrip()
+        return "" if self.least <= value <= self.most else told
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
+class AtLeast(Limit):
     """A number, and how its least value is written."""
 
     least: int
     written: str
 
-    def check(self, field: str, value: int) -> None:
-        """Raises InvalidRequest naming `field`."""
-        if value < self.least:
-            raise refused(field, f"must be at least {self.written}")
+    def wrong(self, value: int) -> str:
+        """The least, for a lower number."""
+        return f"must be at least {self.written}" if value < self.least else ""
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Limit):
     """One of a few words."""
 
     words: tuple[str, ...]
 
-    def check(self, field: str, value: str) -> None:
-        """Raises InvalidRequest naming `field`."""
-        if value not in self.words:
-            known = f"{', '.join(self.words)}{did_you_mean(value, self.words)}"
-            raise refused(field, f"{shown(value)} is not one of {known}")
+    def wrong(self, value: str) -> str:
+        """The words, for another one."""
+        known = ", ".join(self.words)
+        told = f"{shown(value)} is not one of {known}{did_you_mean(value, self.words)}"
+        return "" if value in self.words else told
 
 
 @dataclass(frozen=True, slots=True)
-class Passes:
+class Passes(Limit):
     """A text that a check of dlq_common.text lets pass; `what` is what the check calls it."""
 
     rule: Callable[..., object]
     what: str = ""
 
-    def check(self, field: str, value: str) -> None:
-        """Raises InvalidRequest naming `field`."""
+    def wrong(self, value: str) -> str:
+        """What the check says."""
         try:
             self.rule(value, self.what) if self.what else self.rule(value)
         except ValueError as error:
-            raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
+            return f": {error}"
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
-class Lasts:
+class Lasts(Limit):
     """A well-formed Duration, in seconds."""
 
     least_s: float
     most_s: float
 
-    def check(self, field: str, value: Any) -> None:
-        """Raises InvalidRequest naming `field`."""
+    def wrong(self, value: Any) -> str:
+        """The limits, for a Duration outside them or not well-formed."""
         well_formed = abs(value.nanos) < 1_000_000_000 and value.seconds * value.nanos >= 0
-        seconds = value.seconds + value.nanos / 1e9
-        if not (well_formed and self.least_s <= seconds <= self.most_s):
-            told = f"must be between {self.least_s:g} and {self.most_s:g} seconds"
-            raise refused(field, told)
+        inside = self.least_s <= value.seconds + value.nanos / 1e9 <= self.most_s
+        told = f"must be between {self.least_s:g} and {self.most_s:g} seconds"
+        return "" if well_formed and inside else told
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class Several(Limit):
     """A few whole numbers between two others."""
 
     count: int
     least: int
     most: int
 
-    def check(self, field: str, value: Iterable[int]) -> None:
-        """Raises InvalidRequest naming `field`."""
+    def wrong(self, value: Iterable[int]) -> str:
+        """The first number outside, or that they are too many."""
         numbers = list(value)
         if len(numbers) > self.count:
-            raise refused(field, f"are more than {self.count}")
-        for number in numbers:
-            if not self.least <= number <= self.most:
-                raise refused(field, f"{number} is not between {self.least} and {self.most}")
+            return f"are more than {self.count}"
+        outside = (each for each in numbers if not self.least <= each <= self.most)
+        told = [f"{each} is not between {self.least} and {self.most}" for each in outside]
+        return told[0] if told else ""

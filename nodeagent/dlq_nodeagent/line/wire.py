@@ -382,8 +382,6 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
             else None
         ),
         container=_container(spec.container) if spec.HasField("container") else None,
-        worker_count=spec.roles.worker_count,
-        ps_count=spec.roles.ps_count,
         at_barrier=launch.at_barrier,
         port_first=launch.port_first,
         port_last=launch.port_last,

@@ -31,15 +31,8 @@ BY_HAND = {
     **dict.fromkeys(
         ("lateness.due_duration", "lateness.due_time", "lateness.weight_per_hour"), "a message"
     ),
-    **dict.fromkeys(
-        (
-            "container.image", "container.mounts", "container.shm_size_bytes", "container.network",
-            "container.image_secret", "container.secrets",
-        ),
-        "a message that is there only with an image",
-    ),
-    **dict.fromkeys(("roles.worker_count", "roles.ps_count"), "a message: both or none"),
-    **dict.fromkeys(("elastic.gpu_counts", "elastic.resize"), "a message: a list or a range"),
+    **dict.fromkeys(("container.mounts", "container.secrets"), "several keys of a layer each"),
+    "elastic.gpu_counts": "a list or a range",
 }  # fmt: skip
 
 # A field that is not there, over the wire of one that is; the limit is its own.

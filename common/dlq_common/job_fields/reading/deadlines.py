@@ -11,7 +11,6 @@ from typing import NamedTuple
 from dlq_common.job_fields.reading.words import read_integer, read_text, worded
 from dlq_common.text.instants import parse_instant
 from dlq_common.text.names import shown
-from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import parse_duration
 
 FULL, LEAST = 100.0, 1.0
@@ -59,15 +58,6 @@ def read_soft(raw: object) -> Deadlines:
     if not found:
         raise ValueError(f"it is empty: {_SOFT}")
     return tuple(found)
-
-
-def read_on_miss(raw: object) -> str:
-    """What becomes of it when it cannot be in time any more."""
-    word = read_text(raw).strip().lower()
-    if word not in ON_MISS:
-        meant = did_you_mean(word, ON_MISS)
-        raise ValueError(f"{shown(word)} is not one of {', '.join(ON_MISS)}{meant}")
-    return word
 
 
 def read_steps(raw: object) -> int:

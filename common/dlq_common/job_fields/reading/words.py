@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 from dlq_common.text.names import (
@@ -61,59 +62,49 @@ def read_text(raw: object) -> str:
     return raw
 
 
+def word(what: str) -> Callable[[object], str]:
+    """A reader of a name without spaces; its error says `what` it is."""
+    return lambda raw: check_word(read_text(raw), what)
+
+
+def one_of(known: tuple[str, ...]) -> Callable[[object], str]:
+    """A reader of one of a few words, in small letters."""
+
+    def read(raw: object) -> str:
+        word = read_text(raw).strip().lower()
+        if word not in known:
+            told = f"{', '.join(known)}{did_you_mean(word, known)}"
+            raise ValueError(f"{shown(word)} is not one of {told}")
+        return word
+
+    return read
+
+
+def at_least_one(what: str, most: int) -> Callable[[object], int]:
+    """A reader of a whole number from 1 to `most`."""
+
+    def read(raw: object) -> int:
+        number = read_integer(raw, most)
+        if number < 1:
+            raise ValueError(f"a job needs at least one {what}")
+        return number
+
+    return read
+
+
+def up_to(most: int) -> Callable[[object], int]:
+    """A reader of a whole number from 0 to `most`."""
+    return lambda raw: read_integer(raw, most)
+
+
 def read_name(raw: object) -> str:
     """A job's name."""
     return check_job_name(_one_word(raw))
 
 
-def read_queue(raw: object) -> str:
-    """A queue's name."""
-    return check_word(read_text(raw), "queue name")
-
-
-def read_team(raw: object) -> str:
-    """A team's name."""
-    return check_word(read_text(raw), "team")
-
-
-def read_runtime(raw: object) -> str:
-    """A runtime's name."""
-    return check_word(read_text(raw), "runtime")
-
-
 def read_compat(raw: object) -> str:
     """`slurm`, or `none` (empty)."""
-    return _one_of(raw, COMPATS).removesuffix("none")
-
-
-def read_signal_to(raw: object) -> str:
-    """Who gets signals: `main`, or the `ranks` of a launcher."""
-    return _one_of(raw, SIGNALS_TO)
-
-
-def read_preset(raw: object) -> str:
-    """The name of a preset."""
-    return _one_of(raw, PRESETS)
-
-
-def read_tasks(raw: object) -> int:
-    """Tasks of each node."""
-    return _at_least_one(read_integer(raw, MOST_TASKS_OF_A_NODE), "task")
-
-
-def read_launch(raw: object) -> str:
-    """How many processes of the command a node has."""
-    return _one_of(raw, LAUNCHES)
-
-
-def read_workers(raw: object) -> int:
-    """Workers of the whole job."""
-    return _at_least_one(read_integer(raw, MOST_ROLES), "worker")
-
-
-def read_servers(raw: object) -> int:
-    """Parameter servers of the whole job."""
-    return read_integer(raw, MOST_ROLES)
+    return one_of(COMPATS)(raw).removesuffix("none")
 
 
 def read_integer(raw: object, most: int) -> int:
@@ -133,7 +124,7 @@ def read_nodes(raw: object) -> int:
         raise ValueError(
             f"{raw!r}: write the fewest nodes, and the range of GPUs as --elastic 8:32"
         )
-    return _at_least_one(read_integer(raw, MOST_NODES), "node")
+    return at_least_one("node", MOST_NODES)(raw)
 
 
 def read_gpus(raw: object) -> Gpus:
@@ -142,7 +133,7 @@ def read_gpus(raw: object) -> Gpus:
     found = _GPUS.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         raise ValueError(f"{shown(str(raw))} is not a number of GPUs: write 8 or h100:8")
-    count = _at_least_one(read_integer(found[2], MOST_GPUS), "GPU")
+    count = at_least_one("GPU", MOST_GPUS)(found[2])
     return Gpus(count, (found[1] or "").lower())
 
 
@@ -248,11 +239,6 @@ def read_exit_codes(raw: object) -> tuple[int, ...]:
     return codes
 
 
-def read_restarts(raw: object) -> int:
-    """How often a failed job is started again."""
-    return read_integer(raw, MOST_RESTARTS)
-
-
 def read_bool(raw: object) -> bool:
     """true or false."""
     if isinstance(raw, bool):
@@ -287,20 +273,5 @@ def worded(raw: object) -> str:
     return str(raw)
 
 
-def _one_of(raw: object, known: tuple[str, ...]) -> str:
-    word = read_text(raw).strip().lower()
-    if word not in known:
-        raise ValueError(
-            f"{shown(word)} is not one of {', '.join(known)}{did_you_mean(word, known)}"
-        )
-    return word
-
-
 def _stripped(part: object) -> object:
     return part.strip() if isinstance(part, str) else part
-
-
-def _at_least_one(number: int, what: str) -> int:
-    if number < 1:
-        raise ValueError(f"a job needs at least one {what}")
-    return number

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.limits import OneOf
-from dlq_common.job_fields.reading import deadlines, lateness
+from dlq_common.job_fields.reading import deadlines, lateness, words
 from dlq_common.job_fields.wire import Plain
 
 TITLE = "Deadlines"
@@ -26,7 +26,7 @@ SOFT_DEADLINE = JobField[object](
 )
 ON_MISS = JobField(
     key="on_miss",
-    read=deadlines.read_on_miss,
+    read=words.one_of(deadlines.ON_MISS),
     flag="--on-miss continue|cancel",
     help="When the last deadline cannot be kept any more.  [default: continue]",
     sample='"cancel"',

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.reading import elastic
+from dlq_common.job_fields.wire import Plain
 
 TITLE = "Elastic jobs"
 ELASTIC_GPUS = JobField[object](
@@ -23,7 +24,7 @@ ELASTIC_SIZES = JobField[object](
     sample="[2, 4, 8]",
     comment="Instead: on these numbers of GPUs.",
 )
-RESIZE = JobField[object](
+RESIZE = JobField(
     key="elastic.resize",
     read=elastic.read_resize,
     flag="--elastic-mode restart|live",
@@ -31,4 +32,5 @@ RESIZE = JobField[object](
     "and lets them go while it runs.  [default: restart]",
     sample='"restart"',
     comment="How it gets others: it saves and starts again, or live; with gpus.",
+    wire=Plain[str]("elastic.resize"),
 )

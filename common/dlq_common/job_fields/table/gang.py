@@ -11,7 +11,7 @@ from dlq_common.job_fields.wire import Plain, Present, YesNo
 TITLE = "Processes of a gang"
 LAUNCH = JobField(
     key="launch",
-    read=words.read_launch,
+    read=words.one_of(words.LAUNCHES),
     flag="--launch per-node|per-gpu",
     help="One process of the command on each node, for torchrun and the like, or one for each GPU,"
     " with RANK, LOCAL_RANK and WORLD_SIZE.  [default: per-node]",
@@ -22,22 +22,26 @@ LAUNCH = JobField(
     label="launch",
     launch="launch_mode",
 )
-WORKERS = JobField[object](
+WORKERS = JobField(
     key="roles.workers",
-    read=words.read_workers,
+    read=words.at_least_one("worker", words.MOST_ROLES),
     flag="--workers N",
     help="Run the command as N workers, told their role by TF_CONFIG and DMLC_*, with one GPU each"
     " unless GPUs are asked for.",
     sample="8",
     comment="The command as so many workers, told by TF_CONFIG and DMLC_*.",
+    wire=Plain[int]("roles.worker_count"),
+    launch="worker_count",
 )
-SERVERS = JobField[object](
+SERVERS = JobField(
     key="roles.ps",
-    read=words.read_servers,
+    read=words.up_to(words.MOST_ROLES),
     flag="--ps N",
     help="And as N parameter servers, on the workers' nodes and without GPUs.",
     sample="2",
     comment="And as parameter servers, without GPUs; with workers.",
+    wire=Plain[int]("roles.ps_count"),
+    launch="ps_count",
 )
 COMPAT = JobField(
     key="compat",
@@ -53,7 +57,7 @@ COMPAT = JobField(
 )
 TASKS_PER_NODE = JobField(
     key="tasks_per_node",
-    read=words.read_tasks,
+    read=words.at_least_one("task", words.MOST_TASKS_OF_A_NODE),
     flag="--ntasks-per-node N",
     help="Tasks that srun starts on each node, with --compat.  [default: one for each GPU]",
     sample="4",
@@ -76,7 +80,7 @@ PROFILE = JobField(
 )
 RUNTIME = JobField(
     key="runtime",
-    read=words.read_runtime,
+    read=words.word("runtime"),
     sample='"process"',
     comment="What starts it. Default: the cluster's.",
     wire=Plain[str]("runtime"),

@@ -21,7 +21,6 @@ GPUS_TOTAL = JobField[object](
     flag="-G --gpus [TYPE:]N",
     help="GPUs of the whole job, such as 8 or h100-80gb:8.  [default: 1]",
     sample="8",
-    comment="Of the whole job, on any nodes.",
     live=True,
 )
 GPUS = JobField[object](
@@ -88,7 +87,6 @@ CPUS = JobField(
     flag="--cpus N",
     help="CPU limit on each node, in cores.",
     sample="32",
-    comment="Limit on each node, in cores.",
     wire=Present[float]("resources.cpu_limit"),
     limit=Between(0.01, 100_000, "cores"),
     label="cpus",
@@ -114,7 +112,6 @@ CONSTRAINT = JobField[object](
     flag="-C --constraint K=V[,K=V]",
     help="Only nodes with all of these labels (`dlq nodes -l`).",
     sample='{ rack = "r1" }',
-    comment="Only nodes with these labels.",
 )
 NODELIST = JobField(
     key="resources.nodelist",
@@ -122,7 +119,6 @@ NODELIST = JobField(
     flag="-w --nodelist NODES",
     help="Only these nodes: gpu01 or gpu[01-04].",
     sample='"gpu[01-04]"',
-    comment="Only these nodes.",
     wire=Many[str]("resources.node_ids"),
 )
 EXCLUDE = JobField(
@@ -131,6 +127,5 @@ EXCLUDE = JobField(
     flag="-x --exclude NODES",
     help="Not these nodes.",
     sample='"gpu07"',
-    comment="Not these nodes.",
     wire=Many[str]("resources.excluded_node_ids"),
 )

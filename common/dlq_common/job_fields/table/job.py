@@ -15,7 +15,6 @@ NAME = JobField(
     flag="-J --job-name --name NAME",
     help="A name for people.  [default: the script's or the program's]",
     sample='"mnist"',
-    comment="For people. Default: the program's name.",
     live=True,
     wire=Plain[str]("name"),
     limit=Passes(check_job_name),
@@ -38,11 +37,10 @@ RUN = JobField[object](
 )
 QUEUE = JobField(
     key="queue",
-    read=words.read_queue,
+    read=words.word("queue name"),
     flag="-p --queue --partition NAME",
     help="The queue.  [default: the cluster's]",
     sample='"default"',
-    comment="Default: the cluster's.",
     wire=Plain[str]("queue"),
     limit=Passes(check_word, "queue"),
     label="queue",
@@ -52,11 +50,10 @@ QUEUE = JobField(
 )
 TEAM = JobField(
     key="team",
-    read=words.read_team,
+    read=words.word("team"),
     flag="--team NAME",
     help="The team to which its GPUs are counted.  [default: your default team]",
     sample='"vision"',
-    comment="Whose GPUs it takes. Default: your default team.",
     wire=Plain[str]("team"),
     limit=Passes(check_word, "team"),
     editable=True,
@@ -76,7 +73,6 @@ WORKDIR = JobField(
     flag="-D --chdir --workdir DIR",
     help="Working directory on every node.  [default: the present one]",
     sample='"/shared/mnist"',
-    comment="On every node. Default: where you submit.",
     wire=Plain[str]("working_directory"),
     limit=Passes(check_absolute_path, "working directory"),
     launch="working_directory",
@@ -96,7 +92,6 @@ EXPORT = JobField[object](
     flag="--export WHAT",
     help="ALL of your shell's variables, NONE, or a list A,B=2.  [default: NONE]",
     sample='"NONE"',
-    comment="ALL of your shell's variables, NONE, or A,B=2. Default: NONE.",
 )
 SECRETS = JobField[object](
     key="secrets",

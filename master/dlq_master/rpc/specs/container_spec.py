@@ -3,10 +3,8 @@ is for the nodes to say; values of secrets never come here."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dlq.v1.job_pb2 import ContainerSpec, JobSpec
-from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.limits import Passes, refused
 from dlq_common.text.container_names import (
     LEAST_SHM_BYTES,
     MOST_MOUNTS,
@@ -27,51 +25,53 @@ def check_container(spec: JobSpec) -> None:
     """Raises InvalidRequest naming the field where the container makes no sense."""
     if not spec.HasField("container"):
         if spec.runtime == RUNTIME:
-            raise _wrong("container", "is missing: the podman runtime needs an image")
+            raise refused("container", "is missing: the podman runtime needs an image")
         return
     if spec.runtime not in ("", RUNTIME):
-        raise _wrong("runtime", f"{shown(spec.runtime)} runs no containers: leave it empty")
+        raise refused("runtime", f"{shown(spec.runtime)} runs no containers: leave it empty")
     container = spec.container
     if not container.image:
-        raise _wrong("container.image", "is empty: mounts, secrets and a network need an image")
-    _checked("container.image", check_image, container.image)
+        raise refused("container.image", "is empty: mounts, secrets and a network need an image")
+    Passes(check_image).check("container.image", container.image)
     _check_mounts(container)
     _check_secrets(container)
     if container.HasField("shm_size_bytes") and container.shm_size_bytes < LEAST_SHM_BYTES:
-        raise _wrong("container.shm_size_bytes", "must be at least 1 MiB")
+        raise refused("container.shm_size_bytes", "must be at least 1 MiB")
     _check_network(spec)
 
 
 def _check_mounts(container: ContainerSpec) -> None:
     if len(container.mounts) > MOST_MOUNTS:
-        raise _wrong("container.mounts", f"are more than {MOST_MOUNTS}")
+        raise refused("container.mounts", f"are more than {MOST_MOUNTS}")
     targets = set()
     for mount in container.mounts:
-        _checked("container.mounts", check_mount_source, mount.source)
-        _checked("container.mounts", check_mount_target, mount.target)
+        Passes(check_mount_source).check("container.mounts", mount.source)
+        Passes(check_mount_target).check("container.mounts", mount.target)
         if mount.target.rstrip("/") in targets:
-            raise _wrong("container.mounts", f"has two mounts at {shown(mount.target)}")
+            raise refused("container.mounts", f"has two mounts at {shown(mount.target)}")
         targets.add(mount.target.rstrip("/"))
 
 
 def _check_secrets(container: ContainerSpec) -> None:
     if len(container.secrets) > MOST_SECRETS:
-        raise _wrong("container.secrets", f"are more than {MOST_SECRETS}")
+        raise refused("container.secrets", f"are more than {MOST_SECRETS}")
     if len(set(container.secrets)) < len(container.secrets):
-        raise _wrong("container.secrets", "names a secret twice")
+        raise refused("container.secrets", "names a secret twice")
     for name in container.secrets:
-        _checked("container.secrets", check_secret, name)
+        Passes(check_secret).check("container.secrets", name)
     if container.image_secret:
-        _checked("container.image_secret", check_secret, container.image_secret)
+        Passes(check_secret).check("container.image_secret", container.image_secret)
 
 
 def _check_network(spec: JobSpec) -> None:
     network = spec.container.network or NETWORKS[0]
     if network not in NETWORKS:
         choices = f"{' or '.join(NETWORKS)}{did_you_mean(network, NETWORKS)}"
-        raise _wrong("container.network", f"{shown(network)} is not {choices}")
+        raise refused("container.network", f"{shown(network)} is not {choices}")
     if network == "none" and _may_be_gang(spec):
-        raise _wrong("container.network", "none keeps the nodes of a gang from reaching each other")
+        raise refused(
+            "container.network", "none keeps the nodes of a gang from reaching each other"
+        )
 
 
 def _may_be_gang(spec: JobSpec) -> bool:
@@ -79,14 +79,3 @@ def _may_be_gang(spec: JobSpec) -> bool:
     nodes = spec.resources.node_count
     largest = max(spec.elastic.gpu_counts, default=0)
     return nodes > 1 or (nodes == 1 and largest > spec.resources.gpu_count)
-
-
-def _checked(field: str, check: Callable[[str], str], value: str) -> None:
-    try:
-        check(value)
-    except ValueError as error:
-        raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
-
-
-def _wrong(field: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")

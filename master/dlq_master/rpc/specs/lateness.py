@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from dlq.v1.job_pb2 import JobSpec
-from dlq_common.errors import InvalidRequest
+from dlq_common.job_fields.limits import refused
 from dlq_common.text.units import LONGEST_DURATION_S
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_master.control.stimuli import AskedLateness
@@ -22,15 +22,15 @@ def check_lateness(spec: JobSpec) -> None:
         return
     late = spec.lateness
     if late.WhichOneof("due") is None:
-        raise _wrong("lateness.due_time", "must say when it is due")
+        raise refused("lateness.due_time", "must say when it is due")
     if late.HasField("due_duration"):
         after_s = from_duration(late.due_duration)
         if not 0 < after_s <= LONGEST_DURATION_S:
-            raise _wrong("lateness.due_duration", "must be above 0, and not longer than years")
+            raise refused("lateness.due_duration", "must be above 0, and not longer than years")
     elif not 0 < late.due_time.seconds <= LATEST_S:
-        raise _wrong("lateness.due_time", "must be an instant between 1970 and the year 3000")
+        raise refused("lateness.due_time", "must be an instant between 1970 and the year 3000")
     if not (math.isfinite(late.weight_per_hour) and 0 < late.weight_per_hour <= MOST_PER_HOUR):
-        raise _wrong(
+        raise refused(
             "lateness.weight_per_hour", f"must be above 0, and not above {MOST_PER_HOUR:g}"
         )
 
@@ -42,9 +42,9 @@ def with_sizes(spec: JobSpec) -> JobSpec:
         return spec
     for name in ("elastic", "roles"):
         if spec.HasField(name):
-            raise _wrong("resources.gpu_count", f"must be said with {name}")
+            raise refused("resources.gpu_count", f"must be said with {name}")
     if spec.deadlines or spec.resources.HasField("node_count"):
-        raise _wrong("resources.gpu_count", "must be said with deadlines, and with a node_count")
+        raise refused("resources.gpu_count", "must be said with deadlines, and with a node_count")
     filled = JobSpec()
     filled.CopyFrom(spec)
     filled.resources.gpu_count = SIZES[0]
@@ -65,7 +65,3 @@ def lateness_of(spec: JobSpec) -> AskedLateness | None:
     if late.HasField("due_time"):
         return AskedLateness(weight, at_s=from_timestamp(late.due_time))
     return AskedLateness(weight, after_s=from_duration(late.due_duration))
-
-
-def _wrong(field: str, what: str) -> InvalidRequest:
-    return InvalidRequest(f"{field} {what}", field=f"spec.{field}")

@@ -7,7 +7,7 @@ cluster is large enough and what a user may have are questions for the loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -24,7 +24,7 @@ from dlq.v1.job_pb2 import (
 )
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
-from dlq_common.job_fields.limits import Lasts, OneOf
+from dlq_common.job_fields.limits import Lasts, OneOf, Passes, refused
 from dlq_common.job_fields.reading.words import PER_GPU
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import IndexRange, expand
@@ -123,14 +123,16 @@ def checked(spec: JobSpec) -> JobSpec:
 def check_request_id(request_id: str) -> str:
     """Any printable text of 1 to 64 characters; made by the client before its first try."""
     if not (0 < len(request_id) <= 64 and request_id.isascii() and request_id.isprintable()):
-        raise _wrong("request_id", "must be 1 to 64 printable ASCII characters")
+        what = "request_id must be 1 to 64 printable ASCII characters"
+        raise InvalidRequest(what, field="request_id")
     return request_id
 
 
 def _check_known(message: Message, field: str) -> None:
     """A field that this master does not know must not be dropped: it may forbid something."""
     if len(UnknownFieldSet(message)):
-        raise _wrong(field, "has fields that this master does not know; it is older than you")
+        what = f"{field} has fields that this master does not know; it is older than you"
+        raise InvalidRequest(what, field=field if field == "spec" else f"spec.{field}")
     for descriptor, value in message.ListFields():
         if isinstance(value, Message):
             _check_known(value, descriptor.name)
@@ -142,50 +144,52 @@ def _check_known(message: Message, field: str) -> None:
 
 def _check_command(spec: JobSpec) -> None:
     if len(spec.command) > MOST_ARGUMENTS:
-        raise _wrong("command", f"has more than {MOST_ARGUMENTS} words")
+        raise refused("command", f"has more than {MOST_ARGUMENTS} words")
     if sum(len(word.encode()) + 1 for word in spec.command) > LARGEST_COMMAND_BYTES:
-        raise _wrong("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
+        raise refused("command", f"is larger than {LARGEST_COMMAND_BYTES} bytes")
     for word in spec.command:
-        _field("command", check_argument, word, "a word of the command")
+        Passes(check_argument, "a word of the command").check("command", word)
     if spec.script:
         _check_script(spec.script)
     elif not spec.command or not spec.command[0]:
-        raise _wrong("command", "is empty: say what to run")
+        raise refused("command", "is empty: say what to run")
 
 
 def _check_script(script: str) -> None:
     if len(script.encode()) > LARGEST_SCRIPT_BYTES:
-        raise _wrong("script", f"is larger than {LARGEST_SCRIPT_BYTES} bytes")
+        raise refused("script", f"is larger than {LARGEST_SCRIPT_BYTES} bytes")
     if not script.startswith("#!"):
-        raise _wrong("script", "must begin with #! and its interpreter, such as #!/bin/sh")
-    _field("script", check_argument, script, "the script")
+        raise refused("script", "must begin with #! and its interpreter, such as #!/bin/sh")
+    Passes(check_argument, "the script").check("script", script)
 
 
 def _check_environment(environment: Mapping[str, str]) -> None:
     # The cheap sum first: what is far too large is not looked at further.
     size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
     if size > LARGEST_ENV_BYTES:
-        raise _wrong("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
-    _field("environment", check_env, dict(environment))
+        raise refused("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")
+    Passes(check_env).check("environment", dict(environment))
 
 
 def _check_labels(labels: Mapping[str, str]) -> None:
     if len(labels) > MOST_LABELS:
-        raise _wrong("labels", f"are more than {MOST_LABELS}")
+        raise refused("labels", f"are more than {MOST_LABELS}")
     for name, value in labels.items():
-        _field("labels", check_word, name, "label")
+        Passes(check_word, "label").check("labels", name)
         if len(value) > LONGEST_LABEL or not value.isprintable():
-            raise _wrong("labels", f"{name} must be one line of at most {LONGEST_LABEL} characters")
+            raise refused(
+                "labels", f"{name} must be one line of at most {LONGEST_LABEL} characters"
+            )
 
 
 def _check_resources(resources: ResourceRequest) -> None:
     if not 1 <= resources.gpu_count <= MOST_GPUS:
-        raise _wrong("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
+        raise refused("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
     if resources.HasField("node_count"):
         if resources.node_count < 1:
-            raise _wrong("resources.node_count", "must be at least 1")
+            raise refused("resources.node_count", "must be at least 1")
         if resources.gpu_count % resources.node_count:
-            raise _wrong(
+            raise refused(
                 "resources.node_count",
                 f"{resources.gpu_count} GPUs cannot be split evenly over {resources.node_count} "
                 "nodes",
@@ -193,25 +197,25 @@ def _check_resources(resources: ResourceRequest) -> None:
     _check_types(resources)
     check_choice(resources)
     if resources.halves_batch and not resources.HasField("gpu_memory_bytes"):
-        raise _wrong("resources.halves_batch", "means something only with gpu_memory_bytes")
+        raise refused("resources.halves_batch", "means something only with gpu_memory_bytes")
 
 
 def _check_types(resources: ResourceRequest) -> None:
     if resources.gpu_type:
-        _field("resources.gpu_type", check_word, resources.gpu_type, "GPU type")
+        Passes(check_word, "GPU type").check("resources.gpu_type", resources.gpu_type)
     elif resources.or_gpu_types:
-        raise _wrong(
+        raise refused(
             "resources.or_gpu_types", "means something only with gpu_type, the one liked best"
         )
     if len(resources.or_gpu_types) >= MOST_GPU_TYPES:
-        raise _wrong(
+        raise refused(
             "resources.or_gpu_types", f"are too many: {MOST_GPU_TYPES} types in all at most"
         )
     named = [resources.gpu_type]
     for word in resources.or_gpu_types:
-        _field("resources.or_gpu_types", check_word, word, "GPU type")
+        Passes(check_word, "GPU type").check("resources.or_gpu_types", word)
         if word in named:
-            raise _wrong("resources.or_gpu_types", f"GPU type {word} is named twice")
+            raise refused("resources.or_gpu_types", f"GPU type {word} is named twice")
         named.append(word)
 
 
@@ -228,7 +232,7 @@ def _check_mixed(spec: JobSpec) -> None:
     }
     for what, given in others.items():
         if given:
-            raise _wrong(
+            raise refused(
                 "resources.mixed_gpu_types",
                 "a job that may lie on several GPU types at once names no "
                 f"{what.removeprefix('a ')}",
@@ -244,17 +248,17 @@ def _check_preempt(preempt: PreemptSpec) -> None:
 
 def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
     if checkpoint.marker and not checkpoint.directory:
-        raise _wrong("checkpoint.directory", "must say where the marker is looked for")
+        raise refused("checkpoint.directory", "must say where the marker is looked for")
 
 
 def _check_compat(spec: JobSpec) -> None:
     if spec.HasField("tasks_per_node") and not spec.compat:
-        raise _wrong("tasks_per_node", "means something only with compat")
+        raise refused("tasks_per_node", "means something only with compat")
 
 
 def _check_launch(spec: JobSpec) -> None:
     if spec.launch == PER_GPU and spec.compat:
-        raise _wrong("launch", "per-gpu is what compat does already: say one of them")
+        raise refused("launch", "per-gpu is what compat does already: say one of them")
 
 
 def _check_roles(spec: JobSpec) -> None:
@@ -262,22 +266,22 @@ def _check_roles(spec: JobSpec) -> None:
         return
     roles, resources = spec.roles, spec.resources
     if spec.compat or spec.launch == PER_GPU:
-        raise _wrong("roles", "go neither with compat nor with launch = per-gpu")
+        raise refused("roles", "go neither with compat nor with launch = per-gpu")
     if not 1 <= roles.worker_count <= MOST_TASKS:
-        raise _wrong("roles.worker_count", f"must be between 1 and {MOST_TASKS}")
+        raise refused("roles.worker_count", f"must be between 1 and {MOST_TASKS}")
     if not 0 <= roles.ps_count <= MOST_TASKS:
-        raise _wrong("roles.ps_count", f"must be between 0 and {MOST_TASKS}")
+        raise refused("roles.ps_count", f"must be between 0 and {MOST_TASKS}")
     if resources.gpu_count % roles.worker_count:
-        raise _wrong(
+        raise refused(
             "roles.worker_count",
             f"{resources.gpu_count} GPUs cannot be shared evenly by {roles.worker_count} workers",
         )
     if not resources.HasField("node_count"):
         if resources.gpu_count != roles.worker_count:
-            raise _wrong("resources.node_count", "must be said for workers with several GPUs each")
+            raise refused("resources.node_count", "must be said for workers with several GPUs each")
         return
     if roles.worker_count % resources.node_count:
-        raise _wrong(
+        raise refused(
             "roles.worker_count",
             f"{roles.worker_count} workers cannot be split evenly over {resources.node_count} "
             "nodes",
@@ -288,39 +292,42 @@ def _check_array(spec: JobSpec) -> None:
     if not spec.HasField("array"):
         return
     ranges = [IndexRange(each.first, each.last, each.step or 1) for each in spec.array.ranges]
-    count = len(_field("array.ranges", expand, ranges))
+    try:
+        count = len(expand(ranges))
+    except ValueError as error:
+        raise refused("array.ranges", f": {error}") from None
     if count > MOST_TASKS:
         why = f"--array has {count} tasks; one array has {MOST_TASKS} at most"
         raise InvalidRequest(why, field="spec.array.ranges")
     if spec.array.concurrent_count < 0:
-        raise _wrong("array.concurrent_count", "is negative")
+        raise refused("array.concurrent_count", "is negative")
 
 
 def check_dependency(asked: DependencySpec) -> None:
     """Whether these terms could be meant; whether the jobs are there, the loop knows."""
     field = "dependency"
     if len(asked.terms) > MOST_TERMS:
-        raise _wrong(field, f"names more than {MOST_TERMS} jobs")
+        raise refused(field, f"names more than {MOST_TERMS} jobs")
     for term in asked.terms:
         relation = RELATIONS.get(term.relation)
         if relation is None:
-            raise _wrong(field, "has a relation that this master does not know")
+            raise refused(field, "has a relation that this master does not know")
         if (relation is Relation.SINGLETON) != (not term.job_id):
-            raise _wrong(field, f"{relation.value}: {shown(term.job_id)} is not what it takes")
+            raise refused(field, f"{relation.value}: {shown(term.job_id)} is not what it takes")
         if term.job_id and not _JOB.fullmatch(term.job_id):
-            raise _wrong(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
+            raise refused(field, f"{shown(term.job_id)} is not a job: write 12, or 12_4 for a task")
 
 
 def check_begin(begin: Timestamp) -> None:
     """Whether a job could ever begin then."""
     if not (0 <= begin.seconds <= LATEST_BEGIN_S and 0 <= begin.nanos < 1_000_000_000):
-        raise _wrong("begin_time", "must be an instant between 1970 and the year 3000")
+        raise refused("begin_time", "must be an instant between 1970 and the year 3000")
 
 
 def _check_save_signal(spec: JobSpec) -> None:
     signal = spec.checkpoint.save_signal
     if signal and signal == (spec.preempt.signal or DEFAULT_SIGNAL):
-        raise _wrong("checkpoint.save_signal", f"{signal} asks it to save and leave already")
+        raise refused("checkpoint.save_signal", f"{signal} asks it to save and leave already")
 
 
 def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
@@ -338,16 +345,3 @@ def _named(spec: JobSpec) -> str:
     word = spec.command[0].rstrip("/").rsplit("/", 1)[-1]
     made = _NAME_JUNK.sub("_", word).lstrip("-.+=@:")[:64]
     return made or "job"
-
-
-def _field(field: str, check: Callable[..., T], *arguments: object) -> T:
-    """What `check` returns; its ValueError with the field's name."""
-    try:
-        return check(*arguments)
-    except ValueError as error:
-        raise InvalidRequest(f"{field}: {error}", field=f"spec.{field}") from None
-
-
-def _wrong(field: str, what: str) -> InvalidRequest:
-    full = field if field in ("request_id", "spec") else f"spec.{field}"
-    return InvalidRequest(f"{field} {what}", field=full)

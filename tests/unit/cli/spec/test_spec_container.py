@@ -49,15 +49,14 @@ def test_a_container_from_a_file_travels_whole() -> None:
 
 def test_flags_add_mounts_to_the_files_and_replace_those_at_the_same_place() -> None:
     made = spec(("--mount", "/scratch:/data"), ("--mount", "/a:/b"), file=FILE)
-    assert made.container is not None
-    assert {str(mount) for mount in made.container.mounts} == {
+    assert {str(mount) for mount in made.mounts} == {
         *("/scratch:/data", "/home/alice/run:/run/me", "/a:/b")
     }
 
 
 def test_without_a_container_nothing_of_one_travels() -> None:
     made = spec()
-    assert made.container is None
+    assert made.mounts == ()
     assert not to_message(made).HasField("container")
     assert made.values.get("workdir") == "/home/alice"
 
