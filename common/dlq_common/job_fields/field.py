@@ -55,7 +55,8 @@ class JobField(Generic[T]):
     default: str = ""  # the text there when the spec does not say it; empty: no line
     editable: bool = False  # `dlq update` and UpdateJobRequest have it under the same names
     clear: str = ""  # the field of UpdateJobRequest that takes the value away
-    launch: str = ""  # its name in the agent's record of a launch; empty: agents do not need it
+    to_agent: bool = False  # a launch has it among its `fields`; a scalar, as it is journaled
+    launch: str = ""  # of the first fields: the name that it has in the agent's record of a launch
 
     def flags(self) -> Iterator[Flag]:
         """Its flag, if it has one."""

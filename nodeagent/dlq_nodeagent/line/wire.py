@@ -400,9 +400,15 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
 
 def _of_the_table(spec: job_pb2.JobSpec) -> dict[str, Any]:
     """Fields that a launch takes over as they are; what is not said has the record's default."""
-    fields = (field for field in FIELDS.values() if field.launch and field.wire)
-    said = ((field.launch, field.wire.take(spec)) for field in fields if field.wire)
-    return {name: value for name, value in said if value is not None}
+    named: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for key, field in FIELDS.items():
+        value = None if field.wire is None else field.wire.take(spec)
+        if value is not None and field.launch:
+            named[field.launch] = value
+        if value is not None and field.to_agent:
+            others[key] = value
+    return {**named, "fields": others}
 
 
 def _profile_order(order: profile_pb2.ProfileOrder) -> ProfileOrder:

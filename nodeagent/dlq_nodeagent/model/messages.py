@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.launch import RankKey
@@ -136,6 +136,8 @@ class Launch:
     live: bool = False
     """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has
     all that it ever had, and those without GPUs have left."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the job that the table sends `to_agent`, by key: `THREADS.of(launch.fields)`."""
     joins: bool = False
     """The others run already."""
     gpu_memory_bytes: int = 0

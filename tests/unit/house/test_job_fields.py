@@ -47,7 +47,7 @@ from dlq_common.job_fields.wire import Plain
 FIELDS["toy"] = JobField(
     key="toy", read=read_nice, flag="--toy N", help="How much of a toy it is.", sample="3",
     comment="A toy.", wire=Plain[int]("nice"), limit=Between(-5, 5), label="toy", editable=True,
-    launch="job_name",
+    to_agent=True,
 )
 from dlq.v1.agent_service_pb2 import Command, LaunchCommand, SessionResponse
 from dlq.v1.job_pb2 import JobSpec
@@ -83,7 +83,7 @@ print(json.dumps({
     "understood": [line for line in understood(spec).splitlines() if "toy" in line],
     "refusal": refusal,
     "update": wishes(["toy=4"], 0.0).nice,
-    "launch": told.order.job_name,
+    "launch": told.order.fields,
 }))
 """
 
@@ -119,5 +119,5 @@ def test_a_field_that_is_added_to_the_table_is_everywhere() -> None:
         "understood": ["toy:         3  (--toy)"],
         "refusal": "nice must be between -5 and 5",
         "update": 4,
-        "launch": 3,
+        "launch": {"toy": 3},
     }

@@ -29,6 +29,7 @@ RECORD = RankRecord(
         cpu_limit=2.5,
         memory_limit_bytes=2**40,
         time_left_s=60.0,
+        fields={"threads": 8, "note": "x", "share": 0.5},
         script="#!/bin/sh\ntrue\n",
         profile=ProfileOrder(60.0),
     ),
