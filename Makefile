@@ -124,11 +124,16 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 ELSEWHERE := $(addprefix --ignore=tests/,e2e slurm systemd)
 
 .PHONY: test
-test: setup  ## every test that needs nothing special (under two minutes)
-	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)'
+test: setup  ## the tests of every day: all that need nothing special, but those that repeat a smaller one
+	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and not long'
+
+# What `make test` leaves out: it repeats a smaller test with real daemons, or on more random worlds.
+.PHONY: test-rest
+test-rest: setup  ## the tests that repeat a smaller one of make test (marker long): real daemons, more worlds
+	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and long'
 
 .PHONY: test-long
-test-long: setup  ## the same with every seed, setting and random example (tests/support/extent.py), and coverage
+test-long: setup  ## both of them with every seed, setting and random example (tests/support/extent.py), and coverage
 	LONG=1 $(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL)' --cov --cov-report=
 	$(MAKE) --no-print-directory coverage
 

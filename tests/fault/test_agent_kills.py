@@ -17,6 +17,11 @@ from dlq.v1 import agent_service_pb2 as wire
 from support.agent_process import AgentProcess
 from support.stub_master import StubMaster, launch_command
 
+pytestmark = pytest.mark.long(
+    "integration/test_agent_process.py",
+    "unit/nodeagent/test_core_restarts.py",
+)
+
 ENDED = (wire.RANK_PHASE_EXITED, wire.RANK_PHASE_START_FAILED)
 PROGRAM = """
 import fcntl, os, sys, time

@@ -18,6 +18,10 @@ from dlq_master.app import main
 from support.harness import Daemons
 from support.waiting import wait_until
 
+pytestmark = pytest.mark.long(
+    "unit/master/rpc/audit/test_rpc_audit_faults.py",
+)
+
 SIZE = 64 << 10
 
 

@@ -28,7 +28,12 @@ from support.harness import HERE, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "fault/test_promise_kills.py",
+    ),
+]
 
 # Slots of four seconds; work and deadlines so long that a slow machine judges them in time, and
 # keeps them.

@@ -16,7 +16,13 @@ from support.harness import HERE, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "fault/test_resize_kills.py",
+        "unit/master/control/jobs/test_control_elastic.py",
+    ),
+]
 
 SOON = 'be_term = "2s"\nslo_term = "8s"\nsave_lead = "0s"\nresume = "0s"\n'
 STEP_S, SAVE_S = 0.05, 1.0

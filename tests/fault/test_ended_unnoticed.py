@@ -13,7 +13,13 @@ from dlq_client.jobs import Jobs
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/attempts/test_control_own_ends.py",
+        "unit/master/model/attempts/test_own_ends.py",
+    ),
+]
 
 # How each job is stopped, with what it exits, how many nodes it has: and what is shown of it in the
 # end.

@@ -18,7 +18,12 @@ from dlq_common.errors import DlqError
 from support.harness import BRIEF_SILENCE_S, Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/loop/test_control_incidents.py",
+    ),
+]
 
 
 @pytest.fixture

@@ -17,7 +17,13 @@ from support.harness import Daemons
 from support.ports import free_ports
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "fault/test_planner.py",
+        "unit/master/control/forecast/test_twin_process.py",
+    ),
+]
 
 # Before anything of ours is imported: the helpers end at once, for as long as the file is there.
 BROKEN = """

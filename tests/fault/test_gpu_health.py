@@ -15,7 +15,14 @@ from support.harness import Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/nodes/test_control_gpu_health.py",
+        "unit/master/control/nodes/test_control_withheld.py",
+        "unit/nodeagent/devices/test_gpu_watch.py",
+    ),
+]
 
 QUICK = '\n[gpus]\nlook_every = "100ms"\nfigures_every = "200ms"\nrelease_timeout = "1s"\n'
 

@@ -15,7 +15,13 @@ from support.cli_run import Said
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/policy/promise/test_promise_types.py",
+        "unit/master/control/trials/test_control_trials.py",
+    ),
+]
 
 LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'
 RUNS = 5  # the fewest by which a family is known

@@ -14,7 +14,14 @@ from dlq_master.control.jobs.limits import STARTUP_S
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/jobs/test_control_arrays.py",
+        "unit/master/control/jobs/test_control_dependencies.py",
+        "unit/master/control/jobs/test_control_limits.py",
+    ),
+]
 
 # It writes down what it is told, saves when it is asked to, and says how its time limit went.
 SCRIPT = """\

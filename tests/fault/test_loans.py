@@ -12,7 +12,14 @@ from dlq_client.line.connection import Connection
 from support.lender import Lender
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "fault/test_loan_kills.py",
+        "unit/master/control/loans/test_control_loans.py",
+        "unit/master/control/loans/test_control_load_sources.py",
+    ),
+]
 
 BUSY = "3|process|4711|8589934592"
 

@@ -15,7 +15,13 @@ from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/nodes/test_control_nodes.py",
+        "unit/master/control/nodes/test_control_same_machine.py",
+    ),
+]
 
 HOLD_S = 30  # half of it without contact, and its shim ends a job: an agent takes seconds to begin
 

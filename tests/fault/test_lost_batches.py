@@ -5,11 +5,16 @@ serves nothing wrong.
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from dlq_client.jobs import Jobs
 from dlq_master.app import main
 from support.harness import Daemons
+
+pytestmark = pytest.mark.long(
+    "unit/master/store/test_store_losses.py",
+)
 
 
 def test_a_torn_last_page_of_the_log_is_said_and_a_changed_page_is_not_served(

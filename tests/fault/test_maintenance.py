@@ -16,7 +16,14 @@ from support.harness import BRIEF_SILENCE_S, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/nodes/test_control_maintenance.py",
+        "integration/test_rpc_maintenance.py",
+        "unit/nodeagent/test_core_holding.py",
+    ),
+]
 
 HOLD_S = (
     12  # half of it may be lost to a machine that stands still, before the absence is announced

@@ -20,7 +20,12 @@ from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/nodes/test_control_quarantine.py",
+    ),
+]
 
 OTHER = "somebody-else"  # no account of the host: everything runs as who runs the agents
 SHELL = ("/bin/sh", "-c")

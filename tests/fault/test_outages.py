@@ -16,7 +16,14 @@ from dlq_common.clock import SteadyClock
 from support.harness import BRIEF_SILENCE_S, Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/nodeagent/test_core_holding.py",
+        "unit/master/control/jobs/test_control_limits.py",
+        "integration/test_identity_tls.py",
+    ),
+]
 
 HOLD_S = 8
 LIMIT_S = 10

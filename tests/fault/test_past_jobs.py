@@ -14,7 +14,13 @@ from dlq_common.errors import TryAgain
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "integration/test_rpc_past.py",
+        "unit/master/control/jobs/test_control_rates.py",
+    ),
+]
 
 # They follow [jobs] in master.toml.
 SETTINGS = """

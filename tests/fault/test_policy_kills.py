@@ -7,8 +7,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from support.cli_run import Dlq
 from support.harness import Daemons
+
+pytestmark = pytest.mark.long(
+    "unit/master/control/placement/test_control_policy.py",
+)
 
 
 def decides(daemons: Daemons) -> str:

@@ -19,7 +19,12 @@ from dlq_common.errors import DlqError
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/loop/test_control_slow_commits.py",
+    ),
+]
 
 SHIM = Path(__file__).parents[1] / "support" / "failing_disk.c"
 COMMIT_MS = 2_300

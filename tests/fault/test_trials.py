@@ -16,7 +16,12 @@ from support.harness import HERE, Daemons
 from support.json_lines import json_lines
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/trials/test_control_trials.py",
+    ),
+]
 
 STEP_S, TOTAL = 0.05, 120
 SLOWEST = 5.0  # a step that sleeps may wake this much later where many others want the processor

@@ -14,7 +14,12 @@ import pytest
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/forecast/test_twin_process.py",
+    ),
+]
 
 
 @pytest.fixture(scope="module")

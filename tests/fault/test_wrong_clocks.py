@@ -15,7 +15,13 @@ from dlq_client.jobs import Jobs
 from support.harness import BIN, Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/test_start_clock.py",
+        "unit/master/store/test_store_clock_reset.py",
+    ),
+]
 
 SHIM = Path(__file__).parents[1] / "support" / "shifted_clock.c"
 DAY_S = 86_400

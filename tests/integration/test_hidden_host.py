@@ -14,7 +14,12 @@ from dlq_client.jobs import Jobs
 from support.harness import Daemons
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/test_start_clock.py",
+    ),
+]
 
 HIDE = "mount --make-rprivate / && mount -t proc -o subset=pid proc /proc"
 
