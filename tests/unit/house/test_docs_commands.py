@@ -1,37 +1,45 @@
-"""What the documents tell people to type: every `dlq` command, option and argument exists."""
+"""What the documents tell people to type: every command, option and argument exists."""
 
 import re
 import shlex
-from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
 from dlq_cli.main import dlq
+from dlq_cli.spec.slurm.sbatch import read_words
+from dlq_cli.spec.slurm.script import sbatch_layer
+from dlq_cli.spec.values.given import Notes
+from support.shown_commands import PAGES, ROOT, blocks, shown
 
-ROOT = Path(__file__).resolve().parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), ROOT / "deploy/README.md"]
-
-
-def shown(page: Path) -> Iterator[str]:
-    """Lines of a page's fenced blocks that begin with `dlq `."""
-    for block in re.findall(r"(?ms)^```\w*\n(.*?)^```", page.read_text()):
-        yield from re.findall(r"(?m)^dlq .*$", block)
-
-
+PROGRAMS = {
+    "dlq": dlq,
+    "dlq-master": import_module("dlq_master.app").main,
+    "dlq-nodeagent": import_module("dlq_nodeagent.command").main,
+}
 COMMANDS = [
     pytest.param(line, id=f"{page.name}: {line.partition(' #')[0].strip()}")
     for page in PAGES
-    for line in shown(page)
+    for line in shown(page, "|".join(PROGRAMS))
 ]
+SBATCH = [(page, line) for page in PAGES for line in shown(page, "sbatch")]
+SCRIPTS = [(page, text) for page in PAGES for text in blocks(page) if "#SBATCH " in text]
+
+
+def words_of(line: str) -> list[str]:
+    """The words of the program itself: what follows a pipe or a redirection is the shell's."""
+    words = shlex.split(line, comments=True)
+    ends = [at for at, word in enumerate(words) if word in ("|", ">", ">>", "&&", ";", "&")]
+    return words[: ends[0]] if ends else words
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_a_command_that_is_shown_is_one_that_dlq_understands(line: str) -> None:
-    words = shlex.split(line, comments=True)[1:]
-    command: click.Command = dlq
-    context = click.Context(dlq, info_name="dlq")
+def test_a_command_that_is_shown_is_one_that_its_program_understands(line: str) -> None:
+    program, *words = words_of(line)
+    command: click.Command = PROGRAMS[program]
+    context = click.Context(command, info_name=program)
     while isinstance(command, click.Group) and not (command.invoke_without_command and not words):
         found = command.get_command(context, words.pop(0))
         assert found is not None, line
@@ -42,5 +50,31 @@ def test_a_command_that_is_shown_is_one_that_dlq_understands(line: str) -> None:
     assert (required, rest) == ([], []), line
 
 
-def test_the_readme_shows_ten_commands() -> None:
-    assert len(list(shown(ROOT / "README.md"))) >= 10
+@pytest.mark.parametrize(("page", "line"), SBATCH)
+def test_a_command_for_slurm_has_options_that_the_converter_knows(page: Path, line: str) -> None:
+    _, rest = read_words(words_of(line)[1:], page.name)
+    assert len(rest) == 1, line  # the script
+
+
+@pytest.mark.parametrize(("page", "text"), SCRIPTS)
+def test_a_script_for_slurm_passes_the_converter(page: Path, text: str) -> None:
+    assert sbatch_layer(text, page.name, Notes())
+
+
+def test_the_pages_show_commands_of_every_program() -> None:
+    shown_programs = {str(one.values[0]).split()[0] for one in COMMANDS}
+    assert shown_programs == set(PROGRAMS)
+    assert SBATCH
+    assert len(list(shown(ROOT / "README.md", "dlq"))) >= 10
+
+
+def test_a_line_that_goes_on_is_one_command(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "```sh\n$ dlq submit \\\n    -G 1 a.sh  # why\n  sudo dlq-master run\nls\n```\n"
+    )
+    found = list(shown(page, "dlq|dlq-master"))
+    assert [re.sub(" +", " ", line) for line in found] == [
+        "dlq submit -G 1 a.sh # why",
+        "dlq-master run",
+    ]
