@@ -33,7 +33,7 @@ settings.register_profile(
     "quick",
     deadline=None,
     suppress_health_check=UNTIMED,
-    max_examples=times(40, 100),
+    max_examples=times(20, 100),
     derandomize=True,
 )
 settings.register_profile(

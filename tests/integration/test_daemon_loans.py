@@ -15,6 +15,7 @@ from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import NodeGroup
 from dlq_simulator.world.loans import LoanStep
 from dlq_simulator.world.world import sizes_of
+from support.extent import spread
 from support.lending_daemon import LendingDaemon
 from support.replays import a_config, compare, simulated
 from support.stepped_daemon import VirtualJob
@@ -84,7 +85,7 @@ def rows(jobs: int = 24) -> list[TraceJob]:
     return found
 
 
-@pytest.mark.parametrize(("policy", "settings"), CHOICES)
+@pytest.mark.parametrize(("policy", "settings"), spread(CHOICES, 1))
 async def test_the_daemon_lends_and_takes_back_as_the_simulator_does(
     policy: str, settings: dict[str, str], tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import NodeGroup
 from dlq_simulator.world.world import sizes_of
-from support.extent import times
+from support.extent import spread, times
 from support.measured_daemon import MeasuredDaemon
 from support.replays import a_config, compare, simulated
 from support.stepped_daemon import SteppedDaemon, VirtualJob
@@ -69,7 +69,9 @@ def a_trace(jobs: int = times(25, 40)) -> Trace:
     return Trace.of("a trace", rows)
 
 
-@pytest.mark.parametrize(("policy", "settings"), CHOICES, ids=[name for name, _ in CHOICES])
+@pytest.mark.parametrize(
+    ("policy", "settings"), spread(CHOICES, 3), ids=[name for name, _ in CHOICES]
+)
 async def test_the_daemon_decides_what_the_simulator_decides(
     policy: str, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -121,7 +123,9 @@ def elastic_rows(jobs: int = 24) -> list[TraceJob]:
     return rows
 
 
-@pytest.mark.parametrize(("policy", "settings"), RESIZED, ids=[name for name, _ in RESIZED])
+@pytest.mark.parametrize(
+    ("policy", "settings"), spread(RESIZED, 1), ids=[name for name, _ in RESIZED]
+)
 async def test_the_daemon_resizes_as_the_simulator_does(
     policy: str, settings: dict[str, str], tmp_path: Path
 ) -> None:
@@ -143,7 +147,7 @@ async def test_the_daemon_resizes_as_the_simulator_does(
     compare(found, expected)
 
 
-@pytest.mark.parametrize("policy", MEASURED)
+@pytest.mark.parametrize("policy", spread(MEASURED, 1))
 async def test_the_daemon_measures_as_the_simulator_does(policy: str, tmp_path: Path) -> None:
     """Trials, estimates, and what is promised by them."""
     words = EVERY_PROMISE | {"know": "profiled", "profile_s": "100"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.extent import times
+from support.extent import spread, times
 from support.training_attempts import TrainingJob
 
 pytestmark = pytest.mark.integration
@@ -39,7 +39,7 @@ def training_job() -> Iterator[MakeJob]:
         job.abandon()
 
 
-@pytest.mark.parametrize("script", JOBS)
+@pytest.mark.parametrize("script", spread(list(JOBS), 2))
 def test_a_job_stopped_at_any_step_ends_as_if_it_never_was(
     training_job: MakeJob, script: str, tmp_path: Path
 ) -> None:

@@ -20,13 +20,13 @@ from dlq_simulator.priced.world import replay
 from dlq_simulator.traces import read_trace
 from dlq_simulator.world.clusters import read_cluster
 from dlq_simulator.world.speed import Speed
-from support.extent import LONG
+from support.extent import LONG, spread
 
 ROOT = Path(__file__).parents[1] / "data" / "traces" / "gpuaas"
 INSTANCES = ("exp-10-100-0", "exp-10-100-1", "high-10-100-0", "high-10-100-1", "veryhigh-10-100-0")
 REFERENCE = {"reading": "reference"}
 ONE = REFERENCE | {"elite": "1"}
-EACH = pytest.mark.parametrize("name", INSTANCES)
+EACH = pytest.mark.parametrize("name", spread(INSTANCES, 2))
 # The last one takes a thousand iterations: two thirds of the time of all.
 CHEAP = INSTANCES if LONG else INSTANCES[:-1]
 
@@ -74,7 +74,7 @@ def test_greedy_costs_the_same_to_the_digit(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", CHEAP)
+@pytest.mark.parametrize("name", spread(CHEAP, 2))
 @pytest.mark.parametrize(
     ("theirs", "policy", "words"),
     [

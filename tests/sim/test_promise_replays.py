@@ -18,7 +18,7 @@ from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, read_cluster
-from support.extent import some
+from support.extent import some, spread
 
 SEEDS = some(range(20), 2)
 _WIDTHS = (1, 1, 1, 2, 2, 3, 4, 4, 8, 12, 16)
@@ -65,7 +65,7 @@ def looked_at(policy: str, seed: int, *words: str) -> Result:
 
 
 @pytest.mark.parametrize("policy", ["chronus", "chronus-paper", "dlq"])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", spread(SEEDS, 1))
 def test_every_promise_is_kept(policy: str, seed: int) -> None:
     (chosen,) = read_settings([policy], (), seed)
     found = replay(workload(seed), read_cluster("6x8"), chosen).metrics
@@ -79,13 +79,16 @@ HASTY = ("cooldown_s=off", "min_run=0", "margin=0", "save_s=30", "resume_s=60")
 
 @pytest.mark.parametrize(
     ("seed", "words"),
-    [
-        (0, ()),
-        (1, ("slots=early",)),
-        (2, ("scaling=0.5",)),  # more GPUs bring nothing
-        (23, ("select=all", "be_floor=0")),
-        (4, ("guarantee=fitting", "be_floor=0", "scaling=0.8")),
-    ],
+    spread(
+        [
+            (0, ()),
+            (1, ("slots=early",)),
+            (2, ("scaling=0.5",)),  # more GPUs bring nothing
+            (23, ("select=all", "be_floor=0")),
+            (4, ("guarantee=fitting", "be_floor=0", "scaling=0.8")),
+        ],
+        2,
+    ),
 )
 def test_every_promise_is_kept_where_jobs_grow(seed: int, words: tuple[str, ...]) -> None:
     (chosen,) = read_settings(["dlq"], (*HASTY, *words), seed)
@@ -111,7 +114,7 @@ def test_nobody_hears_of_a_risk_where_there_is_none(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["chronus", "dlq"])
-@pytest.mark.parametrize("speed", [0.6, 1.7])
+@pytest.mark.parametrize("speed", spread([0.6, 1.7], 1))
 def test_every_promise_is_kept_on_gpus_of_another_speed(policy: str, speed: float) -> None:
     """A job says how long it takes on the GPUs that it is promised."""
     (chosen,) = read_settings([policy], (), 3)
@@ -139,7 +142,7 @@ def test_the_program_of_the_paper_keeps_promises_too() -> None:
     assert found.guaranteed
 
 
-@pytest.mark.parametrize("spot", ["srsf", "sf", "fifo", "las"])
+@pytest.mark.parametrize("spot", spread(["srsf", "sf", "fifo", "las"], 2))
 def test_any_order_of_the_others_keeps_promises(spot: str) -> None:
     found = looked_at("chronus", 101, f"spot={spot}").metrics
     assert (found.jobs, found.promises_missed) == (35, 0)

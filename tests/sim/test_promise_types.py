@@ -14,7 +14,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from sim.test_promise_replays import workload
-from support.extent import some
+from support.extent import some, spread
 
 SEEDS = some(range(20), 2)
 _TYPES = (None, None, "a|b", "b|a", "a", "b")
@@ -36,8 +36,8 @@ def typed(trace: Trace, seed: int) -> Trace:
 
 
 @pytest.mark.parametrize("policy", ["chronus", "chronus-paper", "dlq"])
-@pytest.mark.parametrize("speed", [1.0, 0.5, 2.0])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("speed", spread([1.0, 0.5, 2.0], 2))
+@pytest.mark.parametrize("seed", spread(SEEDS, 1))
 def test_every_promise_is_kept_on_whichever_type(policy: str, speed: float, seed: int) -> None:
     trace = typed(workload(seed), seed)
     (chosen,) = read_settings([policy], (), seed)

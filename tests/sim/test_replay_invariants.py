@@ -173,7 +173,7 @@ A_CLUSTER = st.lists(
 
 
 @given(trace=st.booleans().flatmap(a_trace), cluster=A_CLUSTER, choice=st.sampled_from(CHOICES))
-@settings(max_examples=times(100, 300), deadline=None)
+@settings(max_examples=times(50, 300), deadline=None)
 def test_any_small_trace_ends_under_every_policy_and_placement(
     trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]
 ) -> None:
@@ -232,7 +232,7 @@ HARDER = (
     speed=st.sampled_from([1, 0.35, 2]),
     choice=st.sampled_from(HARDER),
 )
-@settings(max_examples=times(50, 150), deadline=None)
+@settings(max_examples=times(25, 150), deadline=None)
 def test_every_job_ends_where_servers_come_and_go_and_speeds_differ(
     trace: Trace, steps: tuple[LoanStep, ...], speed: float, choice: tuple[str, ...]
 ) -> None:
