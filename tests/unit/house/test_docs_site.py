@@ -23,7 +23,6 @@ TOO_LONG = {
     "sites/loans.md",
     "sites/pools.md",
     "sites/profiler.md",
-    "internals/architecture.md",
 }
 LOOKED_UP = {"reference/json.md", "reference/glossary.md"}  # nobody reads these from top to bottom
 

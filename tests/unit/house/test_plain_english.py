@@ -1,0 +1,102 @@
+"""Pages are plain English: a named subject, a verb, one idea a sentence, 25 words at most."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.reference_pages import GENERATED, ROOT
+
+MOST_WORDS = 25
+# How many hard sentences a page still has. A page may only get better; at none it leaves the table.
+NOT_YET = {
+    "docs/internals/adr/0002-one-steady-time-axis.md": 6,
+    "docs/internals/adr/0003-lease-is-term-and-hold.md": 5,
+    "docs/internals/adr/0004-working-state-and-published-model.md": 2,
+    "docs/internals/adr/0005-derived-reservations.md": 1,
+    "docs/internals/adr/0007-logs-on-demand.md": 2,
+    "docs/internals/adr/0008-shim-in-c-and-the-contact-file.md": 3,
+    "docs/internals/adr/0009-dependencies.md": 2,
+    "docs/internals/adr/0010-plans-on-the-loop.md": 4,
+    "docs/internals/adr/0013-what-has-ended.md": 3,
+    "docs/internals/adr/0014-jobs-beside-the-agents-unit.md": 5,
+    "docs/internals/adr/0016-containers-under-the-shim.md": 1,
+    "docs/internals/adr/0017-the-core-is-plain-python.md": 3,
+    "docs/internals/adr/0018-commands-inside-jobs.md": 4,
+    "docs/internals/adr/0019-plans-that-take-long.md": 14,
+    "docs/internals/adr/0020-the-twin-is-a-process.md": 7,
+    "docs/internals/adr/0021-one-dictionary.md": 2,
+    "docs/policies/reproduction.md": 96,
+    "docs/policies/simulate.md": 71,
+    "docs/reference/glossary.md": 5,
+    "docs/running/gpu-health.md": 8,
+    "docs/running/master-is-dead.md": 6,
+    "docs/running/runbook.md": 82,
+    "docs/running/security.md": 4,
+    "docs/running/teams.md": 12,
+    "docs/sites/loans.md": 18,
+    "docs/sites/pools.md": 20,
+    "docs/sites/profiler.md": 41,
+}
+# A clause in the place of a subject. A question may begin so.
+CLAUSE = re.compile(r"(Who|Whoever|What|Whatever|Those (that|who)|That which|Of whom|Which)\b")
+HANGING = re.compile(r"[;,] (who|of whom|whoever)\b")
+
+
+def pages() -> Iterator[Path]:
+    """Pages that people write."""
+    found = [*(ROOT / "docs").rglob("*.md"), ROOT / "deploy/README.md", *ROOT.glob("*.md")]
+    for page in sorted(found):
+        generated = GENERATED.split(" by ")[0] in page.read_text()
+        if not generated and page.name != "CHANGELOG.md":
+            yield page
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Sentences of a page's paragraphs and lists; code, links' targets and tables are left out."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```|<!--.*?-->|^ {4,}.*?$", "", text)
+    for block in re.split(r"\n\s*\n|\n(?=\s*[-*|#]|\d+\. )", text):
+        if "|" in block or block.lstrip().startswith("#"):
+            continue
+        words = re.sub(r"^\s*(?:[-*#]+|\d+\.)\s*", "", block)
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", words))
+        yield from re.split(r"(?<=[.!?])\s+|(?<=[:;])\s+(?=[A-Z\"*(])", " ".join(words.split()))
+
+
+def is_hard(sentence: str) -> bool:
+    plain = sentence.strip("*_ ")
+    if len(plain.split()) > MOST_WORDS or HANGING.search(plain):
+        return True
+    return CLAUSE.match(plain) is not None and not plain.endswith("?")
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", list(pages()), ids=name_of)
+def test_a_page_is_plain_english(page: Path) -> None:
+    hard = [one for one in sentences(page.read_text()) if is_hard(one)]
+    allowed = NOT_YET.get(name_of(page), 0)
+    assert len(hard) <= allowed, hard
+    assert allowed == 0 or len(hard) == allowed, f"better: now {len(hard)} in NOT_YET"
+
+
+def test_the_table_names_pages_that_exist() -> None:
+    assert {*NOT_YET} <= {name_of(page) for page in pages()}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "hard"),
+    [
+        ("Evicts jobs from reclaimed nodes.", False),
+        ("What is asked back goes first.", True),
+        ("What does a job get?", False),
+        ("Who is not promised a deadline runs as best effort.", True),
+        ("Jobs are listed, whoever asks.", True),
+        ("A " + "very " * 25 + "long sentence.", True),
+    ],
+)
+def test_it_tells_a_hard_sentence(sentence: str, hard: bool) -> None:
+    assert is_hard(sentence) is hard
