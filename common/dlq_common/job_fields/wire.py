@@ -5,7 +5,9 @@ Messages are reached by the names of their fields, so that none need be loaded h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,8 +36,13 @@ class Plain(Generic[T]):
         parent, name = self._reached(message)
         return getattr(parent, name) or None
 
-    def _reached(self, message: Any) -> tuple[Any, str]:
+    @cached_property
+    def _parts(self) -> tuple[Sequence[str], str]:
         *above, name = self.path.split(".")
+        return above, name
+
+    def _reached(self, message: Any) -> tuple[Any, str]:
+        above, name = self._parts
         for each in above:
             message = getattr(message, each)
         return message, name
