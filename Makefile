@@ -36,7 +36,7 @@ CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
 # Many tests wait for processes of theirs: more workers than cores. The files that wait longest come
 # first in the order of names, and xdist would keep them for the end.
-WORKERS ?= 4
+WORKERS ?= 3
 IN_ORDER := --dist loadfile --no-loadscope-reorder
 # A single test of these may take longer than pyproject.toml allows for a hang; and where the machine lacks
 # what they need, so that all of them skip, the target fails and says what to install.

@@ -288,6 +288,7 @@ def test_the_second_ctrl_c_of_run_cancels_the_job(daemons: Daemons) -> None:
         assert runner.wait(timeout=60.0) in (1, 130, 128 + signal.SIGTERM)
 
 
+@pytest.mark.long("integration/test_rpc_exec.py")
 def test_a_master_that_dies_ends_the_commands_and_no_job(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:
@@ -304,6 +305,7 @@ def test_a_master_that_dies_ends_the_commands_and_no_job(daemons: Daemons) -> No
         )
 
 
+@pytest.mark.long("integration/test_rpc_exec.py")
 def test_an_agent_that_dies_takes_its_commands_along_and_no_job(daemons: Daemons) -> None:
     with running_job(daemons) as job_id:
         with started(daemons, "exec", job_id, "--", "sh", "-c", "echo $$; sleep 1000") as caller:

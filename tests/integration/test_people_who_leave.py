@@ -29,6 +29,7 @@ from support.waiting import wait_until
 from support.wire_methods import Method, every_method
 
 pytestmark = [
+    pytest.mark.long("unit/master/control/people/test_control_leaving.py"),
     pytest.mark.integration,
     pytest.mark.skipif(not CAN_MAKE_ACCOUNTS, reason="only root can make accounts, with useradd"),
 ]

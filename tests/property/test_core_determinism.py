@@ -6,7 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.extent import some, times
+
+pytestmark = pytest.mark.long(
+    "sim/test_determinism.py",
+)
 
 TESTS = Path(__file__).parents[1]
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +23,11 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from support.extent import times
+
+pytestmark = pytest.mark.long(
+    "unit/master/policy/order/test_las.py",
+    "unit/master/policy/order/test_gittins.py",
+)
 
 Row = tuple[int, int, int]  # submit, GPUs, duration
 Due = tuple[int, int, int, int]  # and the deadline, from submission; 0: none

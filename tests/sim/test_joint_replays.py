@@ -12,6 +12,10 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 
+pytestmark = pytest.mark.long(
+    "unit/master/policy/place/test_joint_placement.py",
+)
+
 WIDTHS = {1: 16, 2: 18, 3: 12, 4: 18, 5: 7, 6: 8, 7: 5, 8: 10, 12: 2, 16: 3, 20: 1}
 RHOS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5)
 CLUSTER = ClusterSpec(name="16x8", groups=(NodeGroup(count=16, gpus=8),))

@@ -16,6 +16,10 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.world.clusters import read_cluster
 from support.reference_las import Ran, Rules, replay
 
+pytestmark = pytest.mark.long(
+    "unit/master/policy/order/test_las.py",
+)
+
 DATA = Path(__file__).parents[1] / "data" / "traces"
 LIMITS = (3250, 7200)
 KNOBS = {"dlas-gpu": 0, "dlas-gpu-1": 1, "dlas-gpu-8": 8}

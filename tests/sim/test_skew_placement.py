@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from statistics import mean
 
+import pytest
+
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Start
 from dlq_master.policy.legal.check import check_full
@@ -13,6 +15,10 @@ from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+
+pytestmark = pytest.mark.long(
+    "unit/master/policy/place/test_skew_placement.py",
+)
 
 # Largest tensor over model, of the ten models of Tiresias' Table 6.
 SKEWS = (0.715, 0.743, 0.773, 0.610, 0.039, 0.053, 0.092, 0.036, 0.086, 0.146)

@@ -56,6 +56,7 @@ def test_one_command_compiles_the_shim_without_a_warning(tmp_path: Path) -> None
     assert said.stdout == "dlq-shim 1\n"
 
 
+@pytest.mark.long("contract/test_runtime.py")
 @needs_compiler
 def test_the_sanitizers_find_nothing_in_a_whole_life(box: ProcessBox) -> None:
     spare = box.sh("echo a; (sleep 1000 &); exit 3", log_head_bytes=1)

@@ -264,6 +264,7 @@ def test_a_hole_is_filled_without_touching_others(seed: int) -> None:
                 )
 
 
+@pytest.mark.long("sim/test_determinism.py")
 def test_plans_do_not_depend_on_the_hash_seed() -> None:
     program = (
         "from unit.master.policy.promise.drawing import drawn, grid_of\\n"
