@@ -1,14 +1,13 @@
 """Pages are plain English: a named subject, a verb, one idea a sentence, 25 words at most."""
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.plain_english import is_hard, sentences
 from support.reference_pages import GENERATED, ROOT
 
-MOST_WORDS = 25
 # How many hard sentences a page still has. A page may only get better; at none it leaves the table.
 NOT_YET = {
     "docs/internals/adr/0002-one-steady-time-axis.md": 6,
@@ -39,9 +38,6 @@ NOT_YET = {
     "docs/sites/pools.md": 20,
     "docs/sites/profiler.md": 41,
 }
-# A clause in the place of a subject. A question may begin so.
-CLAUSE = re.compile(r"(Who|Whoever|What|Whatever|Those (that|who)|That which|Of whom|Which)\b")
-HANGING = re.compile(r"[;,] (who|of whom|whoever)\b")
 
 
 def pages() -> Iterator[Path]:
@@ -51,24 +47,6 @@ def pages() -> Iterator[Path]:
         generated = GENERATED.split(" by ")[0] in page.read_text()
         if not generated and page.name != "CHANGELOG.md":
             yield page
-
-
-def sentences(text: str) -> Iterator[str]:
-    """Sentences of a page's paragraphs and lists; code, links' targets and tables are left out."""
-    text = re.sub(r"(?ms)^ *```.*?^ *```|<!--.*?-->|^ {4,}.*?$", "", text)
-    for block in re.split(r"\n\s*\n|\n(?=\s*[-*|#]|\d+\. )", text):
-        if "|" in block or block.lstrip().startswith("#"):
-            continue
-        words = re.sub(r"^\s*(?:[-*#]+|\d+\.)\s*", "", block)
-        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "X", words))
-        yield from re.split(r"(?<=[.!?])\s+|(?<=[:;])\s+(?=[A-Z\"*(])", " ".join(words.split()))
-
-
-def is_hard(sentence: str) -> bool:
-    plain = sentence.strip("*_ ")
-    if len(plain.split()) > MOST_WORDS or HANGING.search(plain):
-        return True
-    return CLAUSE.match(plain) is not None and not plain.endswith("?")
 
 
 def name_of(page: Path) -> str:

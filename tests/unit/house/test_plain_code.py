@@ -1,0 +1,162 @@
+"""Texts of the code are plain English: docstrings, comments, help, messages and reasons.
+
+The same rules as for pages (test_plain_english.py), counted for each folder.
+"""
+
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from support.plain_english import hard_in_code
+from support.reference_pages import ROOT
+
+# How many hard sentences a folder still has. It may only get better; at none it leaves the table.
+NOT_YET: dict[str, int] = {
+    ".": 4,
+    "benchmarks": 128,
+    "cli/dlq_cli": 18,
+    "cli/dlq_cli/commands": 92,
+    "cli/dlq_cli/doctor": 12,
+    "cli/dlq_cli/facts": 14,
+    "cli/dlq_cli/jobs": 7,
+    "cli/dlq_cli/lists": 23,
+    "cli/dlq_cli/output": 8,
+    "cli/dlq_cli/slurm": 14,
+    "cli/dlq_cli/spec": 35,
+    "cli/dlq_cli/text": 15,
+    "client/dlq_client": 18,
+    "client/dlq_client/line": 6,
+    "client/dlq_compat": 15,
+    "client/dlq_train": 9,
+    "common/dlq_common": 9,
+    "common/dlq_common/daemon": 6,
+    "common/dlq_common/identity": 10,
+    "common/dlq_common/job_fields": 17,
+    "common/dlq_common/text": 9,
+    "examples/demo": 29,
+    "examples/frameworks": 3,
+    "examples/inference": 4,
+    "examples/jobs": 7,
+    "examples/torch": 2,
+    "master/dlq_master": 22,
+    "master/dlq_master/control": 415,
+    "master/dlq_master/model": 234,
+    "master/dlq_master/planner": 40,
+    "master/dlq_master/policy": 658,
+    "master/dlq_master/providers": 21,
+    "master/dlq_master/rpc": 150,
+    "master/dlq_master/store": 64,
+    "nodeagent/dlq_nodeagent": 38,
+    "nodeagent/dlq_nodeagent/cgroups": 14,
+    "nodeagent/dlq_nodeagent/devices": 20,
+    "nodeagent/dlq_nodeagent/execs": 7,
+    "nodeagent/dlq_nodeagent/jobtree": 20,
+    "nodeagent/dlq_nodeagent/launch": 16,
+    "nodeagent/dlq_nodeagent/line": 11,
+    "nodeagent/dlq_nodeagent/model": 53,
+    "nodeagent/dlq_nodeagent/profiling": 21,
+    "nodeagent/dlq_nodeagent/ranks": 20,
+    "nodeagent/dlq_nodeagent/runtimes": 61,
+    "nodeagent/dlq_nodeagent/shim": 39,
+    "nodeagent/dlq_nodeagent/state": 12,
+    "profiler/dlq_profiler": 40,
+    "profiler/dlq_profiler/hook": 3,
+    "profiler/dlq_profiler/records": 9,
+    "profiler/dlq_profiler/transports": 11,
+    "profiler/include": 6,
+    "profiler/src/nccl": 1,
+    "profiler/src/plugin": 3,
+    "profiler/src/preload": 2,
+    "profiler/src/recorder": 9,
+    "profiler/src/sockets": 3,
+    "profiler/src/verbs": 1,
+    "profiler/tests": 4,
+    "proto": 1,
+    "proto/dlq/v1": 207,
+    "simulator/dlq_simulator": 27,
+    "simulator/dlq_simulator/generate": 2,
+    "simulator/dlq_simulator/plots": 4,
+    "simulator/dlq_simulator/priced": 19,
+    "simulator/dlq_simulator/readers": 9,
+    "simulator/dlq_simulator/replay": 34,
+    "simulator/dlq_simulator/results": 2,
+    "simulator/dlq_simulator/twin": 25,
+    "simulator/dlq_simulator/world": 40,
+}
+PRODUCT = (
+    "benchmarks",
+    "cli",
+    "client",
+    "common",
+    "deploy",
+    "examples",
+    "hatch_build.py",
+    "master",
+    "nodeagent",
+    "profiler",
+    "proto",
+    "simulator",
+)
+LANGUAGES = {".c", ".h", ".proto", ".py"}
+_DEPTH = 3
+
+
+@cache
+def hard_sentences() -> dict[str, list[str]]:
+    """Folder -> its hard sentences, each with the file and the line where its text begins."""
+    found: dict[str, list[str]] = {}
+    listed = subprocess.check_output(["git", "ls-files", *PRODUCT], cwd=ROOT, text=True)
+    for name in listed.split():
+        path = ROOT / name
+        if path.suffix in LANGUAGES and path.exists() and not name.startswith("proto/gen/"):
+            mine = found.setdefault(folder_of(name), [])
+            mine += [f"{name}:{line}: {one}" for line, one in hard_in_code(path)]
+    return found
+
+
+def folder_of(name: str) -> str:
+    """The folder that counts a file: at most three levels down."""
+    return "/".join(Path(name).parts[:-1][:_DEPTH]) or "."
+
+
+def test_folders_are_plain_english() -> None:
+    hard = hard_sentences()
+    worse = [
+        one for folder, each in hard.items() if len(each) > NOT_YET.get(folder, 0) for one in each
+    ]
+    assert not worse, "\n".join(worse)
+
+
+def test_a_folder_that_got_better_is_held_to_it() -> None:
+    counts = Counter({folder: len(each) for folder, each in hard_sentences().items()})
+    better = {folder: counts[folder] for folder, most in NOT_YET.items() if counts[folder] < most}
+    assert not better, f"write these numbers in NOT_YET: {better}"
+
+
+@pytest.mark.parametrize(
+    ("source", "hard"),
+    [
+        ('"""Evicts jobs from reclaimed nodes."""', []),
+        ('"""What is asked back goes first."""', [1]),
+        ("# Who waits is told.\n", [1]),
+        ("x = 1\n# One comment of many words that runs on\n# and on " + "and on " * 9, [2]),
+        ('raise ValueError(f"{x} is refused: who asks must be an operator")', [1]),
+        ('"""Runs a command.\n\n    \b\n    dlq run who what   what it does\n"""', []),
+        ("x = 1  # noqa: who, what and those that speak to a tool\n", []),
+    ],
+)
+def test_it_finds_hard_sentences_in_code(source: str, hard: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    assert [line for line, _ in hard_in_code(path)] == hard
+
+
+def test_it_reads_comments_of_c_and_protobuf(tmp_path: Path) -> None:
+    path = tmp_path / "one.proto"
+    path.write_text(
+        '// Good words.\nstring url = 1; // What is asked.\n/* Who\n * asks. */ "// Who"\n'
+    )
+    assert [line for line, _ in hard_in_code(path)] == [2, 3]
