@@ -1,4 +1,6 @@
-"""What every command shares: the identity, the line to the master, and how to talk to people."""
+"""State that every command shares: the identity, the line to the master, and the output to
+people.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _HOME_VARIABLES = ("DLQ_HOME", "XDG_CONFIG_HOME")
 
 
 class App:
-    """One run of `dlq`; what it needs is made when it is first asked for."""
+    """One run of `dlq`. Each part is made when a command first asks for it."""
 
     def __init__(self, *, home: Path | None, flags: Mapping[str, str]) -> None:
         """`flags` are the settings that the command line names."""
@@ -48,7 +50,7 @@ class App:
 
     @property
     def home_origin(self) -> str:
-        """Who says which directory that is."""
+        """The setting that names this directory."""
         if self._home:
             return "--home"
         return next((f"${name}" for name in _HOME_VARIABLES if os.environ.get(name)), "default")

@@ -1,4 +1,4 @@
-"""What the exit codes of `dlq` mean; the one place where they are decided."""
+"""The exit codes of `dlq`; they are decided here only."""
 
 from __future__ import annotations
 

@@ -32,9 +32,7 @@ COMMANDS = {
     "logs": Lazy("dlq_cli.commands.look.logs:logs", "The output of a job."),
     "attach": Lazy("dlq_cli.commands.jobs.attach:attach", "The output of a job from now on."),
     "exec": Lazy("dlq_cli.commands.look.exec:exec_", "A command inside a job that runs."),
-    "events": Lazy(
-        "dlq_cli.commands.look.events:events", "What happened to a job, and who did it."
-    ),
+    "events": Lazy("dlq_cli.commands.look.events:events", "Events of a job, with their authors."),
     "history": Lazy(
         "dlq_cli.commands.look.history:history", "Jobs that have ended, and their cost."
     ),
@@ -45,7 +43,7 @@ COMMANDS = {
     "pause": Lazy("dlq_cli.commands.jobs.steer:pause", "Checkpoint jobs and free their GPUs."),
     "resume": Lazy("dlq_cli.commands.jobs.steer:resume", "Queue paused jobs again."),
     "diff": Lazy(
-        "dlq_cli.commands.look.diff:diff", "What differs between jobs, or attempts of one."
+        "dlq_cli.commands.look.diff:diff", "Differences between jobs, or attempts of one."
     ),
     "resubmit": Lazy(
         "dlq_cli.commands.jobs.resubmit:resubmit", "Queue a job once more, or changed."
@@ -58,17 +56,18 @@ COMMANDS = {
     "gpus": Lazy("dlq_cli.commands.cluster.gpus:gpus", "Every GPU: its job and its health."),
     "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and what waits in them."),
     "teams": Lazy(
-        "dlq_cli.commands.cluster.teams:teams", "Your teams: what they may have, and have."
+        "dlq_cli.commands.cluster.teams:teams", "Your teams: their limits and their use."
     ),
     "usage": Lazy(
-        "dlq_cli.commands.report.usage:usage", "GPU-hours: whose, for what, what was lost."
+        "dlq_cli.commands.report.usage:usage",
+        "GPU-hours by user, team and purpose, and lost hours.",
     ),
     "report": Lazy("dlq_cli.commands.report.report:report", "For operators: how the cluster did."),
     "spec": Lazy("dlq_cli.commands.spec.spec:spec", "Write, check and convert job specs, offline."),
     "config": Lazy("dlq_cli.commands.here.config:config", "Settings, and where each came from."),
-    "profile": Lazy("dlq_cli.commands.profile.profile:profile", "What the traffic of a job tells."),
+    "profile": Lazy("dlq_cli.commands.profile.profile:profile", "The traffic of a job."),
     "doctor": Lazy(
-        "dlq_cli.commands.here.doctor:doctor", "What works here, and what to do about it."
+        "dlq_cli.commands.here.doctor:doctor", "Check this installation, and give advice."
     ),
     "login": Lazy("dlq_cli.commands.here.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.here.version:version", "Versions of both ends."),
@@ -91,8 +90,8 @@ def _print_version(ctx: click.Context, _option: click.Parameter, asked: bool) ->
     lazy=COMMANDS,
     lends=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not allowed, 5 can never run, "
-    "69 master unreachable, 75 try again, 124 timed out, 130 interrupted. "
+    epilog="Exit codes: 0 ok, 1 failure, 2 usage, 3 not found, 4 not allowed, 5 can never run. 69 "
+    "master unreachable, 75 try again, 124 timed out, 130 interrupted. "
     "`run`, `attach`, `wait` and `submit --wait` exit as the job does, with 128+n for signal n.",
 )
 @click.option(
@@ -156,7 +155,7 @@ def run(arguments: list[str]) -> int:
     except exit_codes.Ended as ended:
         return ended.code
     except click.exceptions.NoArgsIsHelpError as error:
-        # `dlq`, or a group of commands, by itself: whoever asks for the list gets it.
+        # `dlq`, or a group of commands, by itself: a user who asks for the list gets it.
         click.echo(error.format_message())
         return exit_codes.OK
     except click.UsageError as error:
@@ -169,7 +168,8 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return exit_codes.INTERRUPTED
     except OSError as error:
-        # What a command opens by name it has checked itself: this is its output (a full disk).
+        # A command checks the files that it opens by name. This error is of the command's output (a
+        # full disk).
         let_go_of_stdout()
         words = error.strerror or str(error)
         return _tell(f"{error.filename or 'the output'}: {words.lower()}", (), exit_codes.FAILURE)
@@ -201,7 +201,7 @@ def _usage(error: click.UsageError) -> int:
 
 
 def _tell(what: str, more: Iterable[str], code: int) -> int:
-    """What is wrong in one line, and what helps below it."""
+    """Print the error in one line, and the hints below it."""
     from dlq_cli.output.render import clean_line
 
     more = list(more)

@@ -28,8 +28,8 @@ def duration_s(flag: str, text: str | None) -> int | None:
 def look_until(
     done: Callable[[T], bool], look: Callable[[T], T], first: T, patience_s: float | None
 ) -> T:
-    """What is told once that is `done`, or the patience, in seconds, is over; without any,
-    `first`.
+    """The first answer that is `done`, or the last one when the patience (seconds) is over. Without
+    patience: `first`.
     """
     seen, end_s = first, time.monotonic() + (patience_s or 0.0)
     while not done(seen) and time.monotonic() < end_s:

@@ -13,8 +13,8 @@ _VARIABLE = "GRPC_VERBOSITY"
 def quiet_grpc() -> Iterator[None]:
     """Around an import that may load grpc, which reads its verbosity once, then.
 
-    The variable is gone afterwards: `submit --export ALL` must not hand it to a job. What the user
-    has set stays.
+    The variable is gone afterwards: `submit --export ALL` must not hand it to a job. A value that
+    the user has set stays.
     """
     if _VARIABLE in os.environ:
         yield

@@ -86,7 +86,7 @@ def plain(name: str, value: str | None) -> str | float | None:
 
 
 class ClientSettings:
-    """What holds for one run. ConfigError names the place of a value that cannot be one."""
+    """The settings of one run. ConfigError names the place of a value that cannot be one."""
 
     def __init__(self, home: Path, flags: Mapping[str, str], environ: Mapping[str, str]) -> None:
         self.path = home / FILE

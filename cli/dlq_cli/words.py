@@ -32,7 +32,7 @@ HOLD_KINDS = _words(job_pb2.HoldKind.DESCRIPTOR, "HOLD_KIND_")
 NODE_STATES = _words(node_pb2.NodeState.DESCRIPTOR, "NODE_STATE_")
 LEASE_KINDS = _words(lease_pb2.LeaseKind.DESCRIPTOR, "LEASE_KIND_")
 
-# What `-t` takes.
+# The words that `-t` takes.
 SHOWN_STATES = tuple(SLURM_CODES)
 
 

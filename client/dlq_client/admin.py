@@ -1,4 +1,4 @@
-"""What operators and admins do, over the wire. Every change gets its request_id first."""
+"""Calls of operators and admins, over the wire. Every change gets its request_id first."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _COMPARE_S = 60.0
 
 
 class Forecasts:
-    """What the master's twin foresees. Each method raises a DlqError when the master refuses."""
+    """The forecasts of the master's twin. Each method raises a DlqError when the master refuses."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

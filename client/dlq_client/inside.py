@@ -52,8 +52,9 @@ class CommandInside:
         self._call = apart(lambda: begin(iter(self._requests.get, None)))
 
     def outputs(self) -> Iterator[exec_pb2.ExecOutput]:
-        """What it says, how it ended last. Raises a DlqError when the master refuses, or when what
-        became of it is not known."""
+        """The command's output as it comes; its exit comes last. Raises a DlqError when the master
+        refuses, or when the command's end is not known.
+        """
         try:
             for message in self._call:
                 yield message.output

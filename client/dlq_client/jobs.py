@@ -27,9 +27,7 @@ class JobList:
 
 @dataclass(frozen=True, slots=True)
 class Edited:
-    """What was named, after a change: one job, or tasks of an array, some of which may have
-    refused.
-    """
+    """The named job or tasks after a change; some of the tasks may have refused."""
 
     jobs: Sequence[job_pb2.Job]
     refusals: Sequence[wire.Refusal]
@@ -44,7 +42,7 @@ class Updated(Edited):
 
 
 class Jobs:
-    """What users do with jobs. Each method raises a DlqError when the master refuses."""
+    """Calls of users about jobs. Each method raises a DlqError when the master refuses."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -57,7 +55,7 @@ class Jobs:
 
     @property
     def sees_all(self) -> bool:
-        """Whether the master shows everybody's jobs whole to whoever asks."""
+        """Whether the master shows everybody's jobs in full to the caller."""
         return self._connection.identity.role in SEE_ALL
 
     def submit(
@@ -88,7 +86,7 @@ class Jobs:
     ) -> JobList:
         """All jobs that match; jobs named by id may be anybody's that the caller may see.
 
-        The cursor is that of the first page: what happens after it is told to a watch.
+        The cursor is that of the first page; a watch from it shows later changes.
         """
         if job_ids and not user and self._connection.identity.role in SEE_ALL:
             user = "*"
@@ -105,7 +103,9 @@ class Jobs:
         return JobList([job for page in pages for job in page.jobs], pages[0].cursor)
 
     def pages(self, request: wire.ListJobsRequest) -> Iterator[wire.ListJobsResponse]:
-        """What ListJobs answers, page after page to the last; at least one. Changes the request."""
+        """The answers of ListJobs, page after page to the last; at least one. Changes the
+        request.
+        """
         while True:
             answer = self._connection.call(self.stub.ListJobs, request)
             yield answer
@@ -237,7 +237,7 @@ class Jobs:
 
 
 class _EditResponse(Protocol):
-    """What the answers to all edits hold."""
+    """The fields that the answers to all edits share."""
 
     @property
     def job(self) -> job_pb2.Job: ...

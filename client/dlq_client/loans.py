@@ -25,7 +25,9 @@ class Loans:
         return self._connection.call(self.stub.ListLoans, wire.ListLoansRequest()).servers
 
     def controller(self) -> wire.LoanController | None:
-        """Who lends servers by the load of the inference side; None: nobody does."""
+        """The controller that lends servers by the load of the inference side; None: there is
+        none.
+        """
         answer = self._connection.call(self.stub.ListLoans, wire.ListLoansRequest())
         return answer.controller if answer.HasField("controller") else None
 
@@ -48,7 +50,7 @@ class Loans:
         within_s: float | None = None,
         force: bool = False,
     ) -> wire.ReclaimPlan:
-        """What `reclaim` would do now; its token makes `reclaim` do exactly that."""
+        """The effect of `reclaim` now; its token makes `reclaim` do exactly that."""
         request = wire.PlanReclaimRequest(
             node_ids=node_ids,
             count=count,

@@ -17,7 +17,7 @@ class Pools:
         self.stub = PoolServiceStub(connection.channel)
 
     def list(self, name: str = "") -> wire.ListPoolsResponse:
-        """What may be rented, and what is; of one pool, or of all."""
+        """The machines that may be rented and the rented ones; of one pool, or of all."""
         return self._connection.call(self.stub.ListPools, wire.ListPoolsRequest(name=name))
 
     def stop(self, machine_ids: Sequence[str] = (), pool: str = "") -> Sequence[wire.Machine]:

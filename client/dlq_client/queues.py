@@ -22,5 +22,5 @@ class Queues:
         return self._connection.call(self.stub.ListQueues, wire.ListQueuesRequest()).queues
 
     def cluster(self) -> wire.GetClusterResponse:
-        """What the cluster is, how it stands, and who the master takes the caller for."""
+        """The cluster's name and state, and the caller's identity as the master sees it."""
         return self._connection.call(self.stub.GetCluster, wire.GetClusterRequest())

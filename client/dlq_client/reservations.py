@@ -18,7 +18,7 @@ class Reservations:
         self.stub = ReservationServiceStub(connection.channel)
 
     def list(self) -> Sequence[wire.Reservation]:
-        """Those that are not over, the first to begin first."""
+        """The reservations that are not over, the first to begin first."""
         request = wire.ListReservationsRequest()
         return self._connection.call(self.stub.ListReservations, request).reservations
 

@@ -13,7 +13,7 @@ from dlq_common.text.wire import to_timestamp
 
 
 class Usages:
-    """What the caller may see of who used what."""
+    """The usage that the caller may see."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -42,8 +42,9 @@ class Usages:
         user: str = "",
         team: str = "",
     ) -> wire.GetCostsResponse:
-        """What rented machines and being late have cost, from the day of one instant to that of
-        another, or until now (None); grouped by any of job, user, team, day and pool."""
+        """Costs of rented machines and of lateness, from the day of one instant to that of another,
+        or until now (None). They are grouped by any of job, user, team, day and pool.
+        """
         request = wire.GetCostsRequest(**_span(from_s, until_s), by=by, user=user, team=team)
         return self._connection.call(self.stub.GetCosts, request)
 

@@ -22,7 +22,7 @@ from dlq_common.errors import CursorExpired, DlqError, NotFound, TryAgain, Unava
 # How long a watcher waits for a master or a node that is away before it ends with an error.
 OUTAGE_S = 300.0
 
-# Told once for each outage, with what happened; for people, who would wonder at the silence.
+# Called once for each outage, with its cause; without it people would wonder at the silence.
 OnLost = Callable[[DlqError], None]
 
 
@@ -147,7 +147,7 @@ def _time_left_s(connection: Connection, until_s: float | None) -> float:
 
 
 def _unseen(message: wire.ReadLogsResponse, expected: int | None) -> LogPiece:
-    """What of a message has not been seen, and how many bytes before it nobody kept."""
+    """The unseen part of a message, and the number of bytes lost before it."""
     if expected is None:
         return LogPiece(message.attempt, message.offset, message.data)
     seen = max(0, expected - message.offset)

@@ -1,7 +1,7 @@
-"""The main process of a rank with `compat = "slurm"`: what slurmstepd is there.
+"""The main process of a rank with `compat = "slurm"`: the counterpart of slurmstepd.
 
-It runs the job's own program. Signals go to the steps that `srun` has started, and to the program
-itself when there are none: a batch script does not survive the signal that is meant for its steps.
+It runs the job's own program. Signals go to the steps that `srun` has started, or without steps to
+the program itself. A batch script does not survive the signal that is meant for its steps.
 `scontrol requeue` makes it end the rank with exit code 99, "run me again".
 """
 
@@ -39,7 +39,9 @@ class BatchStep:
     """One program, its steps, and what was said about them."""
 
     def __init__(self, fifo: str) -> None:
-        """`fifo` is where the rank's programs will speak; what is there is replaced."""
+        """`fifo` is the path at which the rank's programs speak; an existing file there is
+        replaced.
+        """
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fifo)
         os.mkfifo(fifo, 0o600)

@@ -1,7 +1,7 @@
 """Programs that must ask the master: they become `dlq slurm NAME`, with the user's own identity.
 
-A job gets no identity from dlq. These work where the job can read that of its user (~/.config/dlq,
-on a home directory that the nodes share) and say what is missing where it cannot.
+A job gets no identity from dlq. Inside a job they need the user's identity (~/.config/dlq, on a
+home directory that the nodes share). Without it they name the missing file.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ UNKNOWN = "Unknown"
 NOT_SET = "N/A"
 NULL = "(null)"
 
-# Each inner tuple is a line, as Slurm lays it out: what dlq has nothing like is left out.
+# Each inner tuple is a line, as Slurm lays it out. Fields without a counterpart in dlq are left
+# out.
 _LINES: Tuple[Tuple[Tuple[str, str], ...], ...] = (
     (("JobId", ""), ("ArrayJobId", ""), ("ArrayTaskId", ""), ("JobName", NULL)),
     (("UserId", NULL),),
@@ -36,7 +37,7 @@ _LINES: Tuple[Tuple[Tuple[str, str], ...], ...] = (
 
 
 def page(facts: Mapping[str, str], *, one_line: bool) -> str:
-    """The page. What is not known reads as in Slurm, or is left out where Slurm leaves it out."""
+    """The page. Unknown fields read as in Slurm, or are left out where Slurm leaves them out."""
     lines = [" ".join(words) for words in _lines(facts) if words]
     return (" " if one_line else "\n   ").join(lines)
 

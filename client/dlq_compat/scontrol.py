@@ -42,7 +42,7 @@ def _requeue(words: List[str]) -> int:
 
 
 def own_names(environ: Mapping[str, str]) -> List[str]:
-    """What the job that this runs in is called."""
+    """The names of the job around this process."""
     names = [environ.get("SLURM_JOB_ID", "")]
     if "SLURM_ARRAY_JOB_ID" in environ:
         names.append("%s_%s" % (environ["SLURM_ARRAY_JOB_ID"], environ["SLURM_ARRAY_TASK_ID"]))
@@ -71,7 +71,7 @@ def _job(words: List[str], *, one_line: bool) -> int:
 
 
 def facts(environ: Mapping[str, str], now_s: float) -> Dict[str, str]:
-    """What the job knows of itself, by the names of `scontrol show job`."""
+    """The facts that the job knows of itself, by the names of `scontrol show job`."""
     told = {key: environ.get(name, "") for key, name in _NAMED.items()}
     start_s, end_s = _number(environ, "START_TIME"), _number(environ, "END_TIME")
     nodes, tasks = _number(environ, "NUM_NODES") or 1, _number(environ, "NTASKS", "SLURM_") or 1

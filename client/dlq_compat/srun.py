@@ -1,9 +1,8 @@
 """`srun` inside a job: the command, once for each of this node's tasks.
 
-dlq runs a batch script on every node of the job and not on the first alone, so that each node's
-`srun` starts its own part of a step: together they are the whole of it, and nobody must reach
-another node. A step that is smaller than the job takes the first nodes; on the others `srun` does
-nothing and says so.
+dlq runs a batch script on every node of the job, not on the first alone. Each node's `srun` starts
+its own part of a step, so that no part must reach another node. A step that is smaller than the job
+takes the first nodes; on the others `srun` does nothing and says so.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class SrunStep(NamedTuple):
 
 
 def plan(options: SrunOptions, environ: Mapping[str, str]) -> SrunStep:
-    """Which tasks run here. Wrong when this is no job, or the step is larger than the job."""
+    """The tasks that run here. Wrong when this is no job, or the step is larger than the job."""
     if "SLURM_JOB_ID" not in environ or "SLURM_NTASKS" not in environ:
         raise Wrong("this is no job with compat = slurm: use sbatch, or dlq submit --compat slurm")
     job_nodes, here = _nodes(environ), int(environ.get("SLURM_NODEID", "0"))
@@ -235,7 +234,9 @@ class RunningStep:
         sys.stdout.buffer.flush()
 
     def _drain(self) -> None:
-        """What the tasks still said. Something that they left behind may hold their pipes open."""
+        """Print the rest of the tasks' output. Something that they left behind may hold their pipes
+        open.
+        """
         while self._labels:
             ready, _, _ = select.select(list(self._labels), [], [], 0)
             if not ready:

@@ -1,4 +1,4 @@
-"""The options of `srun`: those that mean something here, those that do no harm, and the rest."""
+"""The options of `srun`: with a meaning here, without harm here, and all others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Wrong(Exception):
 
 
 class SrunOptions(NamedTuple):
-    """What `srun` was asked."""
+    """The parsed options of `srun`."""
 
     command: List[str]
     tasks: Optional[int]  # of all nodes together

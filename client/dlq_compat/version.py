@@ -1,4 +1,4 @@
-"""What the stand-ins answer to `--version`."""
+"""The answer of the stand-ins to `--version`."""
 
 VERSION = "slurm 23.11.0 (a stand-in of dlq's)"
 """Programs look for the number behind `slurm `: that of the options and words which are followed

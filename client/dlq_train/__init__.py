@@ -14,8 +14,8 @@
             run.save(step + 1, model.save)
     run.done()
 
-Needs the standard library only, works outside dlq too (then nothing ever asks it to stop), and is
-described file by file in README.md beside this module.
+The package needs the standard library only and works outside dlq too, where no stop is ever asked
+for. README.md beside this module describes each file.
 """
 
 from dlq_train.checkpoint import Checkpoint, CheckpointUnusable

@@ -1,8 +1,8 @@
 """Checkpoints on disk: committed whole or not at all, proven by hashes, never lost to a new one.
 
 A checkpoint is a directory `step-000123` with a `COMMITTED` marker inside. It is written as
-`step-000123.incomplete`, synced, renamed, and only then marked; whatever has no marker does not
-exist. Only the process that owns the directory writes to it.
+`step-000123.incomplete`, synced, renamed, and only then marked. A directory without a marker does
+not exist for readers. Only the process that owns the directory writes to it.
 """
 
 import hashlib
@@ -86,11 +86,11 @@ def committed(directory: Path) -> list[Checkpoint]:
 
 
 def candidates(resume_from: Path) -> Iterator[Checkpoint]:
-    """What a job may resume from, best first: the named checkpoint, then what is left of the past.
+    """The checkpoints from which a job may resume, best first.
 
     `resume_from` is a checkpoint or an attempt's directory, under `<root>/<job>/<attempt>`. The
-    named checkpoint comes first even if newer ones lie beside it, since the master chose it; after
-    it the others of that attempt, then those of earlier attempts, always newest first.
+    named checkpoint comes first even if newer ones lie beside it, since the master chose it. Then
+    come the others of that attempt, then those of earlier attempts, always newest first.
     """
     match = _NAME.fullmatch(resume_from.name)
     attempt_dir = resume_from.parent if match else resume_from

@@ -40,8 +40,8 @@ class StopWatch:
     def install_handlers(self) -> None:
         """Let SIGTERM and SIGUSR1 mean "stop soon"; a handler that was there still runs.
 
-        Python delivers signals to the main thread only, so from any other this does nothing and
-        the notice file is the only way to be told.
+        Python delivers signals to the main thread only. In any other thread this does nothing, and
+        the notice file is the only notice.
         """
         if threading.current_thread() is not threading.main_thread():
             return

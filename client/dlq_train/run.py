@@ -54,8 +54,9 @@ class Run:
         """`load(directory)` of the newest usable checkpoint; None when there is none to resume.
 
         Sizes and hashes are verified first. A damaged checkpoint is passed over, with a warning,
-        for an older one; if dlq promised one and none is usable, raises CheckpointUnusable rather
-        than start from zero in silence. What `load` raises passes through.
+        for an older one. If dlq promised a checkpoint and none is usable, raises
+        CheckpointUnusable; a silent start from zero would lose work. Exceptions of `load` pass
+        through.
         """
         for candidate in self._candidates():
             try:

@@ -1,4 +1,6 @@
-"""What the agent tells a training process through its environment; nothing else reads it."""
+"""The settings that the agent gives a training process through its environment; only this module
+reads them.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,9 +29,9 @@ class Settings:
 def read(environ: Mapping[str, str], *, local_dir: Path) -> Settings:
     """Settings from `environ`; `local_dir` is the checkpoint directory outside dlq.
 
-    A launcher inside the job (torchrun) numbers more processes than there are nodes: its RANK and
-    LOCAL_RANK count where they are present, the node's rank otherwise.
-    Raises ValueError when dlq started the process but named no checkpoint directory.
+    A launcher inside the job (torchrun) numbers more processes than there are nodes. Its RANK and
+    LOCAL_RANK count where they are present, the node's rank otherwise. Raises ValueError when dlq
+    started the process but named no checkpoint directory.
     """
     job_id = environ.get("DLQ_JOB_ID") or None
     checkpoint_dir = _path(environ, "DLQ_CHECKPOINT_DIR")

@@ -1,4 +1,4 @@
-"""What every room shares; a closed list, each module with one idea.
+"""Modules that every distribution shares. The list is closed, and each module has one idea.
 
     clock         the steady time axis, and its fake
     daemon        configuration, logs and the protocol of systemd (daemons only)

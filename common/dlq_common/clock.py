@@ -1,9 +1,9 @@
 """Time: one steady axis per process, and a fake of it that moves only when told.
 
 `now_s` is what the product stores and shows (UTC seconds since the epoch). It is read from the wall
-once, at construction, and from then on only counts CLOCK_BOOTTIME: it never steps when an operator
-or NTP sets the clock, and it goes on counting while the host sleeps. Deadlines that guard against
-running twice use `boottime_s`, which is comparable between processes of one boot.
+once, at construction, and afterwards only counts CLOCK_BOOTTIME. It never steps when an operator or
+NTP sets the clock, and it counts while the host sleeps. Deadlines that guard against running twice
+use `boottime_s`, which is comparable between processes of one boot.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a shell may ask about time; pure code is handed `now_s` instead."""
+    """The clock as an I/O shell sees it; pure code is handed `now_s` instead."""
 
     def now_s(self) -> float:
         """UTC seconds since the epoch; never decreases within one process."""
@@ -32,9 +32,9 @@ class SteadyClock:
         """Start the axis at the wall's time, but never below `floor_s`, and above it not beyond
         `ceiling_s`.
 
-        The floor is the last instant an earlier process stored: a host that comes back with a wall
-        clock in the past must not write history before its own history. The ceiling is what the
-        time since this host's boot allows.
+        The floor is the last instant an earlier process stored. A host that boots with a wall clock
+        in the past must not write history before its own history. The ceiling is what the time
+        since this host's boot allows.
         """
         self._boottime_at_start_s = self.boottime_s()
         self._start_s = max(min(time.time(), ceiling_s), floor_s)
@@ -68,10 +68,11 @@ class FakeClock:
 
 
 def clock_doubt(tls_error: str) -> str:
-    """What to do about a failed handshake, where a certificate's dates are what failed; else empty.
+    """Advice for a handshake that failed because of a certificate's dates; empty for other
+    failures.
 
-    Both ends hold certificates of a month that are renewed in time: one that is out of date is
-    mostly a clock.
+    Certificates are renewed well within their month of life. A certificate that is out of date
+    mostly means a wrong clock.
     """
     if not any(
         words in tls_error

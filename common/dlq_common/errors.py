@@ -1,4 +1,4 @@
-"""What can go wrong, as types: every door (RPC, CLI, log) shows the same reason word.
+"""Errors as types: every door (RPC, CLI, log) shows the same reason word.
 
     DlqError
     ├── InvalidRequest        the request is malformed; `field` says where

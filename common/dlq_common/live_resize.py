@@ -1,4 +1,4 @@
-"""What master and agents agree on for jobs that torchrun resizes while they run
+"""The agreement of master and agents on jobs that torchrun resizes while they run
 (docs/using/elastic-live.md).
 """
 

@@ -1,8 +1,8 @@
 """Why a rank could not be started, in fixed words, and whether that speaks against its node: one
 table.
 
-Only what a node does itself speaks against it. What a user can bring about does not: files, images,
-ports, limits, a host that is full of what jobs left there. Both sides use this: an agent says the
+Only what a node does itself speaks against it. Causes that a user can bring about do not: files,
+images, ports, limits, a host full of leftovers of jobs. Both sides use this: an agent says the
 word, the master looks it up.
 """
 
@@ -41,7 +41,7 @@ class StartCause(StrEnum):
 
 
 class Known(NamedTuple):
-    """What is known of a cause."""
+    """The properties of a cause."""
 
     of_node: bool
     words: str

@@ -55,8 +55,12 @@ def hard_in_code(path: Path) -> Iterator[tuple[int, str]]:
     source = path.read_text()
     texts = _python_texts(source) if path.suffix == ".py" else _c_texts(source)
     for line, text in texts:
-        hard = (one for one in sentences(text) if is_hard(one) or INNER.search(one))
+        hard = (one for one in sentences(text) if is_hard(one) or _is_hard_inside(one))
         yield from ((line, one) for one in hard)
+
+
+def _is_hard_inside(sentence: str) -> bool:
+    return INNER.search(sentence) is not None and not sentence.endswith("?")
 
 
 def _python_texts(source: str) -> Iterator[tuple[int, str]]:

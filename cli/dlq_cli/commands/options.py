@@ -19,8 +19,7 @@ from dlq_cli.output import json_errors
 from dlq_cli.output.zone import show_utc
 
 _ASK_AGAIN_S = 0.3
-# An interrupt may leave a lock of the RPC library held; whoever waits for it while we tidy up would
-# wait for ever.
+# An interrupt may leave a lock of the RPC library held. Tidying up would then wait for it for ever.
 _LEAVE_ANYWAY_S = 5.0
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,1 +1,1 @@
-"""What `dlq doctor` looks at; each check gives one verdict, changes nothing and raises nothing."""
+"""Checks of `dlq doctor`. Each check gives one verdict, changes nothing and raises nothing."""

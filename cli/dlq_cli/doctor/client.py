@@ -1,4 +1,4 @@
-"""The client's side: this program, its settings, who one is, the way to the master, clocks,
+"""The client's side: this program, its settings, the identity, the way to the master, clocks,
 completion.
 """
 
@@ -37,7 +37,7 @@ EXPIRES_SOON_S = 3 * 86_400.0
 
 
 def program(which: Callable[[str], str | None]) -> CheckVerdict:
-    """What is installed, and whether the shell finds it."""
+    """The installed program, and whether the shell finds it."""
     found = f"dlq {metadata.version('dlq')}, Python {platform.python_version()}"
     path = which("dlq")
     if path is None:
@@ -158,13 +158,13 @@ def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Ite
             f"the master failed on {one.kind} of {one.sender or 'its clock'} "
             f"{format_span(round(max(0.0, ago_s)))} ago"
             f" ({clean_line(one.error)})",
-            f"read incidents/{one.incident_id}.json in the master's state directory and report it;"
-            " until a master without the fault runs, it is refused for up to an hour at a time",
+            f"read incidents/{one.incident_id}.json in the master's state directory and report it. "
+            f"A master with the fault refuses it for up to an hour at a time",
         )
 
 
 def clocks(answer: queue_service_pb2.GetClusterResponse, middle_s: float) -> CheckVerdict:
-    """How far the two clocks are apart. Nothing is decided by ours; what is shown here is."""
+    """How far the two clocks are apart. No decision uses our clock; it only shows times."""
     if not answer.HasField("master_time"):
         return skip("clock", "the master does not tell its time")
     apart_s = middle_s - (answer.master_time.seconds + answer.master_time.nanos / 1e9)

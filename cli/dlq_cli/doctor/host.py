@@ -1,4 +1,6 @@
-"""A GPU host's side: what an agent needs to run jobs here. Looks at files and programs only."""
+"""A GPU host's side: the needs of an agent that runs jobs here. Looks at files and programs
+only.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +66,7 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostWish:
-    """What the agent's configuration asks for, as far as the checks need it."""
+    """The values of the agent's configuration that the checks need."""
 
     config: Path | None = None
     state_dir: Path = STATE_DIR
@@ -78,7 +80,7 @@ def looks_like_a_node(host: Host) -> bool:
 
 
 def wish_of(host: Host, config: Path | None, state_dir: Path | None) -> HostWish:
-    """What the agent's configuration says; what cannot be read is as by default (`agent` tells)."""
+    """The agent's configuration. Unreadable parts have their defaults (`agent` reports them)."""
     path = config or (CONFIG if host.has(CONFIG) else None)
     tree = _toml(host.path(path)) if path is not None else {}
     node, jobs = _table(tree, "node"), _table(tree, "jobs")
@@ -108,7 +110,7 @@ def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:
 def agent(host: Host, wish: HostWish) -> CheckVerdict:
     """The agent is installed with what it imports, and takes its configuration."""
     program = host.which("dlq-nodeagent")
-    # Every wheel brings the program; what it imports comes with the extra.
+    # Every wheel brings the program; its imports come with the extra.
     if program is None or host.run([program, "--help"])[0]:
         return fail("agent", "dlq-nodeagent is not installed", "pip install 'dlq[agent]'")
     if wish.config is None:
@@ -189,7 +191,7 @@ def podman(host: Host) -> CheckVerdict:
 
 
 def runtimes(shim_found: CheckVerdict, podman_found: CheckVerdict) -> CheckVerdict:
-    """What jobs can be started with here."""
+    """The runtimes that can start jobs here."""
     names = [
         name
         for name, found in (("process", shim_found), ("podman", podman_found))
@@ -227,7 +229,7 @@ def files() -> CheckVerdict:
 
 
 def users_map(host: Host, wish: HostWish) -> CheckVerdict:
-    """The list of accounts that jobs may run in, when they run as who submitted them."""
+    """The accounts for jobs, where jobs run in their submitters' accounts."""
     if not wish.submitter:
         return skip("users map", "not needed: all jobs run in the agent's own account")
     for path in (wish.state_dir / "users.map", Path("/etc/dlq/users.map")):

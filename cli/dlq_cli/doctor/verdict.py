@@ -16,7 +16,7 @@ class ClientHealth(StrEnum):
 
 
 class CheckVerdict(NamedTuple):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     health: ClientHealth

@@ -78,7 +78,7 @@ def queue_facts(queue: queue_pb2.Queue) -> Facts:
 
 
 def cluster_facts(cluster: queue_service_pb2.GetClusterResponse) -> Facts:
-    """The cluster as a whole, and who the master takes the caller for."""
+    """The cluster as a whole, and the caller's identity as the master sees it."""
     return {
         "cluster_name": cluster.cluster_name,
         "master_version": cluster.master_version,

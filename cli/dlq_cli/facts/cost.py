@@ -24,7 +24,7 @@ def cost_facts(one: wire.Cost, by: tuple[str, ...]) -> Facts:
 
 
 def pool_cost_facts(one: wire.PoolCost, by: tuple[str, ...]) -> Facts:
-    """What the machines of a pool cost."""
+    """The costs of a pool's machines."""
     day: Facts = {"day": one.day} if "day" in by else {}
     return {
         **day,

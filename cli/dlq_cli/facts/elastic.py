@@ -7,7 +7,9 @@ from dlq_cli.facts.common import Facts
 
 
 def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
-    """What will do, and what it has; null: no GPUs, or no other number is on its way."""
+    """The numbers of GPUs that suit the job, and its present number; null: no GPUs, or no change is
+    on its way.
+    """
     return {
         "gpu_counts": list(elastic.gpu_counts),
         "base_gpu_count": elastic.gpu_counts[0],

@@ -7,7 +7,7 @@ from dlq_cli.facts.common import Facts, seconds
 
 
 def estimate_facts(estimate: job_pb2.RunEstimate) -> Facts:
-    """What is known, from where, and what is missing."""
+    """The known run times, their source, and the missing parts."""
     has = estimate.HasField
     return {
         "run_s": seconds(estimate.run_duration) if has("run_duration") else None,

@@ -13,7 +13,7 @@ from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, s
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, format_indexes
 
-# What is told of other people's jobs; all else is null.
+# The fields shown of other people's jobs; all others are null.
 _OF_OTHERS = frozenset(
     {
         "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",  # noqa: E501
@@ -127,7 +127,7 @@ def named_types(request: resource_pb2.ResourceRequest) -> tuple[str, ...]:
 
 
 def request_facts(request: resource_pb2.ResourceRequest) -> Facts:
-    """What a job asks for."""
+    """The resources that a job asks for."""
     has = request.HasField
     return {
         "gpu_count": request.gpu_count,
@@ -158,7 +158,7 @@ def checkpoint_facts(checkpoint: job_pb2.Checkpoint) -> Facts:
 
 
 def progress_facts(progress: job_pb2.Progress) -> Facts:
-    """What a job last said about itself."""
+    """The last progress report of a job."""
     has = progress.HasField
     return {
         "step": progress.step if has("step") else None,
@@ -210,7 +210,7 @@ def rank_facts(rank: job_pb2.Rank) -> Facts:
 
 
 def spec_facts(spec: job_pb2.JobSpec) -> Facts:
-    """What was submitted, defaults filled in; the environment by name only, values may be
+    """The submitted spec with its defaults. The environment is names only, because values may be
     secret.
     """
     has = spec.HasField

@@ -20,7 +20,7 @@ def server_facts(server: wire.LoanServer) -> Facts:
 
 
 def controller_facts(told: wire.LoanController) -> Facts:
-    """Who lends servers by itself."""
+    """The controller that lends servers by load."""
     return {
         "source": told.source,
         "busy_share": told.busy_share if told.HasField("busy_share") else None,
@@ -33,7 +33,7 @@ def controller_facts(told: wire.LoanController) -> Facts:
 
 
 def plan_facts(plan: wire.ReclaimPlan) -> Facts:
-    """What a reclaim does, or has done (then it has no token)."""
+    """The effects of a reclaim, planned or done; a done reclaim has no token."""
     return {
         "token": plan.token or None,
         "node_ids": list(plan.node_ids),

@@ -7,7 +7,7 @@ from dlq_cli.facts.common import Facts, instant, seconds
 
 
 def policy_facts(policy: policy_pb2.Policy) -> Facts:
-    """A policy, and who chose it."""
+    """A policy and its author."""
     return {
         "policy": policy.policy,
         "settings": dict(sorted(policy.settings.items())),

@@ -9,7 +9,7 @@ from dlq_cli.facts.common import Facts, instant, seconds
 
 
 def promise_facts(promise: job_pb2.Promise) -> Facts:
-    """What is promised, and what could be instead."""
+    """The promise of a job, and the offers in its place."""
     has = promise.HasField
     return {
         "deadlines": deadline_facts(promise.deadlines),

@@ -22,7 +22,7 @@ _FIGURES: tuple[_Figure, ...] = (
 
 
 def traffic_facts(traffic: profile_pb2.JobTraffic) -> Facts:
-    """What is believed and from what; the same keys for every job."""
+    """The traffic estimate and its source; the same keys for every job."""
     return {
         "belief": belief_facts(traffic.belief) if traffic.HasField("belief") else None,
         "starts": [start_facts(start) for start in traffic.starts],

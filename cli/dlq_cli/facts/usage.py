@@ -25,7 +25,7 @@ def usage_facts(usage: wire.Usage, by: tuple[str, ...]) -> Facts:
 
 
 def pool_facts(pool: wire.PoolUsage, by: tuple[str, ...]) -> Facts:
-    """What the GPUs of a pool did; hours."""
+    """Use of a pool's GPUs, in hours."""
     capacity_s = pool.used_gpu_seconds + pool.idle_gpu_seconds + pool.withheld_gpu_seconds
     day: Facts = {"day": pool.day} if "day" in by else {}
     return {

@@ -1,3 +1,3 @@
-"""What commands about single jobs share: output streams, holds, differences, and files named by
+"""Shared by commands about single jobs: output streams, holds, differences, and files named by
 users.
 """

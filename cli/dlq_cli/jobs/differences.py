@@ -1,4 +1,4 @@
-"""What differs between two specs or two attempts, key by key; values of variables are never
+"""Differences between two specs or two attempts, key by key; values of variables are never
 shown.
 """
 
@@ -31,7 +31,7 @@ class Difference(NamedTuple):
 
 
 def spec_differences(left: job_pb2.JobSpec, right: job_pb2.JobSpec) -> list[Difference]:
-    """What two specs ask for differently. Of variables that differ in value only the names."""
+    """The keys in which two specs differ. Variables that differ in value only are given by name."""
     facts = [_flat({**spec_facts(spec), "environment": None}) for spec in (left, right)]
     return [
         *_different(*facts),

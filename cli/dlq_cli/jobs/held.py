@@ -1,4 +1,4 @@
-"""What people who wait for a job are told when it is on hold: once for each hold, and why."""
+"""Messages about a hold, for people who wait for the job: one for each hold, with its reason."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HoldTeller:
 
 
 def _last_cause(jobs: Jobs, job_id: str) -> str:
-    """What went wrong with its last attempt, in the words of the first node that has any."""
+    """The failure of its last attempt, in the words of the first node that has any."""
     for attempt in list(jobs.get(job_id).attempts)[-1:]:
         for rank in attempt.ranks:
             if rank.error:

@@ -1,4 +1,4 @@
-"""Which stream of output is meant: a node's whole, or that of one of several tasks on it."""
+"""The stream of output that a user means: a node's whole, or that of one of several tasks on it."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Stream(NamedTuple):
 
 
 def stream_of(text: str, spec: job_pb2.JobSpec, attempt: job_pb2.Attempt) -> Stream:
-    """What `--rank TEXT` means for an attempt of such a job: a node rank; with per-gpu a process's
-    own RANK; with roles `worker:2` or `ps:0`, and a number is a worker's. InvalidRequest for
-    anything else.
+    """The stream that `--rank TEXT` means for an attempt of such a job. TEXT is a node rank; with
+    per-gpu it is a process's own RANK. With roles it is `worker:2` or `ps:0`, and a number is a
+    worker's. InvalidRequest for anything else.
     """
     role = _ROLE.fullmatch(text)
     if role is None and not _NUMBER.fullmatch(text):

@@ -1,1 +1,1 @@
-"""Lists of jobs: which jobs are selected, which columns are shown, and the long form of one job."""
+"""Lists of jobs: their selection, their columns, and the long form of one job."""

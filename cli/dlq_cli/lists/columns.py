@@ -244,7 +244,7 @@ _NAMES = {
 LETTERS: Mapping[str, Column] = {
     **{letter: COLUMNS[name] for letter, name in _NAMES.items()},
     "R": Column(Cell("NODES(REASON)"), where),
-    # In Slurm's words: who writes %T parses PENDING and RUNNING.
+    # In Slurm's words: scripts with %T parse PENDING and RUNNING.
     "T": Column(Cell("STATE"), lambda j, _: queue_state(j)),
 }
 _LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")

@@ -1,4 +1,4 @@
-"""Which jobs a list shows, and how it is laid out; `dlq status` prints it once or keeps it up to
+"""The jobs that a list shows, and its layout; `dlq status` prints it once or keeps it up to
 date.
 """
 

@@ -1,4 +1,4 @@
-"""The columns of `dlq history`: what `dlq status` has, and what a job came to; sacct's names are
+"""The columns of `dlq history`: those of `dlq status`, and the outcome of a job. sacct's names are
 known.
 """
 
@@ -66,7 +66,7 @@ DEFAULT = (
     "gpu_hours", "preemptions", "lost_gpu_hours",
 )  # fmt: skip
 
-# What sacct calls the same.
+# sacct's names for the same.
 _SACCT: Mapping[str, str] = {
     "jobid": "id", "jobidraw": "id", "jobname": "name", "partition": "queue", "exitcode": "exit",
     "timelimit": "time_limit", "nnodes": "nodes", "alloccpus": "cpus", "reqcpus": "cpus",
@@ -116,7 +116,7 @@ def past_table(
 
 
 def past_facts(job: job_pb2.Job) -> Facts:
-    """One ended job for programs: what `dlq status --json` says, and what it came to."""
+    """One ended job for programs: the facts of `dlq status --json`, and its outcome."""
     return {
         **job_facts(job),
         "gpu_seconds": round(job.gpu_seconds, 3),

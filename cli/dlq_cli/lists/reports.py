@@ -1,6 +1,4 @@
-"""What jobs that have ended tell of a cluster: how long they waited, which deadlines were kept,
-what stops cost.
-"""
+"""Reports on ended jobs: waiting times, kept deadlines, costs of stops."""
 
 from __future__ import annotations
 
@@ -29,9 +27,10 @@ def waits(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
 
 
 def promises(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """Of jobs with deadlines, by what was promised, and what decided that no more was: how many
-    ended by the deadline that was promised, or else the last one. A promise that was given up is an
-    unguaranteed job with that ground."""
+    """Counts of jobs with deadlines, grouped by promise and by the reason against a better one. A
+    job is in time by its promised deadline, or else by its last deadline. A promise that was given
+    up is an unguaranteed job with that ground.
+    """
     groups: dict[tuple[str, str], list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
         if job.HasField("promise"):
@@ -41,8 +40,9 @@ def promises(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
 
 
 def preemptions(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """By user: how often jobs were taken off their GPUs, how often for others by the order of the
-    policy, and what of their work had to be done again. Who lost most comes first."""
+    """By user: stops of jobs, stops for other jobs by the order of the policy, and work that had to
+    be done again. The user with the greatest loss comes first.
+    """
     groups: dict[str, list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
         groups[job.user].append(job)

@@ -1,4 +1,4 @@
-"""Which jobs a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array,
+"""The jobs that a user means: `17`, `17-20`, `17.2`, a name where it is unique; `12` of an array,
 `12_4`.
 """
 
@@ -45,9 +45,11 @@ def one_job(jobs: Jobs, text: str) -> Named:
 
 
 def own_spec(jobs: Jobs, job_id: str, user: str) -> job_service_pb2.GetJobResponse:
-    """A job with its spec, if it is this user's; what another's environment holds may be secret.
+    """A job with its spec, if it is this user's, because another user's environment may hold
+    secrets.
 
-    PermissionDenied for operators, who see everybody's jobs; NotFound for users, who do not.
+    PermissionDenied for operators, as they see everybody's jobs; NotFound for other users, as they
+    see only their own.
     """
     answer = jobs.get(job_id)
     if answer.job.user != user:
@@ -69,7 +71,7 @@ def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:
 
 
 def targets(jobs: Jobs, texts: Sequence[str]) -> list[str]:
-    """What to hand to a call that takes many tasks at once: ids, and `12` and `12_[0-3]` as they
+    """The words for a call that takes many tasks at once: ids, and `12` and `12_[0-3]` as they
     are.
     """
     words: dict[str, None] = {}

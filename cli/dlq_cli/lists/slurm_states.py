@@ -24,8 +24,8 @@ def queue_state(job: job_pb2.Job) -> str:
 
 
 def account_state(job: job_pb2.Job) -> str:
-    """As sacct: what is starting or leaving runs, and a failure says of what kind. A node that is
-    silent still holds its job, which is not lost.
+    """As sacct: a starting or leaving job runs, and a failure names its kind. A node that is silent
+    still holds its job, which is not lost.
     """
     word = queue_state(job)
     if job.HasField("attempt_state"):
@@ -33,7 +33,7 @@ def account_state(job: job_pb2.Job) -> str:
     return _BY_REASON.get(job.end_reason, word) if word == "FAILED" else word
 
 
-# What Slurm has beyond these: known words that match no job here.
+# Slurm's further states: known words that match no job here.
 _OTHERS = {
     "S": "SUSPENDED", "PR": "PREEMPTED", "BF": "BOOT_FAIL", "DL": "DEADLINE", "OOM": "OUT_OF_MEMORY",  # noqa: E501
     "RS": "RESIZING", "RD": "RESV_DEL_HOLD", "RQ": "REQUEUED", "RF": "REQUEUE_FED",

@@ -103,7 +103,7 @@ def _will_start(job: job_pb2.Job, look: OutputLook) -> str:
 
 
 def _grace(job: job_pb2.Job) -> str:
-    """What it learned from saves; what was asked for stands with the rest of the request."""
+    """The grace learned from saves; the requested grace stands with the rest of the request."""
     count = job.observed_save_count
     if not count:
         return ""
@@ -141,7 +141,7 @@ def _holds(job: job_pb2.Job) -> str:
 
 
 def request_text(job: job_pb2.Job) -> str:
-    """What a job asks for, in words."""
+    """The resources that a job asks for, in words."""
     request = job.resources
     kind = f" {' or '.join(named_types(request))}" if request.gpu_type else ""
     parts = [f"{request.gpu_count}{kind} GPU{'s' if request.gpu_count != 1 else ''}"]
@@ -175,7 +175,7 @@ def reason_text(reason: job_pb2.WaitReason, look: OutputLook | None = None) -> s
 
 
 def _spec_pairs(spec: job_pb2.JobSpec) -> tuple[tuple[str, str], ...]:
-    """What was submitted, as far as the job does not show it already."""
+    """The parts of the spec that the job does not show already."""
     command = shlex.join(spec.command)
     if spec.script:
         interpreter = spec.script.partition("\n")[0].removeprefix("#!").strip()
@@ -238,7 +238,7 @@ def attempts_text(attempts: Sequence[job_pb2.Attempt], look: OutputLook) -> str:
 
 
 def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
-    """Who failed first in the last attempt, and the last that it said; nothing when nobody did."""
+    """The first failed rank of the last attempt, with its last output; empty if no rank failed."""
     if not attempts or not attempts[-1].HasField("first_failed_rank"):
         return ""
     first = attempts[-1].first_failed_rank
@@ -253,7 +253,7 @@ def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
 
 
 def _remedy(rank: job_pb2.Rank) -> list[str]:
-    """What to do about the commonest program that a node lacks."""
+    """Advice about the commonest program that a node lacks."""
     said = [rank.error, *rank.last_lines]
     if rank.exit_code != NO_SUCH_PROGRAM or not any(map(NO_PYTHON.search, said)):
         return []
@@ -265,7 +265,7 @@ def _remedy(rank: job_pb2.Rank) -> list[str]:
 
 
 def images_text(attempts: Sequence[job_pb2.Attempt]) -> str:
-    """Which image the last attempt ran, by digest; nodes only where they differ (a tag has
+    """The image of the last attempt, by digest; nodes are named only where they differ (a tag has
     moved).
     """
     nodes: dict[str, list[str]] = {}

@@ -1,3 +1,3 @@
-"""What all output shares: tables, colours, times in the user's zone, JSON errors, and a safe
+"""Shared by all output: tables, colours, times in the user's zone, JSON errors, and a safe
 terminal.
 """

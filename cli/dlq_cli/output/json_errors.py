@@ -24,7 +24,9 @@ def forget() -> None:
 
 
 def tell(what: str, more: Iterable[str], code: int) -> None:
-    """One line on stdout, if JSON was asked for: what is wrong, what helps, and the exit code."""
+    """Print one line of JSON on stdout, if JSON was asked for: the error, the hints and the exit
+    code.
+    """
     if not _asked:
         return
     from dlq_cli.facts.common import document

@@ -79,10 +79,10 @@ _SHORTEST = 4  # of a column that is cut although it should stay whole
 def fitted(
     cells: Sequence[Cell], widths: Sequence[int], room: int, empty: Container[int] = ()
 ) -> dict[int, int]:
-    """Which columns are shown in so much room, and how wide: their places with their widths.
+    """The columns that fit into the room: their places with their widths.
 
-    Those with a `least` are cut down to it, the widest first; then columns go, `empty` ones first,
-    by their `drop`; where none is left to go, all are cut, and at last the right ones go.
+    Columns with a `least` are cut down to it, the widest first. Then columns go, `empty` ones
+    first, by their `drop`. If no more can go, all are cut, and at last the right ones go.
     """
     kept = dict(enumerate(widths))
     while True:

@@ -1,7 +1,7 @@
 """A job's output for a terminal: its text and its colours, and nothing else that a terminal obeys.
 
 A terminal takes orders from what it is shown: titles, the clipboard, the cursor, answers typed for
-the reader. What a job writes is not to be trusted with that.
+the reader. The output of a job is not trusted with that.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 
 # Text, and the controls that output cannot do without: backspace, tab, newline, carriage return.
 _TEXT = re.compile(r"[^\x00-\x07\x0b\x0c\x0e-\x1f\x7f-\x9f]+")
-# DCS, SOS, OSC, PM, APC: what follows is not for the screen, up to a terminator.
+# DCS, SOS, OSC, PM, APC: the bytes up to a terminator are not for the screen.
 _STRING = re.compile(r"\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f]")
 _STRING_END = re.compile(r"[\x07\x18\x1a\x1b\x9c\n]")
 _CSI = re.compile(r"(?:\x1b\[|\x9b)([0-?]*)([ -/]*)([@-~])")
@@ -35,11 +35,11 @@ class TerminalFilter:
         self._coloured = False
 
     def feed(self, data: bytes) -> bytes:
-        """What may be shown of the stream so far; a sequence that is cut waits for its end."""
+        """The part of the stream that may be shown so far; a cut sequence waits for its end."""
         return self._shown(self._decoder.decode(data)).encode("utf-8")
 
     def finish(self) -> bytes:
-        """What is left at the end of the stream, and the terminal's own colour again."""
+        """The rest at the end of the stream, and the terminal's own colour again."""
         rest = self._shown(self._decoder.decode(b"", final=True)).encode("utf-8")
         return rest + (_RESET if self._coloured else b"")
 

@@ -19,7 +19,8 @@ from dlq_compat.job_page import clock
 
 NOBODY = 4_294_967_294  # what Slurm prints for a uid that is not known
 _NONE = "None"
-# Why a job waits; what is not named here reads as Priority: others come first.
+# The reason why a job waits; other reasons read as Priority, which means that other jobs come
+# first.
 _WAITS: Mapping[str, str] = {
     "held_user": "JobHeldUser", "held_admin": "JobHeldAdmin", "paused": "JobHeldUser",
     "poison": "JobHoldMaxRequeue", "dependency": "Dependency", "begin_time": "BeginTime",
@@ -74,7 +75,7 @@ def node_count(job: job_pb2.Job) -> int:
 
 
 def cpus(job: job_pb2.Job) -> int:
-    """CPUs of all its nodes: what it has declared, else one on each."""
+    """CPUs of all its nodes: the declared number, or else one on each."""
     return node_count(job) * max(1, math.ceil(job.resources.cpu_limit))
 
 

@@ -1,5 +1,5 @@
-"""Jobs by the ids that Slurm's programs are given: those that are there, without an error for
-others.
+"""Jobs by the ids that Slurm's programs are given. Only existing jobs are returned, without an
+error for others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`sacct`: what became of jobs, in Slurm's columns."""
+"""`sacct`: states and exit codes of jobs, in Slurm's columns."""
 
 from __future__ import annotations
 

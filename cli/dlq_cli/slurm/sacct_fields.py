@@ -65,7 +65,7 @@ def _minutes(job: job_pb2.Job) -> str:
     return "UNLIMITED" if limit_s is None else str(int(limit_s) // 60)
 
 
-# What nobody measures here reads empty, as it does in Slurm for a job without steps.
+# Values that nobody measures here read empty, as they do in Slurm for a job without steps.
 _EMPTY = SacctField(10, lambda job, _: "")
 FIELDS: Mapping[str, SacctField] = {
     "JobID": _plain(12, shown_id),

@@ -47,7 +47,7 @@ def main(app: App, words: Sequence[str]) -> None:
 
 
 def spec_of(options: Sequence[Option], rest: Sequence[str], notes: Notes) -> Spec:
-    """What is to be queued. InvalidRequest names what cannot be read."""
+    """The job to queue. InvalidRequest names the unreadable word."""
     text, name, arguments = _script(options, rest)
     more = [option for option in options if option.name not in _OURS]
     layer = stacked(

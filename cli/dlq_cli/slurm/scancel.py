@@ -54,7 +54,7 @@ def _signal(text: str) -> str:
 
 
 def each(program: str, targets: Sequence[str], act: Callable[[str], object], *, quiet: bool) -> int:
-    """Do it to all; the exit code. What one refuses is told and stops nothing."""
+    """Call `act` for all targets; the exit code. A refusal is printed, and the others go on."""
     code = 0
     for target in targets:
         try:

@@ -53,7 +53,7 @@ def main(app: App, given: Sequence[str]) -> None:
 
 def _verbs(kind: type[Jobs]) -> Mapping[str, Callable[[Jobs, str], Edited]]:
     return {
-        # As in Slurm nobody is asked; what is lost is told.
+        # As in Slurm it asks no question; it prints the lost work.
         "requeue": lambda jobs, target: jobs.requeue_each(target, accept_loss=True),
         "requeuehold": lambda jobs, target: jobs.requeue_each(target, hold=True, accept_loss=True),
         "hold": kind.hold_each,
@@ -92,9 +92,7 @@ def _ids(rest: Sequence[str]) -> list[str]:
 
 
 def _update(app: App, rest: Sequence[str]) -> None:
-    """`update job 17 TimeLimit=60`, `update JobId=17 TimeLimit=60`: what `dlq update` can
-    change.
-    """
+    """`update job 17 TimeLimit=60`, `update JobId=17 TimeLimit=60`: the changes of `dlq update`."""
     target, changes = "", []
     for word in rest:
         name, equals, value = word.partition("=")
@@ -123,7 +121,7 @@ def _ping(app: App) -> None:
 
 
 def _config(app: App) -> None:
-    """The lines that programs look for; what dlq has nothing like is left out."""
+    """The lines that programs look for; lines without a counterpart in dlq are left out."""
     identity = app.connection().identity
     facts = {
         "ClusterName": identity.cluster,
@@ -148,7 +146,7 @@ def _show_jobs(app: App, rest: Sequence[str], *, one_line: bool) -> None:
 
 
 def facts_of(job: job_pb2.Job, spec: job_pb2.JobSpec, now_s: float) -> dict[str, str]:
-    """What is known of a job, by the names of `scontrol show job`. One that runs ends at its
+    """The known facts of a job, by the names of `scontrol show job`. One that runs ends at its
     limit.
     """
     nodes, cpus, memory = words.node_count(job), words.cpus(job), words.memory_mib(job)

@@ -12,7 +12,7 @@ from dlq_common.text.suggest import did_you_mean
 
 
 class Grammar(NamedTuple):
-    """What a program takes. A short letter stands for a long name."""
+    """The options of a program. A short letter stands for a long name."""
 
     program: str
     short: Mapping[str, str]
@@ -21,7 +21,7 @@ class Grammar(NamedTuple):
 
 
 class SlurmWords(NamedTuple):
-    """What was given: options by their long names (the last word counts), and the rest."""
+    """The given words: options by their long names (the last one counts), and the rest."""
 
     options: Mapping[str, str]
     rest: tuple[str, ...]

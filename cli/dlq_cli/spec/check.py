@@ -23,7 +23,7 @@ class Problem(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """What a file holds: a spec, or problems; notes in either case."""
+    """The content of a file: a spec, or problems; notes in either case."""
 
     name: str
     spec: Spec | None

@@ -1,4 +1,4 @@
-"""What is valid and will hardly do what was meant: told when a job is submitted or checked."""
+"""Doubts about valid specs that will hardly do as meant; submit and check print them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def _deadline_doubts(spec: Spec) -> Iterator[str]:
     origin = spec.origins.get("deadline") or spec.origins.get("soft_deadline", "the deadline")
     if spec.deadlines and work_s is None and steps is None:
         yield (
-            f"{origin}: nothing can be promised before it is known how long the job runs: say it "
-            "with --work, "
-            "or it is judged once its own run has told (dlq_train), where the policy measures jobs"
+            f"{origin}: the run time is unknown, so nothing can be promised yet. Name it with "
+            f"--work, or dlq_train reports it during the run, where the policy measures jobs"
         )
     if spec.deadlines and limit_s is not None and work_s is not None and work_s > limit_s:
         origin = spec.origins.get("time_limit", "the time limit")

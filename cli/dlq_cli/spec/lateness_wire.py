@@ -1,4 +1,4 @@
-"""What being late costs, on the wire."""
+"""The cost of lateness, on the wire."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put_due(
 
 
 def stored_lateness(message: job_pb2.LatenessSpec) -> LatenessSpec:
-    """What was asked, from what the master keeps of it."""
+    """The submitted lateness, from the master's stored form."""
     due = Due(after_s=from_duration(message.due_duration))
     if message.HasField("due_time"):
         at = message.due_time

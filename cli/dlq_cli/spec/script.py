@@ -26,7 +26,7 @@ _SHORT_WITH_VALUE = re.compile(r"-[A-Za-z].+", re.DOTALL)
 
 
 class Script(NamedTuple):
-    """What a script says about its job."""
+    """The settings that a script gives for its job."""
 
     layer: Layer
     notes: Notes
@@ -94,7 +94,7 @@ def read_script(
 
 
 def _directives(text: str, name: str, notes: Notes) -> Iterator[tuple[str, str]]:
-    """What follows #DLQ on each line that counts, and where it stands."""
+    """The words after #DLQ on each line that counts, and their place."""
     before_commands = True
     for number, line in enumerate(text.split("\n"), start=1):
         origin = f"{name}:{number}"

@@ -1,7 +1,7 @@
 """A job's stored spec as a layer again, so that single keys of it can be changed.
 
-Only what a change makes different is written back: fields that this version does not know, or that
-no key of ours stands for, stay as they were submitted.
+Only changed keys are written back. Fields that this version does not know, or that have no key of
+ours, stay as submitted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def only_task(message: job_pb2.JobSpec, index: int) -> None:
 
 
 def stored_layer(spec: job_pb2.JobSpec, source: str) -> Layer:
-    """What a stored spec says, by key; `source` ("job 17") is the origin of all of it."""
+    """The keys of a stored spec; `source` ("job 17") is the origin of all of it."""
     return {key: Given(value, source) for key, value in _values(spec)}
 
 

@@ -33,8 +33,8 @@ def read_spec_file(
 ) -> Layer:
     """The layer of a spec file; InvalidRequest naming file and line.
 
-    With a list for `problems` it collects what is wrong with the keys; without it raises the first.
-    What is no TOML or YAML at all is always raised.
+    With a list for `problems` it collects the problems of the keys; without it raises the first.
+    A file that is not TOML or YAML at all is always raised.
     """
     if len(content) > LARGEST_SPEC_BYTES:
         raise wrong(name, f"larger than a spec may be ({LARGEST_SPEC_BYTES // 1024} KiB)")
@@ -96,7 +96,7 @@ def _read_yaml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
 
 
 def _refuse_nodes(node: Node, name: str, seen: set[int]) -> None:
-    """What reads as something else than it says: a tag, and a key without a value."""
+    """Refuse YAML that reads as something else than it says: a tag, and a key without a value."""
     from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
     if id(node) in seen:  # an alias

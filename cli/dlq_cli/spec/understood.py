@@ -1,4 +1,4 @@
-"""What a spec was taken to mean, as text for people, each part with the place where it was said."""
+"""The understanding of a spec as text for people; each part names its place in the source."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Row = tuple[str, str, str | None]  # label, value, where it was said
 
 
 def understood(spec: Spec) -> str:
-    """What a spec was taken to mean, and where each part was said."""
+    """The spec as dlq understands it, with the place of each part."""
     rows = sorted((*_plain(spec), *_composed(spec)), key=_place)
     return facts(
         (name, f"{value}  ({where or 'default'})" if value else "") for name, value, where in rows

@@ -1,4 +1,4 @@
-"""The merged layer as one whole spec: what follows from what, and what contradicts."""
+"""The merged layer as one whole spec: consequences and contradictions of its keys."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dlq_common.text.arrays import ArrayText
 from dlq_common.text.names import LONGEST_NAME, check_absolute_path, check_env
 from dlq_common.text.units import HOUR
 
-# What the master takes: a request is 1 MiB at most, and most of it is not meant for variables.
+# The master's limit: a request is 1 MiB at most, and most of it is not meant for variables.
 LARGEST_ENVIRONMENT_BYTES = 256 * 1024
 LARGEST_COMMAND = 64 * 1024
 LONGEST_GRACE_S = HOUR  # the master takes no longer one, and would name its own field
@@ -58,7 +58,7 @@ class Spec:
     mounts: tuple[MountSpec, ...]
     secrets: tuple[str, ...]
     labels: Mapping[str, str]
-    # Where each thing was said, by the key of its field; what is missing here is a default.
+    # The place of each value, by the key of its field; a missing key is a default.
     origins: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, asked: JobField[T]) -> T | None:
@@ -351,7 +351,7 @@ def _said(origin: str, check: Callable[[], object]) -> str:
 
 
 def _encodable(text: str, what: str, origin: str) -> None:
-    """Words of the command line may hold any bytes; what travels is UTF-8 without NUL."""
+    """Command lines may hold any bytes; the wire carries UTF-8 without NUL."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:

@@ -21,7 +21,7 @@ def elastic_text(elastic: job_pb2.Elasticity) -> str:
 
 
 def speeds_text(elastic: job_pb2.Elasticity) -> str:
-    """`steps/s: 1.9 on 2 (1.00 x), 6.1 on 8 (3.21 x)`: what was measured; empty: nothing yet."""
+    """`steps/s: 1.9 on 2 (1.00 x), 6.1 on 8 (3.21 x)`: the measured speeds; empty: none yet."""
     words = []
     for each in elastic.speeds:
         text = f"{each.steps_per_second:.3g} on {each.gpu_count}"
@@ -32,8 +32,6 @@ def speeds_text(elastic: job_pb2.Elasticity) -> str:
 
 
 def gpus_now(job: job_pb2.Job) -> int:
-    """The GPUs of a job in a list: those that it holds, while it holds any, else those that it asks
-    for.
-    """
+    """The GPUs of a job in a list: the held ones while it holds any, else the requested ones."""
     held = job.elastic.current_gpu_count or job.held_gpu_count
     return held or job.resources.gpu_count

@@ -7,7 +7,7 @@ from dlq_cli.output.render import OutputLook, age
 from dlq_common.text.instants import format_instant
 from dlq_common.text.wire import from_timestamp
 
-# What a run time was drawn from, for people.
+# The source of a run time, for people.
 BASES = {
     "estimate": "what was said or measured of it",
     "family": "earlier jobs of this user and name",

@@ -6,11 +6,11 @@ from dlq.v1 import policy_pb2
 from dlq_cli.output.render import OutputLook, clean_line, when
 from dlq_common.text.wire import from_timestamp
 
-# What does not work meanwhile, and what an operator does.
+# The effect of a failed helper, and the advice to operators.
 _MISSING = {
     "planner": "no deadline is judged, and plans are plain ones",
     "twin": "there are no estimates, and no what-if",
-    "policy": "nothing starts; what runs goes on",
+    "policy": "nothing starts; running jobs go on",
 }
 _TODO = {
     "planner": "look at the master's log: journalctl -p err -u dlq-master; after an upgrade, "
@@ -23,7 +23,7 @@ _TODO = {
 
 
 def failing(helper: policy_pb2.Helper, look: OutputLook) -> str:
-    """What fails, since when, and how."""
+    """The failure, its beginning and its kind."""
     since = ""
     if helper.HasField("since_time"):
         since = f" since {when(from_timestamp(helper.since_time), look)}"
@@ -36,5 +36,5 @@ def failing(helper: policy_pb2.Helper, look: OutputLook) -> str:
 
 
 def todo(helper: policy_pb2.Helper) -> str:
-    """What to do about it."""
+    """The advice for this failure."""
     return _TODO.get(helper.name, "look at the master's log: journalctl -p err -u dlq-master")

@@ -38,7 +38,7 @@ def servers_text(servers: Sequence[wire.LoanServer], look: OutputLook) -> str:
 
 
 def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
-    """Who lends servers by itself, and by what."""
+    """The controller that lends servers, and its criterion."""
     if told is None:
         return "off: nobody's load is followed ([loans] load in master.toml)\n"
     if told.HasField("off_time"):

@@ -1,4 +1,4 @@
-"""A traffic profile for people: what was found, how sure it is, and a small chart."""
+"""A traffic profile for people: its findings, their certainty, and a small chart."""
 
 from __future__ import annotations
 

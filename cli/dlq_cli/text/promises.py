@@ -40,7 +40,7 @@ def standing(promise: job_pb2.Promise) -> str:
 
 
 def instead(promise: job_pb2.Promise) -> str:
-    """What could have been promised when it was judged, and how to ask for that; empty: nothing."""
+    """The offers at the time of the judgement, with the flags to ask for them; empty: none."""
     words = []
     if promise.HasField("earliest_time"):
         words.append(

@@ -1,4 +1,4 @@
-"""How a job communicates, for people: what is believed, from what, and what follows from it."""
+"""The traffic of a job, for people: the estimate, its source and its consequences."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def traffic_pairs(traffic: profile_pb2.JobTraffic, look: OutputLook) -> Iterator
 
 
 def believed_lines(traffic: profile_pb2.JobTraffic, look: OutputLook) -> Iterator[str]:
-    """Lines of `dlq why`: what the placement goes by."""
+    """Lines of `dlq why`: the estimate that placement uses."""
     if traffic.placement:
         yield f"placement: {placement_text(traffic)}"
     if traffic.HasField("belief"):
@@ -61,7 +61,7 @@ def _figures(belief: profile_pb2.TrafficBelief) -> str:
 
 
 def source_text(belief: profile_pb2.TrafficBelief, look: OutputLook) -> str:
-    """Which start it is from, where that ran, and when it was known."""
+    """The start that the estimate is from, its nodes and its time."""
     whose = "its" if belief.own else f"job {belief.job_id}'s"
     family = "" if belief.own else f" of the family {clean_line(belief.family)}"
     kind = clean_line(belief.gpu_type) or "GPUs"
@@ -91,7 +91,7 @@ def slowdown_text(belief: profile_pb2.TrafficBelief) -> str:
 
 
 def placement_text(traffic: profile_pb2.JobTraffic) -> str:
-    """What plans make of it."""
+    """The use of the estimate in plans."""
     if traffic.placement == "together":
         reason = clean_line(traffic.placement_reason)
         return f"on few nodes{f': {reason}' if reason else ''}"

@@ -1,4 +1,4 @@
-"""Usage in words: a table of who used what, and one of what the GPUs did; or lines for programs."""
+"""Usage in words: a table of use by user, and one of GPU hours; or lines for programs."""
 
 from __future__ import annotations
 

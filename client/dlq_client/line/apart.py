@@ -1,8 +1,7 @@
 """Calls apart from the main thread, which alone hears Ctrl-C.
 
-gRPC does not survive a KeyboardInterrupt everywhere: one that comes between the begin of a call and
-whoever looks after it leaves a call that never ends, and who closes its channel, or drops it, waits
-for that.
+gRPC does not survive a KeyboardInterrupt everywhere. An interrupt between the begin of a call and
+its first reader leaves a call that never ends. Closing or dropping its channel then waits for ever.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ T = TypeVar("T")
 
 
 def apart(call: Callable[[], T]) -> T:
-    """What it returns or raises. Ctrl-C is heard at once; the call then goes on, until the channel
-    is closed.
+    """The result of `call`, or its exception. Ctrl-C is heard at once; the call then goes on, until
+    the channel is closed.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()

@@ -1,4 +1,4 @@
-"""What came back on the wire as a failed call, as one of our own errors.
+"""The failed call as one of our own errors.
 
 Decided by the reason word in google.rpc.ErrorInfo, else by the status code; never by the message.
 """

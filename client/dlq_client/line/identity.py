@@ -1,8 +1,8 @@
-"""Who the caller is: the identity directory of a user, read fast and written safely.
+"""The caller's identity: the identity directory of a user, read fast and written safely.
 
 The directory ($DLQ_HOME, else ~/.config/dlq) holds `identity.key` (0600), `identity.crt`, `ca.crt`
-and `cluster.json`. The dates of the certificate are kept in `cluster.json` too, so that an ordinary
-command need not load a cryptography library to know that its certificate is still good.
+and `cluster.json`. `cluster.json` keeps the dates of the certificate too. An ordinary command need
+not load a cryptography library to check them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NEXT_KEY_FILE = "identity.key.next"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """PEM bytes for mutual TLS, where the master is, and who the certificate says we are."""
+    """PEM bytes for mutual TLS, the master's address, and the name in the certificate."""
 
     key: bytes
     certificate: bytes

@@ -1,1 +1,1 @@
-"""What both daemons share: configuration, logs, and the protocol of systemd."""
+"""Configuration, logs and the protocol of systemd, for both daemons."""

@@ -131,7 +131,7 @@ def _with_priority(text: str, level: int) -> str:
 def _log_uncaught(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """What ends the process is one line, of the priority that it deserves."""
+    """Log an uncaught exception as one line, at critical priority."""
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return

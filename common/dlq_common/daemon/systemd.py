@@ -1,12 +1,12 @@
-"""What a daemon and the systemd above it tell each other; without one nothing happens.
+"""Messages between a daemon and systemd; without a service manager nothing is sent.
 
 Three words go up, over the socket that `NOTIFY_SOCKET` names: READY once others may count on us,
-STOPPING when we leave, WATCHDOG as long as our loop gets on. The last is sent by the loop itself
-and by nothing else: a thread of its own would go on saying so while the loop hangs. One thing comes
-down: sockets that systemd holds open for us, so that callers wait while we restart.
+STOPPING when we leave, WATCHDOG as long as our loop gets on. The loop itself sends WATCHDOG: a
+separate thread would go on sending while the loop hangs. One thing comes down: sockets that systemd
+holds open for us, so that callers wait while we restart.
 
-A master or agent that is restarted by its watchdog is one that restarts: jobs go on, and what was
-committed is loaded (the master) or taken up again (the agent).
+A restart by the watchdog is an ordinary restart. Jobs go on, the master loads its commits, and the
+agent adopts its ranks.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Service:
         return wanted_s if self.beat_s is None else min(wanted_s, self.beat_s)
 
     def stopping(self) -> None:
-        """We are on our way out; what follows may take a moment."""
+        """Announce that this process is stopping; the stop may take a moment."""
         self._tell("STOPPING=1")
 
     def _tell(self, words: str) -> bool:

@@ -26,7 +26,7 @@ class JoinTokenText:
     ca_fingerprint: str
 
     def text(self) -> str:
-        """What `dlq-nodeagent join --token` takes."""
+        """The token as text, for `dlq-nodeagent join --token`."""
         return f"dlq1.{self.token_id}.{self.secret}.{self.ca_fingerprint}"
 
 
@@ -41,8 +41,8 @@ def parse_join_token(text: str) -> JoinTokenText:
 def fetch_pinned_ca(host: str, port: int, ca_fingerprint: str, *, timeout_s: float) -> bytes:
     """The PEM of the CA with this fingerprint, as the server at host:port presents it.
 
-    Nothing but a TLS handshake is sent, so a stranger at that address learns nothing. What is
-    returned is only good as trust anchor of a second, verified connection. Unauthenticated when the
+    Nothing but a TLS handshake is sent, so a stranger at that address learns nothing. Trust the
+    returned PEM only as the anchor of a second, verified connection. Unauthenticated when the
     server presents no such certificate, Unavailable when there is no server.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -1,7 +1,7 @@
 """The cluster's certificates: one CA, and the identities it signs for users, nodes and the master.
 
 An identity is the certificate's URI name `dlq://<cluster>/<role>/<name>`, with the same name as the
-common name. What a certificate request says about itself is never believed: whoever signs, names.
+common name. The names in a certificate request are never believed: the signer chooses them.
 Everything here is pure of clocks (`now_s` is UTC seconds since the epoch) and works on PEM bytes.
 It needs `cryptography`: import it only where certificates are made or read.
 """
@@ -27,8 +27,8 @@ from dlq_common.text.names import check_node_name, check_user_name, check_word
 SERVER_NAME = "dlq-master"
 LIFETIME_S = 30 * 86_400.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
-# Hosts disagree about the time: a certificate is good from this instant on (2020-01-01), however
-# far behind the clock of the host is that looks at it. Only its end limits it.
+# Hosts disagree about the time. A certificate is valid from this instant (2020-01-01), so that a
+# host whose clock is behind accepts it. Only its end limits it.
 GOOD_FROM_S = 1_577_836_800.0
 LARGEST_REQUEST_BYTES = 16 * 1024
 
@@ -36,7 +36,7 @@ _URI = re.compile(r"dlq://([^/]+)/([^/]+)/([^/]+)")
 
 
 class Role(StrEnum):
-    """What a certificate's holder is; who may do what is the master's table."""
+    """The kind of a certificate's holder; the master's table gives each kind its rights."""
 
     USER = "user"
     OPERATOR = "operator"
@@ -51,7 +51,7 @@ PEOPLE = frozenset({Role.USER, Role.OPERATOR, Role.ADMIN, Role.INFERENCE})
 
 @dataclass(frozen=True, slots=True)
 class CertifiedIdentity:
-    """Who a certificate speaks for, and until when (UTC seconds)."""
+    """The name and role that a certificate proves, and the end of its life (UTC seconds)."""
 
     name: str
     role: Role
@@ -61,7 +61,9 @@ class CertifiedIdentity:
 
     @property
     def issued_s(self) -> float:
-        """When it was signed, by the clock of whoever signed it: every life is as long."""
+        """The signer's clock when it signed. All lives are equally long, so the end gives the
+        beginning.
+        """
         return self.not_after_s - LIFETIME_S
 
 
@@ -143,7 +145,7 @@ class Authority:
         return _key_pem(self._key)
 
     def certificate_pem(self) -> bytes:
-        """What every member of the cluster pins."""
+        """The CA certificate that every member of the cluster pins."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     def sign_user(self, request: bytes, name: str, role: Role, now_s: float) -> bytes:
@@ -237,7 +239,8 @@ def requested_key_fingerprint(request: bytes) -> str:
 
 
 def parse_identity(certificate: bytes) -> CertifiedIdentity:
-    """Who a PEM certificate speaks for; Unauthenticated when it is none that our CA would sign.
+    """The identity that a PEM certificate proves. Unauthenticated when it is none that our CA would
+    sign.
 
     The signature and the dates are not checked here: TLS has done that, or the caller must.
     """
@@ -296,8 +299,9 @@ def is_valid(certificate: bytes, now_s: float) -> bool:
 
 
 def needs_renewal(certificate: bytes, now_s: float) -> bool:
-    """Whether two thirds of the certificate's life are over (also true once it has expired), or it
-    was signed by a clock that was so far ahead that it would stay good for longer than a life."""
+    """Whether two thirds of the certificate's life are over, or all of it. Also true if the
+    signer's clock was so far ahead that the certificate outlives a whole life.
+    """
     end_s = x509.load_pem_x509_certificate(certificate).not_valid_after_utc.timestamp()
     return not LIFETIME_S / 3 < end_s - now_s <= 2 * LIFETIME_S
 

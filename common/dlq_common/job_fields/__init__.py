@@ -1,9 +1,9 @@
 """The fields that a job's spec may have, each declared once.
 
-`table` has one record for each key: its flag, its sample in the template, its reader, its place in
-JobSpec and the limit that the master checks. The CLI derives from it flags, templates, messages
-and updates; the master its checks; the agent the values of a launch. `field` says what a record
-holds, `wire` how a value travels, `limits` what a value may be, `reading` how text becomes one.
+`table` has one record for each key: flag, sample in the template, reader, place in JobSpec and
+limit. The CLI derives from it flags, templates, messages and updates; the master its checks; the
+agent the values of a launch. `field` says what a record holds, `wire` how a value travels, `limits`
+what a value may be, `reading` how text becomes one.
 
 It loads no message and no RPC library, so that `dlq submit --help` is quick.
 """

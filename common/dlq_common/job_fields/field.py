@@ -1,4 +1,4 @@
-"""What is declared of a job's field."""
+"""The declaration of one field of a job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Flag(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """All its long names, as errors name it: which of them was written is not known."""
+        """All its long names, for errors that cannot know which of them was written."""
         return "/".join(name for name in self.names if name.startswith("--"))
 
 

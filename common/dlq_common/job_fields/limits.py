@@ -1,4 +1,4 @@
-"""What the value of a field may be: the master checks it, whatever client has sent it."""
+"""Limits of a field's value; the master checks them for every client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Limit(ABC):
 
     @abstractmethod
     def wrong(self, value: Any) -> str:
-        """What is wrong with a value, to follow the field's name; empty: nothing."""
+        """The fault of a value, to follow the field's name; empty if there is none."""
 
     def check(self, field: str, value: Any) -> None:
         """Raises InvalidRequest naming the field of JobSpec: `nice must be between ...`."""
@@ -77,7 +77,7 @@ class Passes(Limit):
     what: str = ""
 
     def wrong(self, value: str) -> str:
-        """What the check says."""
+        """The fault that the check reports."""
         try:
             self.rule(value, self.what) if self.what else self.rule(value)
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""Which images, mounts and secrets a job may name, as pure functions.
+"""Rules for the images, mounts and secrets that a job may name, as pure functions.
 
-Each returns what it was given or raises ValueError with one line. What passes cannot be taken for
-an option, a transport (`dir:/etc`) or another field by a container engine.
+Each returns what it was given or raises ValueError with one line. A container engine cannot take a
+checked name for an option, a transport (`dir:/etc`) or another field.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IMAGE = re.compile(
     re.ASCII,
 )
 _SECRET = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
-# What the engine, the kernel or dlq itself puts into a container.
+# Paths that the engine, the kernel or dlq itself puts into a container.
 _TAKEN = ("/proc", "/sys", "/dev", "/run/secrets", "/run/podman-init", "/etc/passwd", "/etc/group")
 
 

@@ -25,9 +25,9 @@ def format_instant(epoch_s: float) -> str:
 def parse_instant(text: str, *, now_s: float, zone: tzinfo) -> float:
     """The instant that `text` names, for --begin, --deadline and --since.
 
-    A time of day is the next such time, as are `noon` and `midnight` (or `tomorrow`); a bare number
-    behind `now+` is seconds, as in Slurm; a date without an offset is in `zone`, the caller's own.
-    ValueError names the forms.
+    A time of day is the next such time, and so are `noon` and `midnight` (or `tomorrow`). A bare
+    number behind `now+` is seconds, as in Slurm. A date without an offset is in `zone`, the
+    caller's own. ValueError names the forms.
     """
     compact = text.strip()
     if found := _NOW_PLUS.fullmatch(compact):

@@ -1,8 +1,8 @@
-"""Which names and paths from outside dlq accepts, as pure functions.
+"""Rules for names and paths from outside dlq, as pure functions.
 
 Each returns its argument unchanged or raises ValueError with one line that never repeats control
-characters. What passes is safe in a log line, a table, a file name and an environment; nothing here
-ever reaches a shell.
+characters. A checked text is safe in a log line, a table, a file name and an environment. Nothing
+here ever reaches a shell.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _NODE_NAME = re.compile(
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
-# What dlq tells a job about itself, and torchrun about the gang: a submitter's values would
-# mislead.
+# Variables with which dlq describes a job to itself, and the gang to torchrun. A submitter's values
+# would mislead.
 _RESERVED_ENV_PREFIXES = ("DLQ_", "PET_")
 
 
@@ -103,7 +103,8 @@ def check_argument(text: str, what: str) -> str:
 def check_absolute_path(path: str, what: str) -> str:
     """An absolute path without `..`, empty parts at odd places, or control characters.
 
-    It is text only: whether it exists, and where links lead, is for whoever opens it as the user.
+    Only the text is checked. The program that opens the path as the user finds out about existence
+    and links.
     """
     if not path.startswith("/"):
         raise ValueError(f"{what} {shown(path)} is not allowed: write an absolute path")

@@ -69,7 +69,7 @@ def parse_time_limit(text: str) -> int | None:
 
 
 def format_duration(seconds: float) -> str:
-    """`D-HH:MM:SS`, or `HH:MM:SS` below a day: what Slurm prints; fractions are cut off.
+    """`D-HH:MM:SS`, or `HH:MM:SS` below a day, as Slurm prints it; fractions are cut off.
 
     `parse_duration` reads it back. Negative durations print as zero.
     """

@@ -1,4 +1,4 @@
-"""`dlq admin`: what operators and admins do."""
+"""`dlq admin`: commands of operators and admins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
     lazy={
         "token": Lazy("dlq_cli.commands.admin.token:token", "Join tokens for new nodes."),
         "node": Lazy("dlq_cli.commands.admin.node:node", "Drain, fence and forget nodes."),
-        "user": Lazy("dlq_cli.commands.admin.user:user", "Who may do what."),
+        "user": Lazy("dlq_cli.commands.admin.user:user", "Users and their rights."),
         "team": Lazy("dlq_cli.commands.admin.team:team", "Teams, their quotas and members."),
         "reserve": Lazy("dlq_cli.commands.admin.reserve:reserve", "Keep nodes free for a while."),
         "reservation": Lazy(

@@ -17,8 +17,8 @@ from dlq_common.text.wire import from_duration, from_timestamp
 @json_option
 @pass_app
 def estimates(app: App, as_json: bool) -> None:
-    """What was foreseen first for each job, against the start that came, since the master
-    started.
+    """Forecasts of starts since the master started: the first forecast of each job against its real
+    start.
     """
     quality = Forecasts(app.connection()).quality()
     if as_json:

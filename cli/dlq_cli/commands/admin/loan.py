@@ -30,7 +30,7 @@ _wait = click.option(
 
 
 class _LendGroup(click.Group):
-    """What is no command of it are the hosts to lend, or how many."""
+    """A word that is no command of the group is a host to lend, or a count."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`loan inf01` is `loan lend inf01`."""
@@ -41,7 +41,7 @@ class _LendGroup(click.Group):
 
 @click.group(cls=_LendGroup)
 def loan() -> None:
-    """Servers of the inference side: which are lent, and to lend more; HOST... or --count alone
+    """Servers of the inference side: list the lent ones, or lend more. HOST... or --count alone
     lends.
 
     A server takes jobs only while it is lent, and is lent only once its devices show that nothing
@@ -65,8 +65,8 @@ def auto(app: App, switch: str | None, as_json: bool) -> None:
     """Whether servers are lent by the load of the inference side, and how that goes ([loans] in
     master.toml).
 
-    With `off` people lend and reclaim until it is `on` again, over restarts of the master; what is
-    lent stays lent.
+    `off` leaves lending and reclaiming to people until it is `on` again, over restarts of the
+    master. Lent servers stay lent.
     """
     api = Loans(app.connection())
     told = api.controller() if switch is None else api.switch(on=switch == "on")

@@ -97,7 +97,7 @@ def undrain(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
 @pass_app
 def cordon(app: App, node_id: tuple[str, ...], reason: str, as_json: bool) -> None:
-    """Let no new work start on NODE...; what runs there goes on."""
+    """Let no new work start on NODE...; jobs that run there go on."""
     _set(app, chosen_nodes(Nodes(app.connection()), node_id), CORDONED, reason, as_json=as_json)
 
 
@@ -129,7 +129,8 @@ def unquarantine(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 def clear(app: App, node_id: tuple[str, ...], gpu_indexes: tuple[int, ...], as_json: bool) -> None:
     """Use GPUs of NODE... again that were withheld for their health: all of them, or those named.
 
-    What is still wrong comes back with the node's next word; an old message of the driver does not.
+    A GPU that is still ill is withheld again with the node's next report; an old message of the
+    driver does not count.
     """
     found = chosen_nodes(Nodes(app.connection()), node_id)
     admin = Admin(app.connection())
@@ -146,8 +147,8 @@ def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
     """Label NODE... with K=V, for jobs that ask for that (`dlq submit -C K=V`); `K-` takes one
     away.
 
-    What runs there goes on, whatever its labels become. Jobs that wait for a label that no node has
-    (any more) say so in `dlq why`.
+    Jobs that run there go on with any labels. Jobs that wait for a label that no node has (any
+    more) say so in `dlq why`.
     """
     names = [word for word in words if "=" not in word and not word.endswith("-")]
     try:
@@ -176,8 +177,8 @@ def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
 def accept(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Use the GPUs that NODE... show beyond those they were accepted with.
 
-    A node brings its GPUs along when it joins. What it shows later is withheld until somebody who
-    knows that it is really there says so; a spare part of the same type needs no word.
+    A node brings its GPUs along when it joins. GPUs that it shows later are withheld until an
+    operator confirms them. A spare part of the same type needs no confirmation.
     """
     found = chosen_nodes(Nodes(app.connection()), node_id)
     _change(found, Admin(app.connection()).accept_gpus, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`dlq admin policy`: who decides who gets GPUs."""
+"""`dlq admin policy`: the scheduling policy and its settings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dlq_common.text.wire import from_duration, from_timestamp
 
 @click.group()
 def policy() -> None:
-    """Which policy decides who gets GPUs, and with which settings."""
+    """The policy that gives out GPUs, and its settings."""
 
 
 @policy.command(epilog=examples("dlq admin policy show"))
 @json_option
 @pass_app
 def show(app: App, as_json: bool) -> None:
-    """The policy that decides, who has set it, and how the planning process does."""
+    """The policy that decides, its author, and the state of the planning process."""
     told = Admin(app.connection()).policy()
     if as_json:
         facts = {
@@ -83,11 +83,11 @@ def list_(app: App, as_json: bool) -> None:
 def set_(
     app: App, name: str, settings: tuple[str, ...], force: bool, yes: bool, as_json: bool
 ) -> None:
-    """Let policy NAME decide from now on, also after restarts. What runs goes on until its term
+    """Let policy NAME decide from now on, also after restarts. Running jobs go on until their term
     ends.
 
-    Settings that are not named are as the policy has them. What `dlq simulate --set` takes is taken
-    here too, but for what only a simulation can do.
+    Settings that are not named are as the policy has them. Settings of `dlq simulate --set` are
+    accepted here too, except those that only a simulation can use.
     """
     words = dict(_setting(word) for word in settings)
     app.confirm(f"{name} will decide who gets GPUs", yes=yes)

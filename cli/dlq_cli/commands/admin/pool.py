@@ -20,10 +20,10 @@ from dlq_common.errors import InvalidRequest
 
 @click.group()
 def pool() -> None:
-    """Machines that are rented: what they cost, what they do, and to give them back.
+    """Rented machines: their costs, their states, and a way to give them back.
 
-    What may be rented says master.toml ([[pools]]); what is rented, and for whom, the scheduler
-    decides.
+    master.toml names the machines that may be rented ([[pools]]). The scheduler rents them for
+    jobs.
     """
 
 
@@ -41,7 +41,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.argument("name")
 @pass_app
 def show(app: App, name: str, as_json: bool) -> None:
-    """The machines of one pool: those that are there, and those that were there lately."""
+    """The machines of one pool, present and recent."""
     (one,) = Pools(app.connection()).list(name).pools
     text = machines_text(one.machines, app.look()).rstrip()
     click.echo(document({"pool": pool_facts(one)}) if as_json else text)
@@ -60,7 +60,9 @@ def show(app: App, name: str, as_json: bool) -> None:
 def stop(
     app: App, machine: tuple[str, ...], pool_name: str | None, wait: str | None, as_json: bool
 ) -> None:
-    """Give machines back. Who is there saves and queues again; more may be rented."""
+    """Give machines back. Jobs on them save and queue again; the scheduler may rent more
+    machines.
+    """
     if bool(machine) is bool(pool_name):
         raise InvalidRequest("name machines, or --pool", field="machine")
     patience_s = duration_s("--wait", wait)

@@ -1,4 +1,4 @@
-"""`dlq admin team`: teams, what they may have, and who belongs to them."""
+"""`dlq admin team`: teams, their limits and their members."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _RULES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "gpus": (
         "gpu_quota",
         int,
-        "GPUs by right; what they run beyond is borrowed. `none`: no quota.",
+        "Quota: GPUs by right; GPUs beyond it are borrowed. `none`: no quota.",
     ),
     "limit": ("gpu_limit", int, "The most GPUs, borrowed ones included. `none`: no limit."),
     "running": (
@@ -38,7 +38,7 @@ _RULES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
         "The most jobs that have not ended, those that run too; more are refused "
         "(Slurm: MaxSubmitJobs). `none`: no limit.",
     ),
-    "share": ("share", float, "What is due to them against others. `none`: 1."),
+    "share": ("share", float, "The team's share against other teams. `none`: 1."),
 }
 _NONE = "none"
 
@@ -51,7 +51,7 @@ _NONE = "none"
     )
 )
 def team() -> None:
-    """Teams share GPUs: who belongs to which, and what each may have (docs/running/teams.md)."""
+    """Teams share GPUs: the members of each team, and its limits (docs/running/teams.md)."""
 
 
 team.add_command(teams, "list")
@@ -127,7 +127,7 @@ def add_user(
 ) -> None:
     """Add USERS to team NAME, or change what the options name of members.
 
-    What is told of a member is within what the team may have.
+    Limits of a member apply within the limits of the team.
     """
     api = Teams(app.connection())
     wanted = _must(api, name)

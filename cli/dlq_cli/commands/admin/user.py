@@ -1,4 +1,4 @@
-"""`dlq admin user`: who may do what, and as whom their jobs run."""
+"""`dlq admin user`: rights of users, and the accounts of their jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROLES = ("user", "operator", "admin", "inference")
     )
 )
 def user() -> None:
-    """Who may do what, and as whom their jobs run."""
+    """Rights of users, and the accounts in which their jobs run."""
 
 
 @user.command(name="list", epilog=examples("dlq admin user list"))
@@ -89,7 +89,7 @@ def set_(
 ) -> None:
     """Add user NAME, or change what the options name and keep the rest.
 
-    A name with another --uid is somebody else, who sees nothing of the one before. Gid and groups
+    A known name with another --uid is a new person, and sees nothing of the old one. Gid and groups
     follow the account on the master's host, if it has one of this name and uid.
     """
     admin = Admin(app.connection())

@@ -1,4 +1,4 @@
-"""`dlq gpus`: every GPU, who has it, and how it is."""
+"""`dlq gpus`: every GPU, its job and its health."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def gpus(
 ) -> None:
     """One line for each GPU: its job, its health, what it last measured.
 
-    free: takes work; busy: a job has it; withheld: it takes none, though its node does; closed: its
-    node takes none (dlq nodes -R says why).
+    free: takes work; busy: has a job; withheld: takes none, though its node does; closed: its node
+    takes none (dlq nodes -R says why).
     """
     found = [
         row

@@ -29,7 +29,9 @@ from dlq_common.text.wire import from_timestamp
     )
 )
 @click.option("-l", "--long", "each", is_flag=True, help="One line for each node.")
-@click.option("-R", "--reasons", is_flag=True, help="What takes no work: why, by whom, since when.")
+@click.option(
+    "-R", "--reasons", is_flag=True, help="Nodes that take no work: reason, author, time."
+)
 @click.option("--no-header", is_flag=True, help="No headings.")
 @json_option
 @click.argument("node", nargs=-1)
@@ -85,7 +87,7 @@ def state_of(node: node_pb2.Node) -> str:
 
 
 def labels(node: node_pb2.Node) -> list[str]:
-    """What a user must know of a node before believing what it says."""
+    """Facts that a user must know of a node before believing its report."""
     return [
         *(["virtual devices"] if node.virtual_devices else []),
         *(["jobs run as root"] if node.root_jobs else []),
@@ -100,7 +102,7 @@ def labels(node: node_pb2.Node) -> list[str]:
 
 
 def reasons_of(node: node_pb2.Node) -> list[node_pb2.NodeReason]:
-    """What keeps it from work, also as a master tells it that knows no more than flags."""
+    """The reasons that keep a node from work; flags become reasons for a master that sends none."""
     if node.reasons:
         return list(node.reasons)
     told = [node_pb2.NodeReason(kind=flag, words=node.flag_reason) for flag in node.flags]
@@ -144,7 +146,7 @@ def node_text(node: node_pb2.Node, look: OutputLook) -> str:
 
 
 def labels_text(node: node_pb2.Node) -> str:
-    """What operators have labelled it with: `disk=fast,rack=r1`."""
+    """The labels that operators gave the node: `disk=fast,rack=r1`."""
     return ",".join(f"{name}={value}" for name, value in sorted(node.labels.items()))
 
 
@@ -202,8 +204,8 @@ def _list(found: Iterable[node_pb2.Node], look: OutputLook, *, each: bool, headi
 
 
 def _reasons(found: Iterable[node_pb2.Node], look: OutputLook, *, headings: bool) -> str:
-    """One line for each thing that keeps a node, or some of its GPUs, from work: what, who,
-    since.
+    """One line for each reason that keeps a node, or some of its GPUs, from work, with its author
+    and its time.
     """
     cells = [
         Cell("NODE"),

@@ -1,4 +1,4 @@
-"""`dlq teams`: which teams there are, what each may have, and what it has."""
+"""`dlq teams`: the teams, their limits and their use."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ CELLS = (
 def teams(app: App, name: str, no_header: bool, as_json: bool) -> None:
     """The teams that you are in (operators: all), with what each may have and has.
 
-    QUOTA is what a team has by right: what it holds beyond is BORROWED, and given back when others
-    have a right to it. LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or
-    are held. `/N` after a count is its limit. USED is what was used lately against what is due by
-    SHARE: 1.00 is just that, and who has less comes first.
+    QUOTA is a team's right: GPUs beyond it are BORROWED, and given back when other teams claim
+    their quota. LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or are
+    held. `/N` after a count is its limit. USED is recent use against the due by SHARE: 1.00 is
+    exactly due, and a lower value comes first.
     """
     answer = Teams(app.connection()).list(name)
     if as_json:

@@ -91,7 +91,7 @@ def reset(app: App, as_json: bool) -> None:
 
 
 def _tell(app: App, key: str, *, as_json: bool) -> None:
-    """What holds for the key now."""
+    """Print the value of the key that holds now."""
     found = app.settings.get(key)
     if as_json:
         setting = {"key": key, "value": plain(key, found.value), "origin": found.origin}
@@ -105,7 +105,7 @@ def _settings(app: App) -> list[tuple[str, str | None, str]]:
 
 
 def _identity(app: App) -> list[tuple[str, str | None, str]]:
-    """Who one is here, without asking anybody."""
+    """The caller's identity on this host; asks no server."""
     from dlq_client.line.identity import CLUSTER_FILE, load_identity
 
     home = ("home", str(app.home), app.home_origin)

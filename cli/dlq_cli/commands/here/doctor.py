@@ -1,4 +1,4 @@
-"""`dlq doctor`: what works here, what does not, and what to do about it."""
+"""`dlq doctor`: parts that work here, parts that fail, and advice."""
 
 from __future__ import annotations
 
@@ -124,7 +124,9 @@ def _line(app: App, identity: Identity) -> Iterator[CheckVerdict]:
 def node_verdicts(
     machine: host.Host, node: bool | None, config: Path | None, state_dir: Path | None
 ) -> Iterator[CheckVerdict]:
-    """What an agent needs, when asked for: a client is not ill because an agent beside it is."""
+    """The needs of an agent, checked only on request: a client is not ill because of an agent
+    beside it.
+    """
     if node is None and host.looks_like_a_node(machine):
         yield skip("node", "an agent is set up here; its account or root can look: --node")
     elif node:

@@ -31,7 +31,9 @@ _PROGRAMS = {
         "sbatch --parsable --gres=gpu:8 -t 1-00:00:00 train.slurm",
     ),
     "squeue": _Program("squeue:main", "Jobs that wait and run.", "squeue --me -o '%i %t %R'"),
-    "sacct": _Program("sacct:main", "What became of jobs.", "sacct -P -j 17 -o JobID,State"),
+    "sacct": _Program(
+        "sacct:main", "States and exit codes of jobs.", "sacct -P -j 17 -o JobID,State"
+    ),
     "scancel": _Program("scancel:main", "End jobs, or signal them.", "scancel --signal=USR1 17"),
     "scontrol": _Program(
         "scontrol:main",
@@ -106,7 +108,7 @@ def _command(name: str, known: _Program) -> click.Command:
 
 
 def _failed(name: str, error: DlqError) -> int:
-    """What went wrong as Slurm's programs say it; they end with 1, whatever it was."""
+    """Print the error as Slurm's programs do; they end with 1 for every error."""
     what = clean_line(error.what).removeprefix(f"{name}: ")
     reasons = error.reasons if isinstance(error, Unsatisfiable) else ()
     click.echo(what if what.startswith("slurm_") else f"{name}: error: {what}", err=True)

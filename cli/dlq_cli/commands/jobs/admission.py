@@ -18,7 +18,7 @@ from dlq_cli.text.promises import GUARANTEED, answer, instead
 from dlq_cli.words import has_ended, shown_state
 from dlq_client.watch import watch_jobs
 
-# What is said while no more than time is needed.
+# A judgement that only needs more time.
 NO_ANSWER_YET = "not judged yet"
 
 

@@ -25,9 +25,9 @@ from dlq_common.errors import InvalidRequest
 def attach(app: App, job: str, rank: int, raw: bool, stdin: bool) -> None:
     """Join the output of JOB (stdout and stderr as one) from now on; exits as the job does.
 
-    Ctrl-C leaves, with exit code 130; the job goes on. What was said before: `dlq logs JOB`.
-    Nothing can be typed into a job: its stdin is empty, so that it may move to other nodes. A shell
-    beside it is `dlq exec -t JOB -- bash`.
+    Ctrl-C leaves, with exit code 130; the job goes on. Earlier output: `dlq logs JOB`. Nothing can
+    be typed into a job: its stdin is empty, so that it may move to other nodes. A shell beside it
+    is `dlq exec -t JOB -- bash`.
     """
     named = one_job(Jobs(app.connection()), job)
     if stdin:

@@ -38,8 +38,8 @@ from dlq_common.errors import InvalidRequest
 @click.option(
     "--kill",
     is_flag=True,
-    help="Give no time to save: every process is killed as soon as its node hears of it. What was "
-    "not saved is lost.",
+    help="Give no time to save: every process is killed as soon as its node hears of it. Work "
+    "since the last save is lost.",
 )
 @click.option(
     "--wait",
@@ -69,9 +69,9 @@ def cancel(
     Queued jobs end at once, running ones are given their grace to save. On a terminal it asks when
     more than one job would end.
 
-    It returns as soon as the master has the order on disk: the order survives restarts of the
-    master and of the agent, and reaches a silent node when that is back. Processes may still run
-    then, also with --kill; --wait stays until they are gone.
+    It returns as soon as the order is on the master's disk. The order survives restarts of master
+    and agent, and reaches a silent node when that is back. Processes may still run then, also with
+    --kill; --wait stays until they are gone.
     """
     if timeout and not until_gone:
         raise InvalidRequest("--timeout goes with --wait")
@@ -134,9 +134,7 @@ def _matching(
 
 
 def _ordered(job: job_pb2.Job) -> str:
-    """What the order has done. Who cancels one that has ended is told that it had, whatever it came
-    to.
-    """
+    """The effect of the order. A cancelled job that had already ended shows its own end."""
     state = shown_state(job)
     if has_ended(job) and state != "cancelled":
         return f"has ended already ({state})"

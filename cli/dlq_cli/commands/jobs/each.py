@@ -40,8 +40,8 @@ def for_each(
 ) -> None:
     """Change the jobs one by one and tell the outcome of each, as `change_each` does.
 
-    `accepted` is the same change by somebody who accepts that work is lost: those that refuse
-    `change` for that are asked for together, once all others have changed, and changed by it.
+    `accepted` is the same change by a caller that accepts lost work. Jobs that refuse `change` for
+    that reason are asked for together, after all others have changed.
     """
     losing: list[Losing] | None = None if accepted is None else []
     changed, code = change_each(app, targets, change, outcome, quiet=as_json, losing=losing)

@@ -40,8 +40,8 @@ def estimate(
 ) -> None:
     """When a job will start and end, if nobody changes anything. Nothing is submitted.
 
-    The cluster's present state is simulated some times, with run times that jobs like these have
-    had; one time in ten it is earlier, one time in ten later than the range.
+    The master simulates the cluster's present state several times, with run times of similar jobs.
+    One time in ten it is earlier, one time in ten later than the range.
     """
     app: App = ctx.obj
     job_id = _job_named(source[:1]) if wrap is None and ctx.meta["dlq.command"] is None else None

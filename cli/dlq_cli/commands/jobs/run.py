@@ -44,8 +44,8 @@ TWICE_S = 2.0
 def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flags: Any) -> None:
     """Queue a job, print the output of its rank 0 as it comes, and exit as the job does.
 
-    The first Ctrl-C goes to the job, as SIGINT to the main process of every rank; a second within
-    two seconds cancels it, and then a third leaves. While the job waits only two together do
+    The first Ctrl-C goes to the job, as SIGINT to the main process of every rank. A second within
+    two seconds cancels the job, and a third leaves. While the job waits only two together do
     anything. A lost line ends nothing: the job goes on, and `dlq attach` joins it again.
 
     Nothing can be typed into a job. A terminal in one: `dlq exec -t JOB -- bash`.
@@ -77,13 +77,15 @@ class _Cancel(Enum):
 
     NOT_ASKED = auto()
     ASKED = auto()
-    # Whoever presses again while the master is silent has been told so, and may go.
+    # The user has read that the master is silent, and may leave by pressing again.
     DOUBTED = auto()
     DONE = auto()
 
 
 class CtrlC:
-    """What Ctrl-C means while a job runs for somebody: to the job, to the master, to us."""
+    """The meaning of each Ctrl-C while a job runs in the foreground: to the job, to the master, to
+    us.
+    """
 
     def __init__(self, app: App, job_id: str) -> None:
         self._app = app

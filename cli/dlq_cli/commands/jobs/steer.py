@@ -56,8 +56,8 @@ def release(app: App, job: tuple[str, ...], as_json: bool) -> None:
 def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Checkpoint JOB..., free the GPUs and keep the jobs until `dlq resume`.
 
-    Asks before it stops a job of which nothing is known that would save its work; without a
-    terminal that is refused, and -y does it.
+    Asks before it stops a job that is not known to save its work. Without a terminal it refuses,
+    unless -y is given.
     """
     jobs = Jobs(app.connection())
 

@@ -26,7 +26,7 @@ from dlq_common.job_fields.table import SECTIONS
 
 
 class SpecSource(NamedTuple):
-    """What is to run, before the flags."""
+    """The source of a job's command, before the flags."""
 
     layer: Layer
     arguments: tuple[str, ...]
@@ -125,9 +125,9 @@ def submit(
     """Queue a job and return at once; with a deadline as soon as it is judged, within two seconds.
 
     A script may carry the flags below on lines that begin with #DLQ, before its first command. A
-    spec is a .toml or .yaml file. Flags win over the file. Flags come before the file's name; what
-    comes after it goes to the script. The job's environment is what --env and --export name, not
-    your login environment.
+    spec is a .toml or .yaml file. Flags win over the file. Flags come before the file's name; words
+    after it go to the script. The job's environment is what --env and --export name, not your login
+    environment.
     """
     app: App = ctx.obj
     spec = asked_spec(ctx, source, wrap, flags)
@@ -169,7 +169,7 @@ def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:
 def asked_spec(
     ctx: click.Context, source: tuple[str, ...], wrap: str | None, flags: dict[str, Any]
 ) -> Spec:
-    """What a command line of this form asks for; notes on it are told."""
+    """The spec that a command line of this form asks for; its notes are printed."""
     over = _flags_layer(flags)
     found = _source(source, ctx.meta["dlq.command"], wrap, over)
     spec = _spec(found, over)

@@ -77,7 +77,7 @@ def submit_spec(
     if array and manner.follow and not test_only:
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
-    # Who stays is told of holds by those who wait.
+    # With --wait or --follow the waiting loop reports holds.
     if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
         tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable and not array:

@@ -1,4 +1,4 @@
-"""`dlq requeue`, `signal`, `checkpoint`: what is asked of jobs that run."""
+"""`dlq requeue`, `signal`, `checkpoint`: orders to running jobs."""
 
 from __future__ import annotations
 

@@ -110,7 +110,9 @@ def update(
 
 
 def wishes(words: Sequence[str], now_s: float) -> wire.UpdateJobRequest:
-    """What KEY=VALUE words ask for. InvalidRequest names the key that is none, or its value."""
+    """The changes that KEY=VALUE words ask for. InvalidRequest names the key that is none, or its
+    value.
+    """
     if not words:
         raise InvalidRequest("what is to be changed?", hint="dlq update JOB KEY=VALUE")
     request = wire.UpdateJobRequest()

@@ -1,6 +1,4 @@
-"""What `dlq submit` says of a deadline by itself: promised, refused with the offer, or not judged
-yet.
-"""
+"""`dlq submit` and a deadline: promised, refused with the offer, or not judged yet."""
 
 from __future__ import annotations
 

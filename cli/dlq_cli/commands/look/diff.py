@@ -1,4 +1,4 @@
-"""`dlq diff`: what differs between the specs of two jobs, or between attempts."""
+"""`dlq diff`: the differences between the specs of two jobs, or between attempts."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def diff(app: App, sides: tuple[str, ...], by_code: bool, as_json: bool) -> None
 
 
 def _sides(app: App, words: tuple[str, ...]) -> tuple[DiffSide, DiffSide]:
-    """What two or three words mean; each job is fetched once."""
+    """The two sides that two or three words name; each job is fetched once."""
     connection = app.connection()
     jobs = Jobs(connection)
     answers: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`dlq events`: what happened to jobs and nodes, when, and who did it."""
+"""`dlq events`: events of jobs and nodes, with time and author."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _words(texts: Sequence[str]) -> list[str]:
 
 
 def _events(app: App, jobs: Jobs, asked: Asked, *, watch: bool) -> Iterator[event_pb2.Event]:
-    """What has happened, then what happens; some come twice, where the one meets the other."""
+    """The past events, then new ones. An event at the seam may come twice."""
     cursor = 0
     for page in jobs.event_pages(*asked.job_ids, chosen=asked.chosen):
         if not cursor and asked.all_kinds:

@@ -25,8 +25,8 @@ _HOME_AND_CLEAR = "\x1b[H\x1b[J"
 def watch_status(app: App, jobs: Jobs, query: Query, layout: ListLayout, *, jsonl: bool) -> None:
     """Show the jobs and then every change, until Ctrl-C or until all named jobs have ended.
 
-    A terminal gets a picture that is redrawn; a pipe gets the list and then one line for each
-    change; with `jsonl` one object for each job and each change.
+    A terminal gets a picture that is redrawn. A pipe gets the list and then one line for each
+    change. `jsonl` prints one object for each job and each change.
     """
     with detaching(app, list(query.job_ids)):
         if app.look().tty and not jsonl:

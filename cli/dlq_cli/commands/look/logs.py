@@ -61,7 +61,7 @@ def logs(
     With -f every line is printed once, whatever restarts in between, and a new attempt's output
     follows the last one's. Ctrl-C leaves; it does not end the job.
 
-    A terminal gets text and colours; what else a job may order it to do is left out, unless --raw.
+    A terminal gets text and colours; other control sequences of the job are left out, unless --raw.
     """
     wanted = None if lines == "all" else _count(lines, "-n")
     named = one_job(Jobs(app.connection()), job)
@@ -132,7 +132,7 @@ def _next_attempt(app: App, job_id: str, holds: HoldTeller, *, after: int) -> in
 def _outputs(
     app: App, answer: job_service_pb2.GetJobResponse, attempt: int, rank: str, *, raw: bool
 ) -> Outputs:
-    """What `--rank` asks for of an attempt."""
+    """The outputs of an attempt that `--rank` asks for."""
     filtered = app.look().tty and not raw
     known = next((each for each in answer.attempts if each.attempt == attempt), job_pb2.Attempt())
     ranks, task = [each.node_rank for each in known.ranks] or [0], ""

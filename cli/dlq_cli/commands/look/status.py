@@ -75,7 +75,7 @@ def status(
     one_line_each: bool,
     as_json: bool,
 ) -> None:
-    """List your jobs: those that live, and those that ended in the last hour.
+    """List your jobs: the living ones, and those that ended in the last hour.
 
     With JOB... only those; a single one is shown with what it waits for.
     """

@@ -41,7 +41,7 @@ RUNNING = frozenset({"running", "profiling", "pausing"})
     type=click.Choice(["end", "running"]),
     default="end",
     show_default=True,
-    help="What to wait for.",
+    help="The event to wait for.",
 )
 @click.option("--timeout", metavar="TIME", help="Give up after this long: 30s, 10m; exit code 124.")
 @json_option
@@ -58,9 +58,9 @@ def wait(
 ) -> None:
     """Wait for JOB...
 
-    Exits with the job's own code, with 128+n when signal n ended it, with the highest of several,
-    and with 1 when a job was cancelled or failed without a code. A job on hold is waited for,
-    unless the master holds it because its starts fail: that exits with 1.
+    The exit code is the job's own, 128+n if signal n ended it, and the highest of several. It is 1
+    when a job was cancelled or failed without a code. A job on hold is waited for, unless the
+    master holds it because its starts fail: that exits with 1.
     """
     if any_ and all_:
         raise InvalidRequest("--any and --all contradict each other")

@@ -27,7 +27,7 @@ from dlq_common.text.wire import from_duration
 @click.argument("job", nargs=-1, required=True)
 @pass_app
 def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
-    """All reasons why JOB... does not run, who is in the way, and how many are ahead."""
+    """All reasons why JOB... does not run, the jobs in its way, and its place in the queue."""
     jobs = Jobs(app.connection())
     answers = [jobs.explain(job_id) for job_id in several_jobs(jobs, job)]
     if as_json:

@@ -1,4 +1,4 @@
-"""`dlq profile`: what a job's traffic tells."""
+"""`dlq profile`: the traffic of a job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
 @click.group(
     cls=LazyGroup,
     lazy={
-        "show": Lazy("dlq_cli.commands.profile.show:show", "What was recorded tells."),
+        "show": Lazy("dlq_cli.commands.profile.show:show", "Show recorded traffic."),
         "run": Lazy(
             "dlq_cli.commands.profile.run:run", "Run a command here and record its traffic."
         ),

@@ -61,10 +61,10 @@ def run(
     gigabits: tuple[float, ...],
     as_json: bool,
 ) -> None:
-    """Run a command on this machine, outside of any cluster, and show what its traffic tells.
+    """Run a command on this machine, outside of any cluster, and show its traffic.
 
     The command has stdin, stdout and stderr as they are, and its exit code is ours; the profile
-    comes after it, on stderr. What it starts is recorded as well.
+    comes after it, on stderr. Child processes are recorded as well.
     """
     analysis()  # what is missing is said before the command runs, not after
     parts = built()

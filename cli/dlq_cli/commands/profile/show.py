@@ -57,12 +57,12 @@ def link_option(command: Any) -> Any:
 def show(
     app: App, path: tuple[Path, ...], ranks: int | None, gigabits: tuple[float, ...], as_json: bool
 ) -> None:
-    """Show what the traffic of a job tells.
+    """Show the traffic of a job.
 
     PATH is a directory of recordings, one for each host of the job, or a result that was stored
     with
-    --json. A number that is no file is a job of the cluster, such as 17 or 12_4: what its nodes
-    told of the start that is believed in.
+    --json. A number that names no file is a job of the cluster, such as 17 or 12_4. Its nodes'
+    reports on the believed start are shown.
     """
     job = _job_of(path)
     if job is None:
@@ -82,7 +82,7 @@ def tell(
     as_json: bool,
     to_stderr: bool = False,
 ) -> None:
-    """Analyse and print; what could not be read is told on stderr."""
+    """Analyse and print; unreadable files are named on stderr."""
     from dlq_cli.facts.common import document
 
     if any(path.is_dir() for path in paths):

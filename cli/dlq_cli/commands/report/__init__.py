@@ -1,1 +1,1 @@
-"""`dlq report` and `dlq usage`: what the cluster did."""
+"""`dlq report` and `dlq usage`: the work of the cluster."""

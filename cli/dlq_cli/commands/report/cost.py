@@ -1,6 +1,4 @@
-"""`dlq report cost`: what rented machines and being late have cost, beside what had been
-foretold.
-"""
+"""`dlq report cost`: costs of rented machines and of lateness, beside their forecasts."""
 
 from __future__ import annotations
 
@@ -35,14 +33,14 @@ def cost(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    """What rented machines and being late have cost, of your jobs and your teams' (operators: all),
-    in whole days of UTC.
+    """Costs of rented machines and of lateness: your jobs and your teams' (operators: all), in
+    whole days of UTC.
 
     COST is a job's part of machines, by GPUs x time; LATE_COST its weight from the due date to its
-    end, or to now. The next two are the same as they were expected: when a machine was first chosen
-    for it, or else at its submission. OWN_LATE_COST is what being late on the cluster's own nodes
-    alone was expected to cost. Operators also see what machines were paid for: for jobs, to boot,
-    idle, and in all what they were expected to cost when they were asked for.
+    end, or to now. The next two are forecasts of the same: from the job's first choice of a
+    machine, or else from its submission. OWN_LATE_COST is the forecast cost of lateness on the
+    cluster's own nodes alone. Operators also see the use of machines: jobs, boot and idle time, and
+    the total forecast when they were asked for.
     """
     if as_csv and as_json:
         raise InvalidRequest("--csv and --json are two forms of the same: take one")

@@ -59,7 +59,7 @@ def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 @json_option
 @pass_app
 def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
-    """Of jobs with deadlines that ended: which were promised, and which ended in time.
+    """Ended jobs with deadlines: how many were promised, and how many ended in time.
 
     In time is by the deadline that was promised; where none was, by the last one. GROUND says why
     nothing was promised; `promise_broken` and `overrun` are promises that were given up.

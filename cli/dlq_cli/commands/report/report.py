@@ -1,4 +1,4 @@
-"""`dlq report`: what operators look at once a week."""
+"""The reports that operators read once a week."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dlq_cli.lazy import Lazy, LazyGroup
     lazy={
         "usage": Lazy("dlq_cli.commands.report.past:usage", "GPU-hours, idle ones included."),
         "waits": Lazy("dlq_cli.commands.report.past:waits", "How long jobs waited, by width."),
-        "promises": Lazy("dlq_cli.commands.report.past:promises", "Which deadlines were kept."),
+        "promises": Lazy("dlq_cli.commands.report.past:promises", "Deadlines kept and missed."),
         "preemptions": Lazy(
-            "dlq_cli.commands.report.past:preemptions", "What taking GPUs away has cost."
+            "dlq_cli.commands.report.past:preemptions", "Costs of taking GPUs away."
         ),
         "cost": Lazy("dlq_cli.commands.report.cost:cost", "Rented machines and being late."),
     },

@@ -23,8 +23,8 @@ WEEK_BACK = 6  # days besides today
 
 
 def days_options(groups: Collection[str], usual: str) -> Callable[[F], F]:
-    """Which days, whose jobs, grouped by which of `groups` (`usual`: if nothing is said), and in
-    which form.
+    """Options for the days, the users, the grouping by some of `groups` (default `usual`) and the
+    form.
     """
 
     def add(command: F) -> F:
@@ -70,9 +70,9 @@ def usage(
     """GPU-hours of your jobs and of your teams' (operators: all), in whole days of UTC.
 
     HELD is all the time that jobs had GPUs. USEFUL went into work that nobody has to do again;
-    PREEMPTED and FAILED into work that was lost, because a job had to leave before it had saved, or
-    because it, its start or its node failed; TRANSIT into getting ready, loading checkpoints and
-    leaving. Operators also see what GPUs did that nobody held.
+    PREEMPTED and FAILED went into lost work: the job had to leave before it had saved, or it, its
+    start or its node failed; TRANSIT into getting ready, loading checkpoints and leaving. Operators
+    also see what GPUs did that nobody held.
     """
     groups = groups_of(by, GROUPS)
     show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)

@@ -27,7 +27,7 @@ from dlq_cli.spec.slurm.converted import as_script, as_toml, flag_text
 @click.option(
     "--to",
     type=click.Choice(["script", "toml"]),
-    help="What to make.  [default: as the output's name says, script]",
+    help="The form to make.  [default: as the output's name says, script]",
 )
 @click.option(
     "-o",

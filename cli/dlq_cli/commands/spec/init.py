@@ -21,7 +21,9 @@ _BY_SUFFIX = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
     )
 )
 @click.option(
-    "--form", type=click.Choice(FORMS), help="What to write.  [default: as FILE's name says, toml]"
+    "--form",
+    type=click.Choice(FORMS),
+    help="The form to write.  [default: as FILE's name says, toml]",
 )
 @click.option("--force", is_flag=True, help="Write over a file that is there.")
 @json_option

@@ -11,7 +11,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
     cls=LazyGroup,
     lazy={
         "init": Lazy("dlq_cli.commands.spec.init:init", "Write a template to start from."),
-        "check": Lazy("dlq_cli.commands.spec.check:check", "What is wrong with specs, by line."),
+        "check": Lazy("dlq_cli.commands.spec.check:check", "Problems of specs, by line."),
         "convert": Lazy("dlq_cli.commands.spec.convert:convert", "From #SBATCH to #DLQ or TOML."),
     },
 )

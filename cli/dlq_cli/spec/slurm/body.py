@@ -1,4 +1,4 @@
-"""What in the commands of a script for Slurm will not do the same under dlq."""
+"""Commands of a Slurm script that behave differently under dlq."""
 
 from __future__ import annotations
 

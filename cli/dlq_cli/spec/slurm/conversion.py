@@ -1,5 +1,5 @@
-"""What becomes of a script for Slurm: options that are flags of ours, and those that are
-nothing.
+"""The result of converting a Slurm script: options that are flags of ours, and options without
+effect.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Ignored(NamedTuple):
 
 @dataclass(slots=True)
 class Conversion:
-    """What became of a script."""
+    """The converted script."""
 
     source: str
     text: str

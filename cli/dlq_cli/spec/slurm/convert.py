@@ -1,5 +1,5 @@
-"""A script for Slurm as a job for dlq: what each #SBATCH option becomes, and why some become
-nothing.
+"""A script for Slurm as a job for dlq: the flag for each #SBATCH option, or the reason why it has
+none.
 
 Nothing is dropped silently: an option ends up as flags of ours, or in the list with its reason.
 """
@@ -24,8 +24,8 @@ def convert(
     """Every #SBATCH option of a script, and `more` of them that win. InvalidRequest when one cannot
     be read.
 
-    For a job with `compat`, tasks mean something, Slurm's commands and variables are there, and
-    none of the options need be; without it, InvalidRequest when there is none.
+    A job with `compat` gives tasks a meaning and has Slurm's commands and variables; it needs no
+    options. Without `compat`, a script without options is an InvalidRequest.
     """
     written = list(read_options(text, source))
     if not written and not compat:

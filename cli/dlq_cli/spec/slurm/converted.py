@@ -18,7 +18,7 @@ _NUMBERS = frozenset(
 def as_script(made: Conversion, *, keep: bool) -> str:
     """The script with #DLQ lines in the place of its #SBATCH lines, or before them with `keep`.
 
-    What was not taken over stays in it as a comment with its reason.
+    Options without a counterpart stay in it as comments with their reasons.
     """
     lines: list[str] = []
     told = False

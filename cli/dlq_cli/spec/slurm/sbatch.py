@@ -11,7 +11,7 @@ from dlq_common.text.suggest import did_you_mean
 
 PREFIX = "#SBATCH"
 
-# Slurm's short options; those that take no value are in SWITCHES by their long names.
+# Slurm's short options; the switches, which take no value, are in SWITCHES by their long names.
 SHORT = {
     "-A": "--account", "-a": "--array", "-B": "--extra-node-info", "-b": "--begin",
     "-C": "--constraint", "-c": "--cpus-per-task", "-D": "--chdir", "-d": "--dependency",
@@ -56,7 +56,7 @@ VALUED = frozenset(
 )  # fmt: skip
 KNOWN = frozenset(SHORT.values()) | SWITCHES | VALUED
 
-# `#SBATCH hetjob`: what follows belongs to another part of the job.
+# `#SBATCH hetjob`: the lines below it belong to another part of the job.
 HETJOB = frozenset({"hetjob", "packjob"})
 
 

@@ -13,8 +13,8 @@ from dlq_cli.spec.values.given import Given, Layer, Notes
 
 
 def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] = ()) -> Layer:
-    """What the script's #SBATCH lines ask for, and `more` options above them; what is not taken
-    over is noted. InvalidRequest names a line that cannot be read.
+    """The request of the script's #SBATCH lines, with `more` options above them; ignored options
+    are noted. InvalidRequest names a line that cannot be read.
     """
     made = convert(text, name, more=more, compat=True)
     layer: Layer = {"tasks_per_node": Given(1, "Slurm's default")}

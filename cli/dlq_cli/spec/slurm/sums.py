@@ -1,6 +1,4 @@
-"""What several options of sbatch say together: tasks, CPUs, GPUs and memory as numbers of a
-node.
-"""
+"""Sums over several options of sbatch: tasks, CPUs, GPUs and memory as numbers of a node."""
 
 from __future__ import annotations
 

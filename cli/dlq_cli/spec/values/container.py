@@ -1,4 +1,4 @@
-"""The container of a job: what makes sense only with an image is refused without."""
+"""The container of a job: settings that need an image are refused without one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ def entries_of(merged: ReadLayer, key: str, kind: type[T]) -> tuple[T, ...]:
 
 
 def entries(key: str, value: tuple[object, ...]) -> Mapping[str, object]:
-    """Keys of a layer for each mount (by its target) and secret (by its name): a higher layer adds
-    to a lower one's, and replaces what has the same place."""
+    """Keys of a layer for each mount (by its target) and secret (by its name). A higher layer adds
+    to a lower one, and replaces entries with the same place.
+    """
     return {f"{key}.{item.target if isinstance(item, MountSpec) else item}": item for item in value}
 
 

@@ -26,7 +26,7 @@ class Elastic(NamedTuple):
 
 
 def elastic_of(layer: ReadLayer, each: int | None) -> Elastic | None:
-    """What the layer says of sizes; `each`: GPUs of every node, if the job names a number of
+    """The sizes that the layer names; `each`: GPUs of every node, if the job names a number of
     them.
     """
     resize = layer.get("elastic.resize")
@@ -85,7 +85,7 @@ def elastic_text(elastic: Elastic | None) -> str:
 
 
 def told_to(signal_to: str, resize: str) -> str:
-    """Who gets the signal to save, as people are told it; empty: the main process."""
+    """The receiver of the signal to save, for people; empty: the main process."""
     return "torchrun, which ends its workers" if resize == LIVE else signal_to
 
 

@@ -30,7 +30,7 @@ class FromShell(Enum):
 
 
 class Notes(list[str]):
-    """What the user should know although nothing is wrong; printed to stderr."""
+    """Hints for the user about a spec that is not wrong; printed to stderr."""
 
 
 def wrong(origin: str, problem: str, *, hint: str = "") -> InvalidRequest:
@@ -40,7 +40,7 @@ def wrong(origin: str, problem: str, *, hint: str = "") -> InvalidRequest:
 
 @contextmanager
 def collected(problems: list[InvalidRequest] | None) -> Iterator[None]:
-    """What is wrong inside is kept in `problems`; without a list it is raised."""
+    """Problems raised inside are kept in `problems`; without a list they are raised."""
     try:
         yield
     except InvalidRequest as error:

@@ -1,5 +1,5 @@
-"""Jobs whose nodes come and go while they run, by torchrun: what has to be said for that, and what
-must not be.
+"""Jobs whose nodes come and go while they run, by torchrun: the keys they need, and the keys they
+must not have.
 """
 
 from __future__ import annotations

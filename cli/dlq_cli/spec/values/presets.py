@@ -1,4 +1,5 @@
-"""What a framework needs to be paused and resumed without a change to its script, by one name.
+"""The settings that let a framework's script be paused and resumed without a change, under one
+name.
 
 A preset is the lowest layer of a spec: every key that somebody writes wins over it.
 """

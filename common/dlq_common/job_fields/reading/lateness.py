@@ -1,4 +1,4 @@
-"""What being late costs, as people write it: `due = "8h"`, `weight = 5.0`; pure."""
+"""The weight of lateness, as people write it: `due = "8h"`, `weight = 5.0`; pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_due(raw: object) -> Due:
 
 
 def read_weight(raw: object) -> float:
-    """What an hour of being late costs, in the currency of the prices of pools."""
+    """The cost of one late hour, in the currency of the pools' prices."""
     text = worded(raw).strip()
     try:
         weight = float(text)

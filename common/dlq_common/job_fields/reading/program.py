@@ -75,7 +75,7 @@ def read_label(text: str) -> tuple[str, str]:
 
 
 def read_export(raw: object) -> tuple[str, ...]:
-    """`ALL`, `NONE`, or `A,B=2`: which variables of the submitter's shell the job gets."""
+    """`ALL`, `NONE`, or `A,B=2`: the variables of the submitter's shell that the job gets."""
     text = read_text(raw)
     words = tuple(word.strip() for word in text.split(",") if word.strip())
     for word in words:

@@ -24,7 +24,7 @@ MOUNTS = JobField[object](
     help="Show the job a directory or file of the nodes in its container. May be repeated.",
     repeat=True,
     sample='["/shared/data:/data:ro"]',
-    comment="What of the nodes the container sees; with image.",
+    comment="Parts of the node that the container sees; with image.",
 )
 SHM_SIZE = JobField(
     key="resources.shm_size",

@@ -48,7 +48,7 @@ WEIGHT = JobField[object](
     key="weight",
     read=lateness.read_weight,
     flag="--weight PRICE",
-    help="What each hour after --due costs; machines are rented for it where they cost less.",
+    help="Cost of each hour after --due; machines are rented for the job where they cost less.",
     sample="5.0",
-    comment="What each hour after `due` costs, as the prices of pools do.",
+    comment="Cost of each hour after `due`, in the currency of the pools' prices.",
 )

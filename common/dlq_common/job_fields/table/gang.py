@@ -1,4 +1,4 @@
-"""Which processes run on its nodes."""
+"""The processes of a job on its nodes."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ RUNTIME = JobField(
     key="runtime",
     read=words.word("runtime"),
     sample='"process"',
-    comment="What starts it. Default: the cluster's.",
+    comment="The launcher that starts it. Default: the cluster's.",
     wire=Plain[str]("runtime"),
 )

@@ -73,8 +73,8 @@ MIXED_GPUS = JobField(
     key="resources.mixed_gpus",
     read=words.read_bool,
     flag="--mixed-gpus",
-    help="GPUs of several types at once will do, where no one type has enough: those that nobody "
-    "else took.",
+    help="GPUs of several types at once are fine where no one type has enough; the job gets free "
+    "ones only.",
     sample="true",
     comment="On GPUs of several types at once, those that are left.",
     wire=Plain[bool]("resources.mixed_gpu_types"),

@@ -1,4 +1,4 @@
-"""What runs, for whom, and where it finds its files."""
+"""The command of a job, its account and its files."""
 
 from __future__ import annotations
 

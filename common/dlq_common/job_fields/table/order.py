@@ -62,8 +62,8 @@ DEPENDS_ON = JobField[object](
     key="depends_on",
     read=ordering.read_dependency,
     flag="-d --dependency RELATION:JOB[:JOB]",
-    help="Not before other jobs: after (started), afterok, afternotok, afterany (ended), with `,` "
-    "for all or `?` for any of them; singleton: one of this name at a time.",
+    help="Wait for other jobs: after (started), afterok, afternotok, afterany (ended); `,` for "
+    "all, `?` for any. singleton: one job of this name at a time.",
     sample='"afterok:12,afterany:14"',
     comment="Not before these; `?` for any of them.",
 )

@@ -148,7 +148,7 @@ def test_a_time_limit_below_the_work_is_doubted_where_there_is_a_deadline() -> N
 
 def test_a_deadline_without_work_is_doubted() -> None:
     (told,) = doubted(deadline="8h")
-    assert told.startswith("--deadline: nothing can be promised before it is known")
+    assert told.startswith("--deadline: the run time is unknown, so nothing can be promised yet")
 
 
 def test_an_instant_that_has_passed_is_known_and_a_duration_never_has() -> None:
