@@ -39,10 +39,10 @@ from dlq_simulator.command import COLLECT_AFTER
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Metrics
 from dlq_simulator.priced.settings import KNOWN, NAMES, PricedSettings, rents
+from dlq_simulator.refusals import silent_stdout
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_all
-from dlq_simulator.solver_noise import silent_stdout
 from dlq_simulator.world_settings import PROFILING, WORLD
 
 KNOWS = ("known", "profiled", "unknown")

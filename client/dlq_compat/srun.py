@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -17,7 +18,6 @@ import time
 from typing import IO, Dict, List, Mapping, NamedTuple, Optional, Union
 
 from dlq_compat import control, hostlist
-from dlq_compat.patterns import filled
 from dlq_compat.signals import FORWARDED, catch
 from dlq_compat.srun_options import SrunOptions, Wrong, read
 
@@ -259,3 +259,33 @@ class RunningStep:
     def _send(self, number: int) -> None:
         for task in self._left:
             task.send_signal(number)
+
+
+_SIGN = re.compile(r"%(\d*)([%AaJjNnstux])")
+
+
+def filled(pattern: str, environ: Mapping[str, str]) -> str:
+    """The pattern with what a task knows of itself; a number pads, as in `%4t`. `%%` is a
+    percent.
+    """
+    job = environ.get("SLURM_JOB_ID", "0")
+    step = environ.get("SLURM_STEP_ID", "0")
+    words = {
+        "%": "%",
+        "A": environ.get("SLURM_ARRAY_JOB_ID", job),
+        "a": environ.get("SLURM_ARRAY_TASK_ID", "0"),
+        "J": "%s.%s" % (job, step),
+        "j": job,
+        "N": environ.get("SLURMD_NODENAME", ""),
+        "n": environ.get("SLURM_NODEID", "0"),
+        "s": step,
+        "t": environ.get("SLURM_PROCID", "0"),
+        "u": environ.get("SLURM_JOB_USER", ""),
+        "x": environ.get("SLURM_JOB_NAME", ""),
+    }
+
+    def word(found: "re.Match[str]") -> str:
+        text = words[found[2]]
+        return text.rjust(min(int(found[1] or 0), 10), "0") if text.isdigit() else text
+
+    return _SIGN.sub(word, pattern)

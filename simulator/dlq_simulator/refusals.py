@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any
@@ -35,3 +37,18 @@ def refusals() -> Iterator[None]:
         raise UsageRefusal(str(error), click.get_current_context()) from error
     except SimulateError as error:
         raise Refusal(str(error)) from error
+
+
+@contextmanager
+def silent_stdout() -> Iterator[None]:
+    """What native code writes to the standard output is dropped: ours is a document."""
+    sys.stdout.flush()
+    ours = os.dup(1)
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(ours, 1)
+        os.close(ours)

@@ -27,7 +27,6 @@ from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.ports import PastJobs
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.chosen_policy import Chosen
@@ -41,6 +40,7 @@ from dlq_master.model.jobs.person import Owner
 from dlq_master.model.jobs.recording import Belief, Evidence, Recording
 from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.gpu_health import Figures
 from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.model.nodes.node_steps import GpusCleared, step
 from dlq_master.model.resources import Allocation, Slot

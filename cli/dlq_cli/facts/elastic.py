@@ -1,9 +1,9 @@
-"""On how many GPUs an elastic job runs, as plain values."""
+"""The sizes of an elastic job and the estimate of its run time, as plain values."""
 
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.facts.common import Facts
+from dlq_cli.facts.common import Facts, seconds
 
 
 def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
@@ -32,3 +32,16 @@ def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
 def elastic_spec_facts(elastic: job_pb2.ElasticSpec) -> Facts:
     """What was submitted."""
     return {"gpu_counts": list(elastic.gpu_counts), "resize": elastic.resize or None}
+
+
+def estimate_facts(estimate: job_pb2.RunEstimate) -> Facts:
+    """The known run times, their source, and the missing parts."""
+    has = estimate.HasField
+    return {
+        "run_s": seconds(estimate.run_duration) if has("run_duration") else None,
+        "source": estimate.source or None,
+        "confidence": estimate.confidence or None,
+        "step_s": seconds(estimate.step_duration) if has("step_duration") else None,
+        "unmeasured": estimate.unmeasured or None,
+        "detail": estimate.detail,
+    }

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
 from dlq_cli.facts.common import Facts, instant, seconds
-from dlq_cli.facts.elastic import elastic_facts, elastic_spec_facts
-from dlq_cli.facts.estimate import estimate_facts
+from dlq_cli.facts.elastic import elastic_facts, elastic_spec_facts, estimate_facts
 from dlq_cli.facts.promise import deadline_facts, promise_facts
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.live_resize import LIVE

@@ -23,8 +23,7 @@ from dlq_cli.output.render import (
     when,
 )
 from dlq_cli.spec.values.elastic import told_to
-from dlq_cli.text.elastic import elastic_text, speeds_text
-from dlq_cli.text.estimates import estimate_text
+from dlq_cli.text.elastic import elastic_text, estimate_text, speeds_text
 from dlq_cli.text.foreseen import long_range
 from dlq_cli.text.promises import promise_pairs
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state

@@ -1,11 +1,10 @@
-"""Costs in words: a table of what jobs cost, and one of what machines did; or lines for
-programs.
-"""
+"""Tables of usage and of costs, per job and per machine, and the same as lines for programs."""
 
 from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
+from dlq_cli.facts.usage import pool_facts, usage_facts
 from dlq_cli.output.render import OutputLook, absolute
 from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_common.text.wire import from_timestamp
@@ -28,3 +27,22 @@ def cost_csv(answer: wire.GetCostsResponse, by: tuple[str, ...]) -> str:
     """The groups, one a line; the pools are another table, and not in it."""
     names = list(cost_facts(wire.Cost(), by))
     return rows_csv([cost_facts(one, by) for one in answer.costs], names)
+
+
+def usage_text(answer: wire.GetUsageResponse, by: tuple[str, ...], look: OutputLook) -> str:
+    """Both tables, and from when to when."""
+    begin, end = (
+        absolute(from_timestamp(at), look) for at in (answer.from_time, answer.until_time)
+    )
+    text = f"{begin} to {end}, in GPU-hours\n"
+    text += rows_text([usage_facts(one, by) for one in answer.usages], by, look)
+    if answer.pools:
+        pools = [pool_facts(one, by) for one in answer.pools]
+        text += "\n" + rows_text(pools, ("day", "pool"), look)
+    return text
+
+
+def usage_csv(answer: wire.GetUsageResponse, by: tuple[str, ...]) -> str:
+    """The groups, one a line; the pools are another table, and not in it."""
+    names = list(usage_facts(wire.Usage(), by))
+    return rows_csv([usage_facts(one, by) for one in answer.usages], names)

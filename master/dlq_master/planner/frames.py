@@ -1,10 +1,14 @@
-"""What goes through the pipes between the master and the processes that it starts: lengths and
-bytes.
+"""The pipes between the master and the processes that it starts.
+
+A frame is a length and its bytes. The first frame of a process is its greeting.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
+
+from dlq_master.planner import code
 
 # Four bytes, the highest first.
 _LENGTH = struct.Struct(">I")
@@ -28,3 +32,21 @@ def length_of(head: bytes) -> int:
     if length > LONGEST:
         raise BadFrame(f"a frame of {length} bytes")
     return int(length)
+
+
+async def message(stream: asyncio.StreamReader) -> bytes:
+    """The content of the next frame. Raises BadFrame, IncompleteReadError."""
+    return await stream.readexactly(length_of(await stream.readexactly(HEAD)))
+
+
+async def greeted(stream: asyncio.StreamReader, own: str) -> None:
+    """Returns once it is certain that the process runs the code of which the digest is `own`:
+    nothing is asked before. Raises OtherCode, ValueError for what is no greeting,
+    IncompleteReadError where it has ended."""
+    try:
+        code.check(await message(stream), own)
+    except asyncio.IncompleteReadError:
+        # Half an upgrade may not even start.
+        if await asyncio.to_thread(code.digest) != own:
+            raise code.OtherCode from None
+        raise

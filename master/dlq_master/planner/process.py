@@ -18,11 +18,10 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from dlq_master.planner import code
-from dlq_master.planner.frames import framed
+from dlq_master.planner.frames import framed, greeted, message
 from dlq_master.planner.patience import PlannerPatience
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
-from dlq_master.planner.streams import greeted, message
 from dlq_master.planner.told import StateTold
 
 FIRST_REST_S = 1.0

@@ -1,9 +1,8 @@
 """Turns the word given to `--devices` into the devices themselves."""
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.devices.none import NoDevices
 from dlq_nodeagent.devices.nvml import NvmlDevices
-from dlq_nodeagent.devices.port import Devices
+from dlq_nodeagent.devices.port import Device, DeviceHealth, Devices, DeviceUsage, DeviceVitals
 
 _VIRTUAL = "fake:"
 
@@ -25,3 +24,31 @@ def open_devices(word: str, *, node_name: str) -> Devices:
     if word.startswith(_VIRTUAL):
         return FakeDevices(parse_virtual(word.removeprefix(_VIRTUAL)), node_name)
     return NvmlDevices() if word == "nvml" else NoDevices()
+
+
+class NoDevices:
+    """No device at all; jobs that ask for CPUs only can still run here."""
+
+    def devices(self) -> tuple[Device, ...]:
+        """See the port."""
+        return ()
+
+    def usage(self, uuid: str) -> DeviceUsage:
+        """See the port."""
+        raise KeyError(uuid)
+
+    def health(self) -> tuple[DeviceHealth, ...]:
+        """See the port."""
+        return ()
+
+    def vitals(self) -> tuple[DeviceVitals, ...]:
+        """See the port."""
+        return ()
+
+    def next_xid(self) -> tuple[str, int] | None:
+        """See the port."""
+        return None
+
+    def driver_version(self) -> str:
+        """See the port."""
+        return "none"

@@ -23,7 +23,7 @@ from dlq_nodeagent.jobtree.sweeping import sweep
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.state.durable import replace_file
+from dlq_nodeagent.state.state_dir import replace_file
 from dlq_profiler.records.control import switch, write_control
 from dlq_profiler.results import TrafficReason
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from dlq_common.gpu_memory import says_gpu_oom
-from dlq_common.lost_peer import says_peer_lost
+from dlq_common.failure_signs import says_gpu_oom, says_peer_lost
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, Runtime, RuntimeFault
 

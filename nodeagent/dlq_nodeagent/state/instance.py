@@ -15,7 +15,7 @@ import structlog
 from dlq_common.errors import ConfigError
 from dlq_common.ids import Ids
 from dlq_nodeagent.model.messages import Instance
-from dlq_nodeagent.state.durable import replace_file
+from dlq_nodeagent.state.state_dir import replace_file
 
 _MACHINE_FILES = (Path("/sys/class/dmi/id/product_uuid"), Path("/etc/machine-id"))
 _MARK = "memory"

@@ -16,7 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound
 from dlq_nodeagent.model.rank import FoundCheckpoint, RankState, Stopping
-from dlq_nodeagent.state.durable import replace_file
+from dlq_nodeagent.state.state_dir import replace_file
 
 _VERSION = 1
 _DAMAGED = ".damaged"

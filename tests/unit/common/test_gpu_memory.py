@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq_common.gpu_memory import says_gpu_oom
+from dlq_common.failure_signs import says_gpu_oom
 
 
 @pytest.mark.parametrize(

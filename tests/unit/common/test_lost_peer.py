@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq_common.lost_peer import says_peer_lost
+from dlq_common.failure_signs import says_peer_lost
 
 
 @pytest.mark.parametrize(

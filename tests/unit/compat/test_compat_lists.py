@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat import hostlist
-from dlq_compat.patterns import filled
+from dlq_compat.srun import filled
 
 HOSTS = st.lists(st.from_regex(r"[a-c]{1,2}-?[0-9]{0,3}", fullmatch=True), min_size=1, unique=True)
 

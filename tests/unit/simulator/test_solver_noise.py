@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dlq_simulator.solver_noise import silent_stdout
+from dlq_simulator.refusals import silent_stdout
 
 
 def test_lines_of_a_solver_are_dropped_and_ours_are_not(

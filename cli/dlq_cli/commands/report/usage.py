@@ -12,7 +12,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.usage import GROUPS, report_facts
 from dlq_cli.lists.since import midnight, past_instant
-from dlq_cli.text.usage import usage_csv, usage_text
+from dlq_cli.text.costs import usage_csv, usage_text
 from dlq_client.usage import Usages
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean

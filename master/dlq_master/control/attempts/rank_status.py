@@ -1,7 +1,6 @@
 """From what an agent reports of a rank to what is kept of it."""
 
-from dlq_common.gpu_memory import says_gpu_oom
-from dlq_common.lost_peer import says_peer_lost
+from dlq_common.failure_signs import says_gpu_oom, says_peer_lost
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
 from dlq_master.model.attempts.attempt import RankPhase, RankStatus
 

@@ -2,11 +2,11 @@
 
 from typing import TypeGuard
 
-from dlq_master.control.attempts import save_notices
 from dlq_master.control.attempts.dispatch import RESIZE
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.attempt_steps import LeaveAsked, ResizeBegun, StopRequested
+from dlq_master.model.attempts.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.plan import Change, Lapse, Resize
@@ -72,7 +72,7 @@ def _delay_s(turn: Turn, one: Happened) -> float:
     wave = turn.saving // max(1, turn.state.config.jobs.concurrent_saves)
     turn.saving += 1
     saves = turn.state.cluster.jobs[one.job_id].saves
-    return save_notices.delay_s(one.change.at_s - turn.now_s, saves, wave=wave, waves=turn.waves)
+    return delay_s(one.change.at_s - turn.now_s, saves, wave=wave, waves=turn.waves)
 
 
 def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
@@ -85,7 +85,7 @@ def _count_lapses(turn: Turn, happened: list[Happened]) -> None:
     living = turn.state.cluster.attempts.values()
     turn.saving = sum(attempt.state is AttemptState.PAUSING for attempt in living) - lapsing
     concurrent = turn.state.config.jobs.concurrent_saves
-    turn.waves = save_notices.waves_of(lapsing, turn.saving, concurrent)
+    turn.waves = waves_of(lapsing, turn.saving, concurrent)
 
 
 def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
@@ -95,3 +95,22 @@ def _at_boundary(change: Change | None) -> TypeGuard[Lapse | Resize]:
     if isinstance(change, Resize):
         return change.reason.code is ReasonCode.RESIZED
     return isinstance(change, Lapse)
+
+
+def delay_s(left_s: float, saves: tuple[float, ...], *, wave: int, waves: int) -> float:
+    """How long the node waits before the notice, `left_s` before the boundary.
+
+    A lapse is decided ahead of its boundary. A job whose saves have been observed goes on until it
+    is just in time; one that never saved is told at once. Lapses come in waves, so that a boundary
+    does not drown the file system: the last of `waves` is just in time, those before it earlier,
+    and only what does not fit before the boundary goes beyond it.
+    """
+    if not saves:
+        return float(wave)
+    save_s = SAVE_FACTOR * percentile_95(saves)
+    return max(left_s - save_s * (waves - wave), save_s * wave)
+
+
+def waves_of(lapsing: int, saving: int, concurrent: int) -> int:
+    """Waves that `lapsing` jobs need beside the `saving` ones, at most `concurrent` at a time."""
+    return -(-(lapsing + saving) // max(1, concurrent))

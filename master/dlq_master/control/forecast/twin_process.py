@@ -17,8 +17,7 @@ from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
 from dlq_master.planner import code
 from dlq_master.planner.answers import read_answer
-from dlq_master.planner.frames import framed
-from dlq_master.planner.streams import greeted, message
+from dlq_master.planner.frames import framed, greeted, message
 
 _log = get_logger("master.twin")
 FIRST_REST_S, LONGEST_REST_S = 1.0, 300.0

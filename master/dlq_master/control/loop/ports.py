@@ -10,7 +10,6 @@ from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people.queues import QueueFacts as QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.chosen_policy import Chosen
@@ -31,6 +30,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import Owner
 from dlq_master.model.jobs.recording import Belief, Evidence, Recording
 from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.gpu_health import Figures
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.accounting import Level
 from dlq_master.model.usage.cost import Costs

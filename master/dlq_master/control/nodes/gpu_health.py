@@ -13,11 +13,10 @@ from dlq_common.errors import InvalidRequest
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import quarantine
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes import node_steps as on_node
-from dlq_master.model.nodes.gpu_health import Action, GpuCondition, Symptom, judge
+from dlq_master.model.nodes.gpu_health import Action, Figures, GpuCondition, Symptom, judge
 from dlq_master.model.nodes.node import Node, NodeFlag
 
 

@@ -10,11 +10,10 @@ from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.nodes.failures import Suspicion
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.nodes.gpu_health import Action, actions_of
+from dlq_master.model.nodes.gpu_health import Action, Figures, actions_of
 from dlq_master.store.batch import Loaded
 
 Rank = tuple[AttemptKey, int]

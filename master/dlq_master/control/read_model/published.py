@@ -11,7 +11,6 @@ from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
 from dlq_master.control.loop.state import State
 from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import TeamUse
@@ -28,6 +27,7 @@ from dlq_master.model.jobs.person import Owner
 from dlq_master.model.jobs.recording import Belief, Evidence, Recording
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
+from dlq_master.model.nodes.gpu_health import Figures
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import indices
 from dlq_master.model.usage.accounting import Level

@@ -191,3 +191,11 @@ def _facts() -> list[str]:
 def is_hardware(condition: GpuCondition) -> bool:
     """Whether the card is at fault, and not a program on it, as far as its driver says."""
     return condition.action in _STAYS or condition.code in _OF_HARDWARE
+
+
+class Figures(NamedTuple):
+    """What a GPU last measured; None: its driver does not say."""
+
+    temperature_celsius: int | None
+    utilization_percent: int | None
+    used_memory_bytes: int | None

@@ -40,8 +40,7 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
-from dlq_master.policy.legal.servers import Servers
-from dlq_master.policy.legal.trials import job_fault, scale_fault
+from dlq_master.policy.legal.servers import Servers, job_fault, scale_fault
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.types import types_for
 from dlq_master.policy.promise.verdicts.growth import may_grow

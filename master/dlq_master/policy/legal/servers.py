@@ -1,5 +1,6 @@
-"""What a plan may say of lent servers: from away to lent, from lent to asked back, and, empty, away
-again.
+"""Checks a plan's changes of lent servers and of trials.
+
+A server goes from away to lent, from lent to asked back, and once empty away again.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from typing import assert_never
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.job import Job
+from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.nodes.node import NodeFlag
-from dlq_master.model.plan import Loan, Reclaim, Return
+from dlq_master.model.plan import Estimate, Loan, Profile, Reclaim, Return, Scale
 
 
 class Servers:
@@ -46,3 +49,21 @@ class Servers:
                 return "" if back else f"node {node_id} was not asked back"
             case _:
                 assert_never(change)
+
+
+def scale_fault(scale: Scale, profiling: Profiling) -> str:
+    """What is wrong with how many GPUs are for trials; empty: nothing."""
+    if scale.hour <= profiling.hour:
+        return "the GPUs for trials of this hour have been decided already"
+    return "" if scale.gpus >= 0 else "trials on fewer than no GPUs"
+
+
+def job_fault(change: Profile | Estimate, job: Job, profiling: Profiling) -> str:
+    """What is wrong with trying a job, or with saying how long it runs; empty: nothing."""
+    if job.job_id not in profiling.unknown:
+        return f"job {job.job_id} needs no estimate"
+    if isinstance(change, Estimate):
+        return "" if 0.0 < change.estimate_s < float("inf") else "no run time"
+    asked, trials = job.request.gpus, change.trials
+    fewer = bool(trials) and all(0 < gpus < asked for gpus in trials)
+    return "" if trials == (asked,) or fewer else f"trials on {trials} GPUs, of {asked} asked"

@@ -7,9 +7,8 @@ from typing import Protocol
 
 from dlq.v1 import node_pb2
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.nodes.gpu_figures import Figures
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.nodes.gpu_health import GpuCondition
+from dlq_master.model.nodes.gpu_health import Figures, GpuCondition
 from dlq_master.model.nodes.node import Gpu, Node, NodeFlag, NodeState
 
 

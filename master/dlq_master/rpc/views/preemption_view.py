@@ -1,14 +1,15 @@
-"""What users see of preemptions: for whom, by which rule, what was lost, and what the next would
-cost.
-"""
+"""Messages about estimates of run times, and about preemptions: their victims, rules and costs."""
 
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
+from dlq.v1.job_pb2 import RunEstimate
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.loop.ports import ReadModel
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job, Taken
+from dlq_master.model.words.estimate_words import known
 from dlq_master.model.words.sentence import preempted
 
 NAMED = OTHERS[0]
@@ -35,4 +36,22 @@ def _taken(taken: Taken) -> job_pb2.Preemption:
     )
     if taken.lost_s is not None:
         message.lost_duration.CopyFrom(to_duration(taken.lost_s))
+    return message
+
+
+def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:
+    """What is known of its run time. `profile_s`: T_profile of the policy; None: it measures
+    nobody.
+    """
+    basis = job.basis
+    message = RunEstimate(
+        source="" if basis.source is None else basis.source.value,
+        confidence="" if basis.confidence is None else basis.confidence.value,
+        unmeasured="" if basis.unmeasured is None else basis.unmeasured.value,
+        detail=known(job, attempt, profile_s),
+    )
+    if job.duration_estimate_s is not None:
+        message.run_duration.CopyFrom(to_duration(job.duration_estimate_s))
+    if basis.step_s is not None:
+        message.step_duration.CopyFrom(to_duration(basis.step_s))
     return message

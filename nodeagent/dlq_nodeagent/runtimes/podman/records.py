@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dlq_common.errors import ConfigError
-from dlq_nodeagent.state.durable import replace_file
+from dlq_nodeagent.state.state_dir import replace_file
 
 _VERSION = 1
 _USED_AGAIN_S = 3600.0

@@ -11,7 +11,7 @@ from dlq.v1 import usage_service_pb2 as wire
 from dlq_cli.facts.usage import report_facts
 from dlq_cli.lists.reports import preemptions, promises, waits
 from dlq_cli.output.render import OutputLook
-from dlq_cli.text.usage import usage_csv, usage_text
+from dlq_cli.text.costs import usage_csv, usage_text
 from dlq_common.text.wire import to_duration, to_timestamp
 from support.wire_jobs import EPOCH_S, a_job
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1.job_pb2 import RunEstimate
-from dlq_cli.text.estimates import estimate_text
+from dlq_cli.text.elastic import estimate_text
 from dlq_common.text.wire import to_duration
 
 

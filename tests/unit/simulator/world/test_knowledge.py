@@ -7,7 +7,7 @@ from math import fsum, sqrt
 import pytest
 
 from dlq_master.policy.policy import Know
-from dlq_master.policy.trial.two_nodes import on_nodes
+from dlq_master.policy.trial.history import on_nodes
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay

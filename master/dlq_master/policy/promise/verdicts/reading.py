@@ -19,8 +19,7 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, round_up
-from dlq_master.policy.promise.capacity.margin import learned_margin, reserved_s
-from dlq_master.policy.promise.capacity.rules import Promises, Slots
+from dlq_master.policy.promise.capacity.rules import Promises, Slots, learned_margin, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
 _slo_job, _step = maker(SloJob), maker(Step)

@@ -1,6 +1,6 @@
 """When a job that loses its lease is told."""
 
-from dlq_master.control.attempts.save_notices import delay_s, waves_of
+from dlq_master.control.attempts.stops import delay_s, waves_of
 
 
 def test_a_job_that_never_saved_is_told_at_once() -> None:

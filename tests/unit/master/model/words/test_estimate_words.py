@@ -7,7 +7,7 @@ import pytest
 from dlq_master.model.estimates.estimate import DECLARED, Basis, Confidence, Source, Unmeasured
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.words.estimate_words import known
-from dlq_master.rpc.views.estimate_view import estimate_message
+from dlq_master.rpc.views.preemption_view import estimate_message
 from support.builders import a_waiting_job, an_attempt
 
 HIGH = Confidence.HIGH

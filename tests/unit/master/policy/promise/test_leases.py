@@ -14,7 +14,7 @@ from dlq_master.policy.promise.capacity.leases import (
     usable,
     within,
 )
-from dlq_master.policy.promise.capacity.margin import learned_margin, reserved_s
+from dlq_master.policy.promise.capacity.rules import learned_margin, reserved_s
 
 
 def test_rl_and_dl_as_chronus_prints_them() -> None:

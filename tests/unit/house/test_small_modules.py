@@ -1,0 +1,115 @@
+"""No folder holds more than 15 modules, and no module is under 40 lines without a reason."""
+
+from collections import Counter
+from collections.abc import Iterator
+from fnmatch import fnmatch
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PRODUCT = ("common", "client", "cli", "master", "nodeagent", "profiler", "simulator")
+MOST_MODULES = 15
+FEWEST_LINES = 40
+# Why a module may be short: what it holds is a whole of its own.
+REASONS = {
+    "one command of the CLI": ("dlq_cli/commands/*/*.py",),
+    "one slice of the master's state": ("control/*/state.py", "control/nodes/instance_state.py"),
+    "one part of a job's field table": ("dlq_common/job_fields/*/*.py",),
+    "one service of the client": ("dlq_client/[a-z]*.py",),
+    "one rule that a preset names": (
+        "policy/order/*.py",
+        "policy/place/*.py",
+        "policy/place/whole/*.py",
+        "policy/size/*.py",
+        "policy/reclaim/choices.py",
+        "policy/priced/names.py",
+    ),
+    "one trace format": ("dlq_simulator/readers/*.py",),
+    "one provider of machines": ("dlq_master/providers/*.py",),
+    "one table of the store": ("store/tables/*.py", "store/stored_tables.py"),
+    "a process begins here": ("*/app.py", "*/__main__.py", "hook/sitecustomize.py"),
+    "one kind of stimulus": (
+        "control/deadlines/progress.py",
+        "control/loans/loan_switch.py",
+        "control/nodes/disk_space.py",
+        "control/trials/profile_limit.py",
+        "control/trials/resume_times.py",
+        "rpc/people/identity_service.py",
+    ),
+    "one decision": (
+        "policy/partition/whole.py",
+        "policy/priced/check.py",
+        "policy/reserved/evacuation.py",
+        "policy/transit/rule.py",
+        "control/placement/chosen_policy.py",
+        "dlq_profiler/identity.py",
+        "devices/gpu_type.py",
+    ),
+    "one touch of the machine": (
+        "control/loop/preload.py",
+        "planner/modest.py",
+        "devices/host.py",
+        "dlq_nodeagent/leaving.py",
+        "dlq_nodeagent/quiet.py",
+        "control/loans/reclaim_asking.py",
+        "control/stimuli/audit_note.py",
+    ),
+    "a value that many rooms share": ("dlq_master/model/*",),
+    "a helper that many rooms share": (
+        "dlq_common/text/*.py",
+        "dlq_common/identity/private_files.py",
+        "dlq_common/live_resize.py",
+        "dlq_cli/facts/common.py",
+        "dlq_cli/output/*.py",
+        "dlq_cli/jobs/source.py",
+        "dlq_cli/lists/states.py",
+        "dlq_cli/patience.py",
+        "dlq_cli/quiet.py",
+        "dlq_cli/slurm/named.py",
+        "dlq_cli/spec/*.py",
+        "dlq_client/line/apart.py",
+        "dlq_compat/*.py",
+        "dlq_train/*.py",
+        "dlq_master/rpc/calls/*.py",
+        "dlq_master/rpc/specs/edit.py",
+        "policy/expected_end.py",
+        "policy/place/allocation/usable.py",
+        "policy/promise/capacity/grounds.py",
+        "policy/trial/rules.py",
+        "policy/transit/costs.py",
+        "dlq_master/store/write.py",
+        "dlq_nodeagent/model/*.py",
+        "dlq_nodeagent/line/contact.py",
+    ),
+}
+
+
+def modules() -> Iterator[Path]:
+    """Modules that people write; a package's contract is not one."""
+    for part in PRODUCT:
+        for path in sorted((ROOT / part).rglob("*.py")):
+            if "gen" not in path.parts and path.name != "__init__.py":
+                yield path.relative_to(ROOT)
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    counts = Counter(path.parent for path in modules())
+    assert {str(at): many for at, many in counts.items() if many > MOST_MODULES} == {}
+
+
+def test_a_short_module_has_a_reason() -> None:
+    allowed = [pattern for patterns in REASONS.values() for pattern in patterns]
+    short = [
+        str(path)
+        for path in modules()
+        if (ROOT / path).read_text().count("\n") < FEWEST_LINES
+        and not any(fnmatch(str(path), f"*{pattern}") for pattern in allowed)
+    ]
+    assert short == []
+
+
+@pytest.mark.parametrize("pattern", [one for each in REASONS.values() for one in each])
+def test_a_reason_is_needed(pattern: str) -> None:
+    short = (path for path in modules() if (ROOT / path).read_text().count("\n") < FEWEST_LINES)
+    assert any(fnmatch(str(path), f"*{pattern}") for path in short)
