@@ -98,7 +98,7 @@ def test_of_an_array_the_first_task_is_told_and_that_it_is_one_of_several(
 
 def test_a_time_limit_is_no_run_time_and_what_is_missing_is_said(daemons: Daemons) -> None:
     told = submit(daemons, *DUE, "--time", "5m", "-G", "1").err
-    assert "nothing can be promised before it is known how long the job runs" in told
+    assert "the run time is unknown, so nothing can be promised yet" in told
     assert "--work" in told
     assert "not judged yet: not judged yet" not in told
 
