@@ -1,15 +1,13 @@
-"""The entry of `dlq-nodeagent`: what must be settled before anything is imported; then
-command.py.
-"""
+"""The entry of `dlq-nodeagent`: settles the environment before any import, then runs command.py."""
 
 import gc
 import os
 
 
 def main() -> None:
-    """Run the command. gRPC's C core reads once, when it is imported, whether it may write to
-    stderr; it may not, unless the operator says so: what matters comes as the status of a call.
-    What is imported stays: nobody looks through it for garbage.
+    """Run the command. gRPC's C core reads once, at import, whether it may write to stderr. It may
+    not, unless the operator allows it: a call's status reports the errors that matter. Imported
+    modules stay for ever, so the garbage collector skips them.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     gc.disable()

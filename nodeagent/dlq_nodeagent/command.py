@@ -56,7 +56,7 @@ def main() -> None:
     help="Whose host it is: training, inference (jobs only while it is lent), or a pool it is "
     "rented from.",
 )
-@click.option("--instance", metavar="ID", help="Of a rented machine: what its provider calls it.")
+@click.option("--instance", metavar="ID", help="Name of a rented machine at its provider.")
 @click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
 @click.option("--check-config", "check_only", is_flag=True, help="Print what would hold, and end.")
 def run(
@@ -152,7 +152,7 @@ def _wait_s(text: str) -> float:
 
 @main.command("maintenance")
 @click.option("--for", "span", metavar="DURATION", help="How long the agent may be away: 2h, 90m.")
-@click.option("--end", is_flag=True, help="It is back; what was announced is over.")
+@click.option("--end", is_flag=True, help="The agent is back; the maintenance is over.")
 @_CONFIG
 @_STATE_DIR
 def maintenance_command(

@@ -27,14 +27,14 @@ _LONGEST_RUN_ROOT = 50  # podman's own limit
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """Who this node is and where the agent keeps its files."""
+    """The node's name, and the place of the agent's files."""
 
-    name: str = ""  # wished at the join; "" = the host's name. What counts is the certificate's
+    name: str = ""  # wished at the join; "" = the host's name. The certificate's name counts
     state_dir: Path = Path("/var/lib/dlq-agent")  # identity, journal and output, on a local disk
     # inference: jobs only while it is lent; a pool of the master's by name: it is rented
     # (docs/sites/pools.md)
     pool: str = "training"
-    instance: str = ""  # of a rented machine: what its provider calls it
+    instance: str = ""  # name of a rented machine at its provider
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
     address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
     cgroup: str = ""  # jobs' groups go below this one, "/system.slice/x.service"; "" = the agent's
@@ -50,7 +50,7 @@ class MasterAddressConfig:
 
 @dataclass(frozen=True, slots=True)
 class AgentJobsConfig:
-    """What jobs may do here, and how they are stopped."""
+    """Rights of jobs on this node, and their stops."""
 
     runtime: Literal["process", "podman", "fake"] = (
         "process"  # podman: processes too, without image
@@ -92,13 +92,13 @@ class PodmanConfig:
     spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
     keep_images: Seconds = Seconds(7 * 86_400.0)  # unused; 0 = until room is short
     secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
-    run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: what jobs are handed of them
+    run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: the copies of secrets for jobs
     writable: bool = False  # whether containers may write to their image (it fills the store)
 
 
 @dataclass(frozen=True, slots=True)
 class OutputConfig:
-    """What is kept of each rank's output."""
+    """The kept part of each rank's output."""
 
     head: Bytes = Bytes(1024**2)  # the beginning
     ring: Bytes = Bytes(8 * 1024**2)  # the end
@@ -114,7 +114,7 @@ class DiskConfig:
 
 @dataclass(frozen=True, slots=True)
 class GpusConfig:
-    """How GPUs are watched. What is done about what is found, the master's configuration says."""
+    """How GPUs are watched. The master's configuration decides about the findings."""
 
     look_every: Seconds = Seconds(10.0)  # how often GPUs are looked at
     figures_every: Seconds = Seconds(30.0)  # temperature and use are told so often
@@ -123,7 +123,7 @@ class GpusConfig:
     release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
 
     def watch(self) -> WatchSettings:
-        """The same, for whoever watches."""
+        """The same, as settings of the watch."""
         return WatchSettings(
             every_s=self.look_every,
             figures_s=self.figures_every,

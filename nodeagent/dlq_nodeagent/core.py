@@ -1,7 +1,7 @@
 """The agent as one object without threads, sockets or processes: all it touches is handed in.
 
-The shell (daemon.py) calls `start`, then `tick` as often as `pause_s` says, and hands over what
-arrives; a deterministic simulation does the same with a fake clock, runtime and transport.
+The shell (daemon.py) calls `start`, then `tick` as often as `pause_s` says, and hands over arriving
+messages. A deterministic simulation does the same with a fake clock, runtime and transport.
 """
 
 import random
@@ -59,8 +59,9 @@ class CoreSettings:
 class AgentCore:
     """Reconciles what the master wants with what runs.
 
-    It survives its own restart (`start` takes over by handle), the master's (every Welcome carries
-    all that is wanted) and silence (the shims end what they guard when its hold runs out).
+    It survives its own restart (`start` takes over by handle). It survives the master's restart, as
+    every Welcome carries all wanted ranks. In silence the shims end their ranks when the hold runs
+    out.
     """
 
     def __init__(
@@ -169,7 +170,7 @@ class AgentCore:
         self._send_reports()
 
     def preparing(self, key: RankKey, detail: str) -> None:
-        """What a prepare errand is about just now."""
+        """The present activity of a prepare errand."""
         self.supervisor.preparing(key, detail)
         self._send_reports()
 
@@ -206,8 +207,8 @@ class AgentCore:
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
-        """No command asks for it, so none answers: what cannot be taken is reported as a rank
-        is.
+        """No command asked for the launch, so no answer exists: a refused launch is reported like a
+        rank.
         """
         if self._leftovers.has(launch.key):
             log.error("wanted_runs_unexplained", key=str(launch.key))

@@ -64,7 +64,7 @@ log = structlog.get_logger("nodeagent.daemon")
 
 @dataclass(slots=True)
 class _Parts:
-    """What was built, for the way down."""
+    """The built parts, for the way down."""
 
     node_id: str
     core: AgentCore
@@ -333,8 +333,8 @@ def woken_by_ends(runtime: Runtime, wake: asyncio.Event) -> Iterator[None]:
 
 
 def _watch_loop(wake: asyncio.Event, stopped: asyncio.Event, failures: list[BaseException]) -> None:
-    """Stop at a signal; and at any exception that nobody caught, because a core that could not
-    write its journal must not go on as if it had.
+    """Stop at a signal, and at any uncaught exception. A core that could not write its journal must
+    not go on.
     """
     loop = asyncio.get_running_loop()
 

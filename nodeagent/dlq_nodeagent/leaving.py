@@ -1,9 +1,9 @@
 """`dlq-nodeagent leave`: a rented machine says that its provider takes it back, so that its jobs
 save in time.
 
-It speaks to the master itself, with the node's certificate. When the line is down nothing is
-changed and that is said: the jobs are ended by the provider then, and queue again once it lists the
-machine no more.
+It speaks to the master itself, with the node's certificate. When the line is down it changes
+nothing and says so. The provider then ends the jobs, and they queue again once it lists the machine
+no more.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """`dlq-nodeagent maintenance`: asks the master that this node's jobs may hold out without the
 agent.
 
-It speaks to the master itself, with the node's certificate; the running agent hears of it from the
-master, tells the shims, and only when the master has heard that from the agent is the answer a yes.
-When the agent restarts meanwhile the next one tells the shims; when the master restarts it has it
-on disk; when the line is down nothing is changed and that is said.
+It speaks to the master itself, with the node's certificate. The running agent hears of it from the
+master and tells the shims. The answer is yes once the agent has told the master so. When the agent
+restarts meanwhile, the next one tells the shims. When the master restarts, it has the order on
+disk. When the line is down, it changes nothing and says so.
 """
 
 import asyncio

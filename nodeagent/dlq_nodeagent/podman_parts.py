@@ -28,7 +28,7 @@ log = structlog.get_logger("nodeagent.podman")
 
 @dataclass(frozen=True, slots=True)
 class PodmanParts:
-    """What an agent with containers has more than others."""
+    """The further parts of an agent with containers."""
 
     runtime: PodmanRuntime
     containers: PodmanContainers

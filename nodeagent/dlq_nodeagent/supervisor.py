@@ -103,7 +103,8 @@ class Supervisor:
     epoch: Callable[[], int]
     boot_id: str
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
-    """What a rank was given and its output must not tell others; None: that is not known any more.
+    """The secrets of a rank, which its output must not tell others; None: that is not known any
+    more.
     """
     profiles: Profiles = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
@@ -223,9 +224,10 @@ class Supervisor:
         self._holding.apply(self._watched.values())
 
     def drop_unwanted_unstarted(self, wanted: frozenset[RankKey]) -> None:
-        """After a Welcome: what has not started and is not wanted any more shall not start.
+        """After a Welcome: unwanted ranks that have not started shall not start.
 
-        The job may have been given to another node while we were away. What runs is left alone.
+        The job may have been given to another node while we were away. Running ranks are left
+        alone.
         """
         for key, watched in self._watched.items():
             if watched.rank.state is not RankState.PREPARING:
@@ -247,7 +249,7 @@ class Supervisor:
         """The answer to a prepare errand; too late when the rank was stopped meanwhile."""
         watched = self._watched.get(key)
         if watched is None or watched.rank.state is not RankState.PREPARING:
-            self.errands.tidy(key)  # it was stopped meanwhile: what was made ready is for nobody
+            self.errands.tidy(key)  # it was stopped meanwhile: the preparation has no use
             return
         watched.preparing = False
         if watched.again or preparation.again:
@@ -267,7 +269,7 @@ class Supervisor:
         self._start_if_due(watched)
 
     def preparing(self, key: RankKey, detail: str) -> None:
-        """What a prepare errand is about just now; too late when it has been answered."""
+        """The present activity of a prepare errand; too late when it has been answered."""
         watched = self._watched.get(key)
         if watched is not None and watched.preparing and watched.rank.detail != detail:
             log.info("rank_preparing", key=str(key), detail=detail)
@@ -318,7 +320,7 @@ class Supervisor:
         return watched.handle if watched.rank.state in ALIVE else None
 
     def progress(self) -> tuple[RankProgress, ...]:
-        """What the living ranks last said, for the heartbeat."""
+        """The last reports of the living ranks, for the heartbeat."""
         now_s = self.clock.boottime_s()
         living = (it for it in self._watched.values() if it.rank.state in ALIVE)
         return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
@@ -343,7 +345,7 @@ class Supervisor:
         return frozenset(box.image for box in boxes if box is not None)
 
     def evidence(self, *, repeat_s: float) -> list[ProfileEvidence]:
-        """What profiles the master is to be told now; marks them sent."""
+        """The evidence for the master now; marks it sent."""
         now_s = self.clock.boottime_s()
         return list(self.profiles.due(self._watched.values(), now_s, repeat_s=repeat_s))
 
@@ -358,7 +360,7 @@ class Supervisor:
         if RankState.LAUNCHING in states:
             return 0.01
         if states == {RankState.RUNNING} and self.runtime.ends() is not None:
-            return 0.25  # ends show by themselves: what is left are beats and looks
+            return 0.25  # ends show by themselves: beats and looks remain
         return 0.1 if states else 1.0
 
     # ---- time
@@ -519,8 +521,9 @@ class Supervisor:
         self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
 
     def _hear_workers(self, watched: Watched, handle: Handle) -> None:
-        """Tell the master once that the workers here are done (a restarted agent says it again),
-        and end a rank whose workers cannot join those of the others."""
+        """Tell the master once that the workers here are done (a restarted agent says it again).
+        End a rank whose workers cannot join those of the others.
+        """
         rank = watched.rank
         if rank.launch.worker_count and not rank.workers_done and self.runtime.workers_done(handle):
             watched.rank = replace(rank, workers_done=True)
@@ -557,7 +560,7 @@ class Supervisor:
             self._hold(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
-        """What a look has found after the end: the last checkpoint, then whether the GPUs are
+        """The findings of a look after the end: the last checkpoint, then whether the GPUs are
         free.
         """
         if purpose is Purpose.FINAL and look.released is None:

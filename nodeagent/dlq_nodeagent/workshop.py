@@ -39,8 +39,7 @@ from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
 _THREADS = 32
-# What asks podman has threads of its own: podman waits for its store's locks, and so would the
-# others.
+# Calls to podman have threads of their own, because podman waits for its store's locks.
 _ASKING = 8
 # Rings are read one after the other: that takes CPU from the jobs of this host.
 _READING = 1
@@ -50,7 +49,7 @@ log = structlog.get_logger("nodeagent.workshop")
 
 
 class Answers(Protocol):
-    """Who asked: the core."""
+    """The receiver of answers: the core."""
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None:
         """See AgentCore."""
@@ -194,7 +193,7 @@ class Workshop:
         self._reading.submit(self._station.keep_only, tuple(keys))
 
     def close(self) -> None:
-        """Wait for nothing: what hangs in a dead file system would hang for ever."""
+        """Wait for nothing: a thread in a dead file system would hang for ever."""
         for threads in (self._threads, self._asking, self._reading):
             threads.shutdown(wait=False, cancel_futures=True)
 
@@ -295,7 +294,7 @@ class Workshop:
 
 
 def _failed_look(purpose: Purpose, error: BaseException) -> Look:
-    """Only a failed look at GPUs keeps them: what a job has made of its files closes no node."""
+    """Only a failed look at GPUs keeps them: a failed look at a job's files closes no node."""
     if purpose is Purpose.RELEASE:
         return Look(released=False, held_by=f"{type(error).__name__}: {error}")
     return Look()

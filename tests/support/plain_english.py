@@ -24,7 +24,10 @@ INNER = re.compile(
 )
 # Comments that speak to a tool.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:|pylint:|SPDX|!)")
-_QUERY = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|ATTACH)\b")
+# Literals in another language: SQL, and style sheets.
+_CODE = re.compile(
+    r"\s*((SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|ATTACH)\b|\w+ \{ )"
+)
 _C_TEXT = re.compile(
     r"""//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""",
     re.DOTALL,
@@ -76,7 +79,7 @@ def _python_texts(source: str) -> Iterator[tuple[int, str]]:
             text = "" if id(node) in inner else node.value
         else:
             continue
-        if len(text.split()) >= FEWEST_WORDS_OF_A_TEXT and not _QUERY.match(text):
+        if len(text.split()) >= FEWEST_WORDS_OF_A_TEXT and not _CODE.match(text):
             yield node.lineno, _without_shown_lines(text)
     yield from _comments(source)
 
@@ -99,9 +102,10 @@ def _c_texts(source: str) -> Iterator[tuple[int, str]]:
         text = found.group()
         if text[0] == "/":
             bare = re.sub(r"(?m)^\s*(?://+|/?\*+)/?|\*/\s*$", "", text)
-            yield source.count("\n", 0, found.start()) + 1, cleandoc(bare)
+            yield source.count("\n", 0, found.start()) + 1, _without_shown_lines(bare)
 
 
 def _without_shown_lines(text: str) -> str:
-    r"""Paragraphs that click prints as they are (they begin with \b) show commands."""
-    return re.sub(r"(?s)\x08.*?(\n\s*\n|\Z)", "\n\n", cleandoc(text))
+    r"""Without paragraphs that click prints as they are (\b), and without lines of columns."""
+    prose = re.sub(r"(?s)\x08.*?(\n\s*\n|\Z)", "\n\n", cleandoc(text))
+    return re.sub(r"(?m)^.*\S {2,}\S.*$", "", prose)

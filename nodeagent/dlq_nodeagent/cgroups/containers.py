@@ -23,7 +23,7 @@ def detect_for_containers(
     """The tree below which an engine makes a container's groups (`--cgroup-parent`).
 
     On v2 it is the agent's own. On v1 an engine uses one path in all hierarchies, also in those
-    that an agent has no limits for (devices, blkio): that is the agent's group where it is the same
+    without limits of the agent (devices, blkio). The path is the agent's group where it is the same
     everywhere, else the root's. No limits are set here: the engine sets them on the container.
     """
     plain = detect(node_id, base=base, proc=proc)

@@ -26,13 +26,12 @@ def detect(
     node_id: str, *, base: str = "", proc: Path = Path("/proc"), make_dir: MakeDir = make_dir
 ) -> CgroupTree:
     """The tree for this node's attempts, below the agent's own groups (so its limits hold too), or
-    below the group `base`, which must be there and be ours to fill (FileNotFoundError if it is
-    not).
+    below the group `base`. `base` must exist and be ours to fill (else FileNotFoundError).
 
-    A service whose jobs outlive it needs such a base: v2 takes no process back into a group whose
+    A service whose jobs outlive it needs such a base. v2 takes no process back into a group whose
     children have controllers, so systemd could not start the agent again. Falls back to `none`,
-    with the reason in `why`, when groups are missing or not writable; a service that must have
-    limits refuses to start on that. Nothing is mounted or unmounted.
+    with the reason in `why`, when groups are missing or not writable. A service that needs limits
+    refuses to start on that. Nothing is mounted or unmounted.
     """
     if not _NODE_ID.match(node_id):
         raise ValueError(f"not a node id: {node_id!r}")
@@ -47,7 +46,7 @@ def detect(
         bases = {kind: _base(mounts.get(kind), own.get(kind)) for kind in V1_KINDS}
         found = {kind: base for kind, base in bases.items() if base is not None}
         if "devices" in found and not os.access(found["devices"], os.W_OK):
-            del found["devices"]  # the one that is no loss to whoever may have the others
+            del found["devices"]  # the other groups do without this one
         if not found.keys() >= _NEEDED:
             return NoTree(f"no cgroup for {', '.join(sorted(_NEEDED - found.keys()))}")
         if unified is not None:

@@ -1,8 +1,7 @@
 """The v2 answer to the devices controller: an eBPF program on a group that judges every open.
 
-The kernel keeps the program as long as the group is there, whoever loaded it: an agent that
-restarts has nothing to do, and neither has one that dies. All programs above and on a group must
-agree.
+The kernel keeps the program as long as the group exists, so neither a restart nor the death of an
+agent matters. All programs above and on a group must agree.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""What can be done to groups that exist, whatever their version: read, list, kill, remove.
+"""Operations on existing groups of any version: read, list, kill, remove.
 
 A container's groups are made by its engine below the attempt's own, so all of it goes down too.
 """
@@ -26,7 +26,7 @@ class CgroupUsage(NamedTuple):
 
 
 def usage(dirs: Iterable[CgroupDir]) -> CgroupUsage:
-    """What the group uses now and has used; None for a figure whose group is gone."""
+    """The present and past use of the group; None for a figure whose group is gone."""
     at = {each.kind: Path(each.path) for each in dirs}
     memory, unified = at.get("memory"), at.get("unified")
     cpu_ns = _number(at.get("cpuacct"), "cpuacct.usage")

@@ -31,7 +31,7 @@ class Limits:
     pids_max: int | None
     cpus: float | None
     devices: tuple[OnlyMinors, ...] = ()
-    """Device nodes that are kept from it, whoever it runs as; only where `devices_open` is empty.
+    """Device nodes that no user of it may open; only where `devices_open` is empty.
     """
 
 
@@ -40,7 +40,7 @@ class CgroupTree(Protocol):
 
     @property
     def mode(self) -> Mode:
-        """What kind of tree it is; `none` must be shown wherever limits are shown."""
+        """The kind of the tree; `none` must be shown wherever limits are shown."""
         ...
 
     @property
@@ -62,9 +62,11 @@ class CgroupTree(Protocol):
         ...
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
-        """The groups of attempts that are there, by name, whoever made them."""
+        """The existing groups of attempts, by name, with groups that another agent made."""
         ...
 
     def remove(self) -> None:
-        """Remove what this tree made for itself; what still holds attempts stays."""
+        """Remove the groups that this tree made for itself; groups that still hold attempts
+        stay.
+        """
         ...

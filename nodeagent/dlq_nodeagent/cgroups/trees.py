@@ -30,8 +30,9 @@ def make_dir(path: Path) -> None:
 class V2Tree:
     """One directory per attempt below `base`/dlq/NODE, with memory, pids and cpu enabled.
 
-    v2 forbids processes in a group whose children have controllers, so what lives in `base` itself
-    (the agent, its shims) moves to the leaf `base`/agent first. `base` must be delegated to us.
+    v2 forbids processes in a group whose children have controllers. The processes in `base` itself
+    (the agent, its shims) therefore move to the leaf `base`/agent first. `base` must be delegated
+    to us.
     """
 
     mode: Mode = "v2"
@@ -149,7 +150,7 @@ class NoTree:
         self.devices_open = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
-        """Nothing to make. The limits are not kept: whoever shows them must say so."""
+        """Nothing to make. The limits are not kept: every display of limits must say so."""
         return ()
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:

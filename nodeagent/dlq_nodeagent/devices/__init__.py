@@ -1,1 +1,1 @@
-"""What is in the box: GPUs behind one port, and the host's own facts."""
+"""The devices of the box: GPUs behind one port, and the host's own facts."""

@@ -1,8 +1,8 @@
 """Virtual GPUs, made only by an explicit `--devices fake:8xH100-80GB` and labelled wherever shown.
 
-With `@/path/of/a/file` behind it, that file says how they are, and is read anew at every look: a
-line `1|xid_79|fallen off the bus` gives GPU 1 a symptom, `1|temperature|85` and `1|utilization|97`
-figures, `1|process|4711|8589934592` a process that holds so much of its memory.
+With `@/path/of/a/file` behind it, that file describes their state and is read at every look. A line
+`1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85` and `1|utilization|97` give
+figures. `1|process|4711|8589934592` is a process that holds so much of its memory.
 """
 
 import re
@@ -28,7 +28,7 @@ _GIVEN_BACK = DeviceUsage(used_memory_bytes=0, processes=())
 
 @dataclass(frozen=True, slots=True)
 class VirtualDevices:
-    """What `fake:COUNTxMODEL-MEMORYGB@SCRIPT` asks for; without SCRIPT nothing is ever wrong."""
+    """The devices of `fake:COUNTxMODEL-MEMORYGB@SCRIPT`; without SCRIPT nothing is ever wrong."""
 
     count: int
     model: str
@@ -136,7 +136,7 @@ class FakeDevices:
 
 @dataclass(slots=True)
 class _Said:
-    """What a script says of one device."""
+    """The state that a script gives one device."""
 
     symptoms: list[tuple[str, str]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The short word for a GPU model: what a driver calls it, in the form users write."""
+"""The short word for a GPU model: the driver's name in the form that users write."""
 
 import re
 
@@ -26,7 +26,7 @@ def gpu_type_of(model_name: str, memory_bytes: int) -> str:
     """The short word of a model: "NVIDIA H100 80GB HBM3" -> "h100-80gb".
 
     The memory is the size in the name, else the size the model is sold under, else the reported
-    size rounded to whole GiB, so that equal cards on different drivers get equal words.
+    size rounded to whole GiB. Equal cards on different drivers therefore get equal words.
     """
     words = [word for word in _WORD.findall(model_name.lower()) if word not in _VENDOR_WORDS]
     named = [match.group(1) for match in map(_MEMORY.match, words) if match]

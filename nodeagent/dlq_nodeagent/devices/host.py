@@ -12,7 +12,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class HostFacts:
-    """What the master learns about a machine; `boot_id` tells one boot from the next."""
+    """Facts of a machine for the master; `boot_id` tells one boot from the next."""
 
     hostname: str
     boot_id: str

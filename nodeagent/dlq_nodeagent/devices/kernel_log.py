@@ -33,7 +33,7 @@ class KernelLog:
         os.close(self._descriptor)
 
     def xids(self) -> list[LoggedXid]:
-        """What has been written since the last call."""
+        """The messages written since the last call."""
         found: list[LoggedXid] = []
         while True:
             try:

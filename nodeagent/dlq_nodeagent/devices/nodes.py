@@ -1,4 +1,4 @@
-"""The device nodes of GPUs: which one is whose, and what a job is kept from."""
+"""The device nodes of GPUs: the node of each GPU, and the nodes that are closed to a job."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _SHARED = ("nvidiactl", "nvidia-modeset")
 def own_gpus(
     own: Iterable[Device], *, dev: Path = DEV, driver_gpus: Path = DRIVER_GPUS
 ) -> tuple[OnlyMinors, ...]:
-    """What a job with these GPUs may open of all GPU nodes; empty on a host that has none.
+    """The GPU nodes that a job with these GPUs may open; empty on a host without GPU nodes.
 
     Also a GPU that appears while the job runs is kept from it. Virtual devices have no nodes: a job
     on them may open no GPU at all, as one without GPUs may not.

@@ -35,9 +35,9 @@ class NvmlDevices:
     """The GPUs of this machine. Holds NVML open until `close`.
 
     NVML numbers devices by PCI order and ignores CUDA_VISIBLE_DEVICES, so what the agent was
-    started with cannot renumber them. A device that is lost after the start stays listed (its
-    identity was read once) and is reported unhealthy; one that is lost before the agent starts
-    is not listed, and the master sees one GPU fewer.
+    started with cannot renumber them. A device that is lost after the start stays listed, as its
+    identity was read once, and is reported unhealthy. One that is lost before the agent starts is
+    not listed, and the master sees one GPU fewer.
     """
 
     def __init__(self) -> None:

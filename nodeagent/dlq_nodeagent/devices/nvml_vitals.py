@@ -1,6 +1,6 @@
-"""One look at an NVIDIA GPU through NVML: what is wrong with it, how warm and how busy it is.
+"""One look at an NVIDIA GPU through NVML: its symptoms, its temperature and its load.
 
-What a driver or a model does not support is left out; a device that does not answer raises.
+Values that a driver or a model does not support are left out; a silent device raises.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from typing import Any
 
 from dlq_nodeagent.devices.port import DeviceUsage, DeviceVitals
 
-# NVML_GPU_RECOVERY_ACTION_*: what the driver itself asks for.
+# NVML_GPU_RECOVERY_ACTION_*: the recovery that the driver itself asks for.
 _RECOVERY = {
     1: "recovery_reset",
     2: "recovery_reboot",

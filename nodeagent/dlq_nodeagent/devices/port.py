@@ -40,7 +40,7 @@ class DeviceProcess:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """What a device is used for at this instant."""
+    """The use of a device at this instant."""
 
     used_memory_bytes: int
     processes: tuple[DeviceProcess, ...]
@@ -56,7 +56,7 @@ class DeviceUsage:
 
     @property
     def words(self) -> str:
-        """What is on it, for people."""
+        """The processes and memory on it, for people."""
         pids = ", ".join(str(process.pid) for process in self.processes) or "none"
         return f"{self.used_memory_bytes} bytes used, processes: {pids}"
 
@@ -99,7 +99,7 @@ class DeviceFault(Exception):
 
 
 class Devices(Protocol):
-    """What the agent asks of the GPUs of its machine. All calls are short and may block on a
+    """The agent's view of the GPUs of its machine. All calls are short and may block on a
     driver.
     """
 

@@ -1,9 +1,9 @@
 """Looks at the GPUs again and again, in threads of its own, and says what the master must hear.
 
 Drivers may hang: the agent's loop never waits for them, and a look that does not come back is told
-as `driver_hangs`. What happens when: the agent restarts - everything is looked at anew, and the
-driver's messages of this boot are read from the kernel's log; the master restarts or the line was
-silent - the first heartbeat of a session tells everything.
+as `driver_hangs`. A restarted agent looks at everything anew, and reads the driver's messages of
+this boot from the kernel's log. After a restart of the master or a silence, the first heartbeat of
+a session reports everything.
 """
 
 import threading
@@ -80,7 +80,7 @@ class GpuWatch:
     # ---- the agent's loop
 
     def told(self, first: bool) -> tuple[GpuHealth, ...] | None:
-        """What a heartbeat says of the GPUs; None: what was told before still holds."""
+        """The GPUs' health for a heartbeat; None: the last report still holds."""
         now_s = self.clock.boottime_s()
         ours = self.in_use()
         with self._lock:
@@ -186,7 +186,7 @@ class GpuWatch:
                     self.look()
                     look_at_s = self.clock.boottime_s() + self.settings.every_s
             except Exception:
-                # Whatever it is, the next look may go well; till then it is told as a hang.
+                # The next look may succeed after any failure; until then it is reported as a hang.
                 log.exception("gpu_look_failed")
             self._stopped.wait(_LISTEN_S)
         if kernel_log is not None:

@@ -76,7 +76,7 @@ class Guarded:
         return parse_ending(said.decode("utf-8", "replace"))
 
     def close(self) -> None:
-        """Let go of everything; what still runs is killed by the guard, within moments."""
+        """Let go of everything; the guard kills remaining processes within moments."""
         if self._leash is not None:
             self._leash.close()
             self._leash = None
@@ -134,7 +134,7 @@ class Guarded:
 
 
 def parse_ending(said: str) -> Ending:
-    """What the guard said in its life, line by line; the last line counts."""
+    """The guard's report, line by line; the last line counts."""
     lines = said.splitlines()
     word, _, rest = (lines[-1] if lines else "").partition(" ")
     match word:

@@ -27,7 +27,7 @@ class Talk:
         self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
 
     async def name(self, relay_id: str) -> None:
-        """The first message: what this is about."""
+        """The first message: the id of the relay."""
         await self._say(wire.ServeExecRequest(relay_id=relay_id))
 
     async def say(self, output: exec_pb2.ExecOutput) -> None:
@@ -59,8 +59,9 @@ async def pump(descriptor: int, talk: Talk, over: asyncio.Event, *, stderr: bool
 
 
 class Stdin:
-    """Input on its way into a command. The master sends only so much beyond what was taken, so what
-    waits here is bounded, and the stream is always read: its end is heard at once."""
+    """Input on its way into a command. The master sends only so much beyond the taken bytes, so the
+    waiting bytes are bounded. The stream is always read, so that its end is heard at once.
+    """
 
     def __init__(self, guarded: Guarded) -> None:
         self._guarded = guarded
@@ -75,7 +76,7 @@ class Stdin:
         self._waiting.put_nowait(data)
 
     async def feed(self, talk: Talk) -> None:
-        """Hand it over as the command takes it, and say so. What nobody will read counts as
+        """Hand it over as the command takes it, and say so. Bytes without a reader count as
         taken.
         """
         taken_bytes, reads = 0, True

@@ -1,9 +1,8 @@
 """Commands inside ranks, for the master's OpenExec: each by a connection of its own, like output.
 
-What happens when: the agent restarts - its guards see their leashes end and kill the commands, and
-the caller hears UNAVAILABLE; the master restarts or the line goes silent - the stream ends (a
-silent one within 15 s, by keepalive) and the commands are killed; the rank ends - its commands are
-killed with it.
+When the agent restarts, its guards see their leashes end and kill the commands, and the caller
+hears UNAVAILABLE. When the master restarts or the line goes silent, the stream ends (within 15 s,
+by keepalive) and the commands are killed. When the rank ends, its commands are killed with it.
 """
 
 import asyncio

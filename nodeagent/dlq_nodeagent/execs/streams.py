@@ -11,8 +11,8 @@ PIECE_BYTES = 64 * 1024
 
 
 async def read_some(descriptor: int, over: asyncio.Event | None = None) -> bytes:
-    """What there is to read, as soon as there is something; empty at the end, and once all writers
-    are dead (`over`) when there is nothing left: somebody else may hold the other end open.
+    """The next bytes, as soon as there are some. Empty at the end, or once all writers are dead
+    (`over`) and nothing is left: another process may hold the other end open.
 
     A terminal ends with EIO once nobody has it open any more.
     """

@@ -1,4 +1,4 @@
-"""What a job says about itself in its beat file (written by dlq_train, or by hand)."""
+"""A job's report about itself in its beat file, written by dlq_train or by hand."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _LONGEST_S = 86_400.0  # who claims more is not believed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """Progress as the job tells it; what it did not say, or said badly, is None."""
+    """Progress in the job's own words; missing or malformed fields are None."""
 
     step: int | None
     total: int | None
@@ -29,8 +29,8 @@ class Beat:
 
 
 def parse_beat(content: bytes | None) -> Beat | None:
-    """The beat in these bytes; None when there is nothing. Garbage is a beat that says nothing:
-    whoever writes it is alive.
+    """The beat in these bytes; None when there is nothing. Garbage is an empty beat: its writer is
+    alive.
     """
     if content is None or not content.strip():
         return None

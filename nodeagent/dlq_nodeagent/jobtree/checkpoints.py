@@ -14,7 +14,7 @@ from dlq_nodeagent.model.errands import SeenCheckpoint
 
 MARKER = "COMMITTED"
 INCOMPLETE = ".incomplete"
-# A directory of a job can hold anything; what lies beyond is not looked at.
+# A directory of a job can hold anything; entries beyond this number are not read.
 _MOST_ENTRIES = 10_000
 _MOST_DEPTH = 8
 _ANY_DEPTH = "**"
@@ -29,8 +29,8 @@ class CheckpointWatch:
     A glob is relative to the directory; a part matches one level (`*`, `?`, `[...]`), and `**` any
     number of directories, also none. Links are not followed, no path is deeper than eight levels,
     and one look sees 10,000 entries at most. A match with a name of its own (`step-*.pt`) is the
-    checkpoint; one whose name is given (`*/done.json`) lies in it. It counts once it has not been
-    written for `settle_s`, and only if it is newer than the floor (`floor_of_attempt`), because an
+    checkpoint; one whose name is given (`*/done.json`) lies in it. A match counts once it has not
+    been written for `settle_s`, and only if it is newer than the floor (`floor_of_attempt`). An
     unmodified script's directory outlives attempts.
     """
 
@@ -39,7 +39,7 @@ class CheckpointWatch:
     settle_s: float = 0.0
     floor_mtime_ns: int = 0
     uid: int | None = None
-    """Only what belongs to this user counts; None: whoever saved it."""
+    """Only what belongs to this user counts; None: any user's checkpoints count."""
 
 
 def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:
@@ -60,11 +60,11 @@ def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoin
 
 
 def floor_of_attempt(watch: CheckpointWatch) -> int:
-    """What a coming attempt must be newer than, in ns: all that is there, and this moment.
+    """The floor for a coming attempt, in ns: all existing checkpoints, and this moment.
 
     This moment too, because a file from before may get a name that matches later: submitit renames
-    its pickle once it knows the job's number. What an attempt saves within one tick of its file
-    system's clock from here (milliseconds; a second on old ones) does not count.
+    its pickle once it knows the job's number. A save within one tick of its file system's clock
+    from here (milliseconds; a second on old ones) does not count.
     """
     if not watch.marker:
         return 0

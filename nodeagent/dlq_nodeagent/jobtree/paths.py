@@ -1,4 +1,4 @@
-"""Which directories of a job this node accepts, and how they are made: as the user."""
+"""The directories of a job that this node accepts; they are made with the user's rights."""
 
 import os
 import stat

@@ -1,9 +1,9 @@
 """Makes and checks the directories of a job's checkpoints, which lie where others may write too.
 
 All functions are to be called with the submitter's rights. They go from the base down by
-descriptors and follow no link. What lies above the base was chosen by the site or by the user.
-Below the base every level is the submitter's own, and nobody else may write to it; so what was
-found right stays right, and its path may be handed on.
+descriptors and follow no link. The site or the user chose the levels above the base. Below the base
+every level is the submitter's own, and nobody else may write to it. A checked path therefore stays
+right, and may be handed on.
 """
 
 import contextlib
@@ -41,8 +41,9 @@ class PlaceOnDisk:
 
     @classmethod
     def of(cls, directory: str, base: str, *, whole: bool) -> "PlaceOnDisk":
-        """The place of a normal path. Without a base above it (a master of before does not tell)
-        its last two levels are the job's; with `whole` none is, for the user has named all of it.
+        """The place of a normal path. Without a base above it (an older master names none) its last
+        two levels are the job's. With `whole` no level is the job's, because the user has named all
+        of it.
         """
         if whole:
             return cls(directory)
@@ -86,8 +87,8 @@ def is_theirs(place: PlaceOnDisk, uid: int) -> bool:
 
 
 def check_saved(path: str, base: str, uid: int) -> None:
-    """Refuse a checkpoint that another may have made or changed: each level below the base and the
-    checkpoint's own entries are the submitter's, and links lead nowhere out of the base.
+    """Refuse a checkpoint that another user may have made or changed. Each level below the base and
+    the checkpoint's own entries must be the submitter's, and links must stay inside the base.
     PlaceRefused or OSError.
 
     It may be gone, as long as only the submitter can put another in its place.
@@ -109,8 +110,9 @@ def check_saved(path: str, base: str, uid: int) -> None:
 
 
 def base_of_saved(path: str, base: str, *, levels: int) -> str:
-    """The base that a checkpoint lies below: the named one, else what is so many levels above it,
-    because a site may have moved its root since."""
+    """The base that a checkpoint lies below: the named one, else its ancestor so many levels up. A
+    site may have moved its root since.
+    """
     if _parts_below(path, base):
         return base
     for _ in range(levels):
@@ -225,9 +227,8 @@ class _Walk:
             raise PlaceRefused(_whose(self._base, facts, "is neither the submitter's nor root's"))
         if facts.st_mode & stat.S_IWOTH and not facts.st_mode & stat.S_ISVTX:
             raise PlaceRefused(
-                f"{self._base} may be written to by everybody and has no sticky bit, so that "
-                "anybody may "
-                f"rename what is another's there: chmod +t it, as /tmp has it"
+                f"{self._base}: everybody may write to it, and without a sticky bit any user may "
+                "rename another's files: chmod +t it, as /tmp has it"
             )
 
 

@@ -1,4 +1,4 @@
-"""What a job that is over has left in its own directory: it would fill the node's disk for days.
+"""Clears the directory of a job that is over; leftovers would fill the node's disk for days.
 
 The directory is for beats and a few words (runtimes/process/layout.py), and it is kept with the log
 of its rank. A job that put more there, to fill the disk or for lack of a better place, does not
@@ -14,14 +14,14 @@ from pathlib import Path
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEEPEST = 64
 _KEPT_BELOW_BYTES = 64 * 1024
-_MOST = 100_000  # names in one sweep: what is beyond is set aside with the directory later
+_MOST = 100_000  # names in one sweep; further names are set aside with the directory later
 
 
 def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
     """Delete all of it but plain files at its top that take less than that (0: none is kept); False
-    if a part is still there. By descriptors: no link is followed, whoever renames what meanwhile. A
-    directory that is not of the same owner as `job_dir` stays: its user may have moved it here from
-    a place that is shared, and root would delete for him what he must not delete himself.
+    if a part is still there. The sweep works by descriptors, so that a concurrent rename cannot
+    lead it through a link. A directory of another owner than `job_dir` stays. Its user may have
+    moved it here from a shared place, and root would delete files that the user must not delete.
     """
     try:
         top = os.open(job_dir, _OPEN)

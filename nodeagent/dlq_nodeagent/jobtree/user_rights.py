@@ -46,8 +46,8 @@ class UserRights:
 
 
 def _become(uid: int, gid: int, groups: tuple[int, ...]) -> None:
-    # Groups can be changed only with fsuid 0 or CAP_SETGID, which setfsuid does not take away;
-    # the system call and not the library's function, which would change every thread.
+    # Groups can be changed only with fsuid 0 or CAP_SETGID, which setfsuid does not take away. The
+    # system call is used because the library's function would change every thread.
     array = (ctypes.c_uint32 * len(groups))(*groups)
     if _LIBC.syscall(_SYS_SETGROUPS[platform.machine()], len(groups), array) != 0:
         raise PermissionError(ctypes.get_errno(), "setgroups")

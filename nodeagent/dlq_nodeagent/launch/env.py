@@ -23,7 +23,7 @@ FROM_MASTER = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class UserAccount:
-    """What a login would set."""
+    """The variables that a login would set."""
 
     user: str
     home: str
@@ -130,9 +130,10 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> M
 
 
 def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE: by how much each
-    of them has to do more, or less, than on what it asks for: so that the batch of all together
-    stays the same, or so that it fits into the smaller memory of this node's GPUs."""
+    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE is the factor of
+    each GPU's work against the request. It keeps the batch of all GPUs the same, or makes it fit
+    into the smaller memory of this node's GPUs.
+    """
     if not launch.sizes and not launch.gpu_memory_bytes:
         return {}
     gpus = sum(launch.node_gpu_counts) or len(devices) * max(1, len(launch.node_ids))

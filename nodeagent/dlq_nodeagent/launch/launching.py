@@ -50,7 +50,9 @@ _DEFAULT_INTERPRETER = ("/bin/sh",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRules:
-    """What this node allows. Empty roots allow every directory that the user may write."""
+    """Limits of this node for launches. Empty roots allow every directory that the user may
+    write.
+    """
 
     runtime: str
     run_as: RunAs
@@ -83,7 +85,7 @@ class Launching:
     injecting: Injecting | None = None
     """Puts the traffic profiler into ranks that are ordered with it; None: nowhere."""
     devices_for: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = own_gpus
-    """Which GPU nodes a rank with these devices may open."""
+    """The GPU nodes that a rank with these devices may open."""
 
     def prepare(
         self,
@@ -287,13 +289,13 @@ class Launching:
             if lacks_room(error):
                 raise
             raise LaunchRefused(f"{path}: {error.strerror}", cause_of_own(error)) from error
-        # The interpreter is named by us and not by the kernel: a state directory may be mounted
-        # noexec, and a file just written may still be busy.
+        # We name the interpreter instead of the kernel: a state directory may be mounted noexec,
+        # and a file just written may still be busy.
         return (*_interpreter(launch.script), str(path), *launch.command)
 
 
 def refusal(error: BaseException) -> Preparation:
-    """What is told of a rank that could not be made ready over this."""
+    """The report on a rank that failed to be prepared with this error."""
     cause, full = cause_of(error), lacks_room(error)
     match error:
         case UserMistake():
@@ -321,7 +323,7 @@ def place_of(launch: Launch) -> PlaceOnDisk:
 
 
 def base_of(launch: Launch) -> str:
-    """What lies above the checkpoint that it resumes from, and may be shared."""
+    """The directory above the checkpoint that it resumes from; it may be shared."""
     levels = 1 if launch.checkpoint_marker else 3  # JOB/ATTEMPT/STEP
     return base_of_saved(
         os.path.normpath(launch.resume_from), launch.checkpoint_base, levels=levels
@@ -351,8 +353,8 @@ def watch_of(launch: Launch, floor_mtime_ns: int, uid: int) -> CheckpointWatch:
 
 
 def interpreter_of(script: str) -> tuple[str, ...]:
-    """What the first line of a script asks for, as the kernel reads it; /bin/sh when it does
-    not.
+    """The interpreter in a script's first line, as the kernel reads it; /bin/sh if it names
+    none.
     """
     first, _, _ = script.partition("\n")
     if not first.startswith("#!") or not first[2:].strip():

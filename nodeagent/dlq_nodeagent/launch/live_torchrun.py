@@ -12,10 +12,10 @@ from dlq_nodeagent.model.rank import Rank, RankState
 from dlq_nodeagent.runtimes.process.torchrun_logs import LOGS
 
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-# Seconds. Who has not said anything for so many times the interval has left; the workers of the
-# others wait for that. Once as many nodes as it needs are there, the rendezvous waits so long for
-# more, unless all are. Whoever knocks looks once a second whether it may join: with less, those
-# that run would begin without it, and all start their workers twice.
+# Seconds. A node that was silent for so many intervals has left; the workers of the others wait for
+# that. Once as many nodes as it needs are there, the rendezvous waits so long for more, unless all
+# are. A waiting node checks once a second whether it may join. With less, the running nodes would
+# begin without it, and all start their workers twice.
 _KEEP_ALIVE = 1
 _MISSED = 3
 _LAST_CALL = 3

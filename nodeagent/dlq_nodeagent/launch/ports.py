@@ -20,7 +20,7 @@ def ports_for(
     is_free: Callable[[int], bool] | None = None,
 ) -> tuple[int, ...]:
     """`count` ports that nobody listens on and no other rank here was promised; those it was given
-    before (`kept`) if they are still so. What everybody has been told (`node_ports`) stands.
+    before (`kept`) if they are still so. Ports that every node was given (`node_ports`) stay.
 
     Raises LaunchRefused when there are too few. Nothing keeps a stranger from taking one before the
     job listens: the job then fails, and its next attempt gets others.

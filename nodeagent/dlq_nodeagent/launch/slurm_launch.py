@@ -1,8 +1,8 @@
 """How a rank with `compat = "slurm"` is started: by the stand-ins' `batch`, which stays its main
 process.
 
-After a restart of the agent or the master it goes on like any other rank: what routes its signals
-is part of the job.
+After a restart of the agent or the master it goes on like any other rank: its signal routing is
+part of the job.
 """
 
 from pathlib import Path
@@ -42,7 +42,7 @@ def with_batch(
 
 
 def stand_ins_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
-    """What a container with such a rank must see of the node."""
+    """The part of the node that a container with such a rank must see."""
     if launch.compat != COMPAT or state_dir is None:
         return ()
     place = str(_place(state_dir))

@@ -1,4 +1,4 @@
-"""What runs on this node for one rank: one process, one for each GPU, or workers and servers."""
+"""The processes of one rank on this node: one process, one for each GPU, or workers and servers."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def with_tasks(
 
 
 def tasks_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
-    """What a container with several tasks must see of the node."""
+    """The part of the node that a container with several tasks must see."""
     if not launch.worker_count and launch.launch_mode != PER_GPU:
         return ()
     program = _program(state_dir)

@@ -40,7 +40,7 @@ log = structlog.get_logger("nodeagent.identity")
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What a node is in its cluster from now on."""
+    """The identity of a node in its cluster from now on."""
 
     node_id: str
     api_address: str
@@ -50,7 +50,7 @@ async def join(address: str, token_text: str, *, wished_node_id: str, state_dir:
     """Trade a token for a node certificate and store it in `state_dir`.
 
     The server is believed only if it presents the CA that the token pins. The key is made here and
-    never leaves. May be repeated with the same token when an answer was lost: the request is kept
+    never leaves. May be repeated with the same token when an answer was lost. The request is kept
     until it is answered, and the master knows it again. Raises DlqError.
     """
     token = parse_join_token(token_text)
@@ -156,7 +156,9 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
 
 
 def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> CertifiedIdentity:
-    """Who a certificate speaks for; refuses one that is not ours, whatever the master sent."""
+    """The identity that a certificate proves; refuses one that is not ours, whichever the master
+    sent.
+    """
     who = parse_identity(identity.certificate)
     if who.role is not Role.NODE or who.name != node_id:
         raise Unauthenticated(f"the master sent a certificate for {who.role} {who.name}")

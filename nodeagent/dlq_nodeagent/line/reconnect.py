@@ -16,8 +16,8 @@ class ReconnectSettings:
 
 
 class Reconnect:
-    """Counts failures. After a session is lost: one short try, then one within the jitter, so that
-    thousands of agents do not return in one second; then twice as long each time, to a cap.
+    """Counts failures. After a session is lost comes one short try, then one within the jitter, so
+    that thousands of agents do not return in one second. Later pauses double, up to a cap.
     """
 
     def __init__(self, settings: ReconnectSettings, rng: random.Random) -> None:

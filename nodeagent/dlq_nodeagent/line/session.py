@@ -24,7 +24,7 @@ log = structlog.get_logger("nodeagent.session")
 
 
 class Listener(Protocol):
-    """Who is told: the core."""
+    """The receiver of session events: the core."""
 
     def opened(self) -> None:
         """See AgentCore."""
@@ -40,7 +40,7 @@ class Listener(Protocol):
 
 
 class GrpcTransport:
-    """One stream at a time; what an older one still says is not passed on."""
+    """One stream at a time; messages of an older one are dropped."""
 
     def __init__(
         self, channels: Channels, facts: Callable[[], wire.NodeFacts], *, wake: Callable[[], None]
@@ -80,7 +80,7 @@ class GrpcTransport:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._ended.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Not the line's fault but ours (or the disk's): whoever runs the loop must know.
+            # Not the line's fault but ours (or the disk's): the loop's owner must know.
             asyncio.get_running_loop().call_exception_handler(
                 {"message": "the session failed", "exception": error, "task": task}
             )

@@ -61,8 +61,8 @@ class UplinkSettings:
 class Uplink:
     """Owns the stream's state and the contact. Decides when; never what the ranks do.
 
-    The stream is a pipe, not the truth: contact is an answered heartbeat, counted from when it was
-    sent, and nothing else (not an open socket, not a Welcome).
+    The stream is a pipe, not the truth. Contact is an answered heartbeat, counted from its sending,
+    and nothing else (not an open socket, not a Welcome).
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Uplink:
         self._reconnect = Reconnect(settings.reconnect, rng)
         self.state = LinkState.DOWN
         self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
-        """What a heartbeat says of the GPUs; asked with whether it is the first of its session."""
+        """The GPUs' health for a heartbeat; the argument is true for the first of a session."""
         self.disk: Callable[[bool], DiskSpace | None] = lambda first: None
         """Likewise of the disk."""
         self._since_s = 0.0  # when the state was entered

@@ -71,7 +71,7 @@ def node_facts(
     instance_id: str = "",
     runtimes: Iterable[str] = (),
 ) -> wire.NodeFacts:
-    """What a Hello says about this machine."""
+    """The facts of this machine for a Hello."""
     listed = list(devices)
     return wire.NodeFacts(
         hostname=host.hostname,
@@ -399,7 +399,7 @@ def _launch(launch: wire.LaunchCommand) -> Launch:
 
 
 def _of_the_table(spec: job_pb2.JobSpec) -> dict[str, Any]:
-    """Fields that a launch takes over as they are; what is not said has the record's default."""
+    """Fields that a launch takes over as they are; missing ones have the record's default."""
     named: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for key, field in FIELDS.items():

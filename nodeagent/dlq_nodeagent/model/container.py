@@ -1,4 +1,4 @@
-"""What a rank in a container needs beyond a plain one, as a value."""
+"""The needs of a rank in a container beyond a plain one, as a value."""
 
 import re
 from dataclasses import dataclass
@@ -27,21 +27,21 @@ class Mount(NamedTuple):
 class ContainerPlan:
     """The container of one rank. Sizes are bytes.
 
-    `mounts` are the user's: their sources are opened with the user's rights, must lie below one of
-    `mount_roots` (any place but the system's own, if there are none), and are pinned by the shim
-    before podman sees them. `own_mounts` are the agent's, from directories that only root writes.
+    `mounts` are the user's. Their sources are opened with the user's rights and must lie below one
+    of `mount_roots` (any place but the system's own, if there are none). The shim pins them before
+    podman sees them. `own_mounts` are the agent's, from directories that only root writes.
     """
 
     image: str
-    """What podman's store calls it, once it is there: an id, never a name that could move on."""
+    """The image's id in podman's store, once it is there, because a name could move on."""
     image_digest: str = ""
     """Of its manifest, for people."""
     image_cwd: str = ""
     """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error.
     """
     image_environment: tuple[str, ...] = ()
-    """What the image sets, as NAME=VALUE: lists that we add to begin with ours and go on with
-    these.
+    """The image's variables, as NAME=VALUE. Lists that we extend begin with our entries and go on
+    with these.
     """
     mounts: tuple[Mount, ...] = ()
     mount_roots: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ class Purpose(StrEnum):
     """Why somebody looks at a rank's checkpoints."""
 
     WATCH = "watch"  # checkpoints while it runs
-    BASELINE = "baseline"  # just before a notice: what was committed by then
+    BASELINE = "baseline"  # just before a notice: the checkpoints committed by then
     FINAL = "final"  # after its end: the last checkpoint
     RELEASE = "release"  # and then: whether its GPUs are free
 
@@ -27,20 +27,20 @@ class PrepareOrder:
 
     launch: Launch
     ports: tuple[int, ...] = ()
-    """Those that it was given before."""
+    """The ports of its earlier start."""
     taken: frozenset[int] = frozenset()
     """Those of the other ranks on this node, which may not listen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preparation:
-    """What preparing found: a plan to start and the floor for markers, or why it cannot be."""
+    """The result of preparing: a plan to start and the floor for markers, or the refusal."""
 
     plan: LaunchPlan | None = None
     floor_mtime_ns: int = 0
     ports: tuple[int, ...] = ()
     again: bool = False
-    """What it waited for is there now: order it again, and it is soon ready."""
+    """The thing it waited for is there now: order it again, and it is soon ready."""
     error: str = ""
     no_room: bool = False
     """It cannot be because a disk of this node is full."""
@@ -78,9 +78,9 @@ class SeenCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What was seen. `released` is None unless asked for, and False also when that look failed;
-    then `held_by` says why, or names a GPU that is not free. A look at checkpoints that failed has
-    seen none.
+    """The result of a look. `released` is None unless asked for, and False also when that look
+    failed; then `held_by` says why, or names a GPU that is not free. A look at checkpoints that
+    failed has seen none.
     """
 
     checkpoint: SeenCheckpoint | None = None
@@ -111,7 +111,7 @@ class Errands(Protocol):
         ...
 
     def abandon(self, key: RankKey) -> None:
-        """The rank shall not start: what its preparation alone waits for is ended, and it is
+        """The rank shall not start: a wait for its preparation alone is ended, and it is
         answered.
         """
         ...

@@ -1,4 +1,6 @@
-"""What one rank of one attempt needs to be started, as a value that is checked when it is made."""
+"""Everything that one rank of one attempt needs to be started, as a value that is checked when it
+is made.
+"""
 
 import re
 import signal as signals
@@ -79,7 +81,7 @@ class LaunchPlan:
     term_s: float = 10.0
     """A second, blunt SIGTERM is sent this long before a kill whose grace runs out."""
     signal: int = int(signals.SIGTERM)
-    """What tells this job to save and leave (sent to the main process only)."""
+    """The signal that tells this job to save and leave (sent to the main process only)."""
     to_ranks: bool = False
     """Signals go to what a launcher such as torchrun has started as ranks, not to the launcher."""
     log_head_bytes: int = 1 * _MIB
@@ -87,7 +89,7 @@ class LaunchPlan:
     log_bytes_per_s: int = 64 * _MIB
     """A job that writes faster is slowed down by its own pipe; 0 means no limit."""
     only_devices: tuple[OnlyMinors, ...] = ()
-    """Which GPU nodes it may open; a container's engine sees to its own."""
+    """The GPU nodes it may open; a container's engine sees to its own."""
     container: ContainerPlan | None = None
     """Run it in a container, where `argv`, `env` and `cwd` then count; only `podman` can."""
 

@@ -1,4 +1,4 @@
-"""What the agent and the master say to each other, as plain values; durations are seconds.
+"""Messages between the agent and the master, as plain values; durations are seconds.
 
 `session.py` turns these into the messages of dlq.v1 and back; nothing else knows the wire.
 """
@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """What a Hello says of the agent itself; see AgentInstance in the proto."""
+    """The agent itself in a Hello; see AgentInstance in the proto."""
 
     process_id: str = ""
     place: str = ""
@@ -97,7 +97,7 @@ class Launch:
     save_signal: str = ""
     checkpoint_directory: str = ""
     checkpoint_base: str = ""
-    """What lies above the directories of jobs; empty: a master of before does not tell."""
+    """The base above the directories of jobs; empty from an older master."""
     checkpoint_named: bool = False
     """The user has chosen where; else the site."""
     checkpoint_marker: str = ""
@@ -141,7 +141,9 @@ class Launch:
     joins: bool = False
     """The others run already."""
     gpu_memory_bytes: int = 0
-    """What it asks of each GPU, if it halves its batch on one that has less; else 0."""
+    """The memory it asks of each GPU, in bytes, if it halves its batch on one that has less; else
+    0.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,7 +270,7 @@ class CheckpointFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankReport:
-    """What happened to one rank, `age_s` ago; the master judges what it means for the attempt."""
+    """An event of one rank, `age_s` ago; the master judges its meaning for the attempt."""
 
     sequence: int
     key: RankKey
@@ -287,7 +289,7 @@ class RankReport:
     save_s: float | None = None
     age_s: float = 0.0
     detail: str = ""
-    """What a rank that is being prepared waits for, for people."""
+    """The reason why a rank in preparation waits, for people."""
     gpu_indexes: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
     """Of a rank that is ready: free on this node, and its own from now on."""
@@ -306,12 +308,14 @@ class RankReport:
     start_cause: str = ""
     """Why it could not be started, in a fixed word (dlq_common/start_causes.py)."""
     image_digest: str = ""
-    """Which image its name stood for here."""
+    """The image that its name stood for here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProgress:
-    """What a running rank last said of itself, `age_s` ago; None: it has not said anything."""
+    """The last report of a running rank about itself, `age_s` ago; None: it has not said
+    anything.
+    """
 
     key: RankKey
     fence: Fence
@@ -378,8 +382,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileFound:
-    """What a rank's traffic told; fields as in dlq/v1/profile.proto. Bytes and times are those of
-    one iteration; what is not known is None.
+    """The traffic of a rank; fields as in dlq/v1/profile.proto. Bytes and times are those of one
+    iteration; unknown ones are None.
     """
 
     ended_s: float
@@ -418,7 +422,7 @@ MOST_PROCESSES_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileEvidence:
-    """What the traffic of one rank told, for the master; recording ended `age_s` ago."""
+    """The traffic of one rank, for the master; recording ended `age_s` ago."""
 
     key: RankKey
     fence: Fence
@@ -427,7 +431,7 @@ class ProfileEvidence:
 
 
 class GpuReading(NamedTuple):
-    """What a device says is on it."""
+    """A device's report of its load."""
 
     gpu: int
     used_memory_bytes: int
@@ -436,7 +440,7 @@ class GpuReading(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GpuLook:
-    """What is on the GPUs that could be looked at, for the LookAtGpus of that number."""
+    """The load of the GPUs that could be looked at, for the LookAtGpus of that number."""
 
     number: int
     gpus: tuple[GpuReading, ...]

@@ -1,6 +1,4 @@
-"""Whose fault it is that a rank cannot start: its user's, who hears an exit code, or this
-host's.
-"""
+"""The fault of a rank that cannot start: its user's, with an exit code, or this host's."""
 
 import errno
 
@@ -23,7 +21,7 @@ CANNOT_RUN = 126
 # Where the shim fails over what the user named: a directory, a program, its interpreter, a mount.
 _USERS_STAGES = frozenset({"chdir", "exec", "interpreter", "mount"})
 
-# What a host says that is full, out of something, or has lost a disk or a file server. Whoever
+# Errors of a host that is full, out of something, or has lost a disk or a file server. A user who
 # names a file meets these too, and another node may not have them.
 _HOSTS_ERRORS = frozenset(
     {
@@ -48,7 +46,7 @@ _HOSTS_ERRORS = frozenset(
 )
 
 
-# What jobs use up on a host, theirs or others'.
+# Resources of a host that jobs use up.
 _USED_UP = frozenset(
     {
         errno.EAGAIN,
@@ -58,7 +56,7 @@ _USED_UP = frozenset(
         errno.ENOMEM,
     }
 )
-# What the system answers to a plan that asks for what it does not have.
+# The system's errors for a plan that asks for missing things.
 _ASKED_WRONGLY = frozenset({errno.E2BIG, errno.EINVAL, errno.ENAMETOOLONG, errno.ERANGE})
 
 _STAGES = {
@@ -83,7 +81,7 @@ class UserFileFault(OSError):
 
 
 class UserMistake(ValueError):
-    """What the user asked for cannot be run anywhere; the text is for the user."""
+    """The user's request cannot run on any node; the text is for the user."""
 
     def __init__(self, text: str, exit_code: int = CANNOT_RUN) -> None:
         super().__init__(text)
@@ -91,7 +89,9 @@ class UserMistake(ValueError):
 
 
 def exit_code_of(number: int) -> int | None:
-    """What a shell would exit with over a file of its user's; None where the host is at fault."""
+    """A shell's exit code for this error over a file of its user's; None where the host is at
+    fault.
+    """
     if number in _HOSTS_ERRORS:
         return None
     return NOT_FOUND if number == errno.ENOENT else CANNOT_RUN

@@ -1,4 +1,4 @@
-"""The port through which the supervisor runs attempts: what every runtime promises."""
+"""The port through which the supervisor runs attempts: the contract of every runtime."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ class ExitWhy(StrEnum):
     STOPPED = "stopped"  # the grace of `stop` ran out
     HOLD_EXPIRED = "hold_expired"  # the master was silent for longer than the hold
     START_ERROR = "start_error"  # the main process never ran; see `start_error`
-    SHIM_LOST = "shim_lost"  # the shim died without a record; what was left has been killed
+    SHIM_LOST = "shim_lost"  # the shim died without a record; its remains have been killed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class ExitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankUsage:
-    """What an attempt uses now; None where this node cannot tell (no cgroup)."""
+    """The present use of an attempt; None where this node cannot tell (no cgroup)."""
 
     memory_bytes: int | None
     peak_memory_bytes: int | None
@@ -175,7 +175,9 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNotice:
-    """What the job reads in DLQ_PREEMPT_FILE, as one JSON object with these keys and `v`: 1."""
+    """The content of DLQ_PREEMPT_FILE for the job, as one JSON object with these keys and `v`:
+    1.
+    """
 
     kind: str
     """preempt | time_limit | reclaim | maintenance | user_pause | hold_expired."""
@@ -189,8 +191,8 @@ class StopNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """How to start a command inside a rank: what to run with which descriptors is in
-    shim/exec.c.
+    """The command and descriptors that start a command inside a rank; shim/exec.c describes
+    both.
     """
 
     argv: tuple[str, ...]
@@ -228,7 +230,7 @@ class Runtime(Protocol):
     def recover(self) -> list[Handle]:
         """All attempts this node knows, alive or ended and not yet forgotten, in key order.
 
-        Call once after an agent restart. What a dead shim left behind is killed here.
+        Call once after an agent restart. Remains of a dead shim are killed here.
         """
         ...
 
@@ -285,7 +287,7 @@ class Runtime(Protocol):
         ...
 
     def beat(self, handle: Handle) -> bytes | None:
-        """What the job last wrote to its beat file (at most 64 KiB, not to be trusted), or None."""
+        """The job's last beat (at most 64 KiB, not to be trusted), or None."""
         ...
 
     def done(self, handle: Handle) -> bool:
@@ -304,11 +306,11 @@ class Runtime(Protocol):
         ...
 
     def failed_task(self, handle: Handle) -> str:
-        """Which task of several failed first, as far as the job itself says; empty: none."""
+        """The task that failed first, as far as the job itself says; empty: none."""
         ...
 
     def usage(self, handle: Handle) -> RankUsage:
-        """What the attempt uses now; after its end, zeros or None."""
+        """The present use of the attempt; after its end, zeros or None."""
         ...
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
@@ -320,8 +322,9 @@ class Runtime(Protocol):
     def inside(
         self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
     ) -> Inside:
-        """How to start a command beside the main process, with its rights, limits, directory and
-        environment, `variable` (NAME=VALUE) added to that; at a terminal or not. Starts nothing.
+        """The command line that starts a command beside the main process, with its rights, limits,
+        directory and environment. `variable` (NAME=VALUE) is added to that. It may be at a
+        terminal. Starts nothing.
 
         RuntimeFault when the main process does not run, or where there are no processes.
         """

@@ -8,7 +8,7 @@ from typing import assert_never
 from dlq_nodeagent.model.messages import Launch, Stop
 from dlq_nodeagent.model.port import ExitRecord
 
-# Causes whose point is a checkpoint: they wait for a job that has not begun to train yet, because a
+# Causes whose point is a checkpoint. They wait for a job that has not begun to train yet, because a
 # signal in a launcher's first seconds kills it raw. The others want it gone.
 RECLAIM = "reclaim"
 SAVING_CAUSES = frozenset({"preempt", "pause", "requeue", "time_limit", "drain", RECLAIM, "resize"})
@@ -45,8 +45,8 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """It can never start here; `error` is for the user. An exit code (mistakes.py) says that it is
-    the user's own mistake, so that it counts as the job's end and not as this host's failure.
+    """It can never start here; `error` is for the user. An exit code (mistakes.py) marks the user's
+    own mistake: it counts as the job's end, not as this host's failure.
     """
 
     error: str
@@ -136,7 +136,7 @@ TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.STOPPING, Exited): _S.RELEASING,  # the shim's exit record
     (_S.RELEASING, StopAsked): _S.RELEASING,  # master, too late
     (_S.RELEASING, Released): _S.ENDED,  # the file thread's look at the GPUs
-    (_S.ENDED, StopAsked): _S.ENDED,  # master, who has not heard yet: told again
+    (_S.ENDED, StopAsked): _S.ENDED,  # master without the news: told again
     (_S.ENDED, Acknowledged): _S.KEPT,  # master
     (_S.KEPT, StopAsked): _S.KEPT,  # master, a late repeat: told again
 }
@@ -145,7 +145,7 @@ ALIVE = frozenset({_S.LAUNCHING, _S.RUNNING, _S.STOP_WAITING, _S.STOPPING})
 
 
 class Effect(StrEnum):
-    """What the supervisor must do after a step, in the given order."""
+    """Duties of the supervisor after a step, in the given order."""
 
     RECORD = "record"  # write the rank to the journal
     TELL = "tell"  # report it to the master, until acknowledged
@@ -199,7 +199,7 @@ class Rank:
     """Its own on this node, from when it is first prepared."""
     ready_s: float | None = None
     detail: str = ""
-    """What preparing it is about just now, for people."""
+    """The present activity of its preparation, for people."""
     started_s: float | None = None
     beaten: bool = False
     stopping: Stopping | None = None

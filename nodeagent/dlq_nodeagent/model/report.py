@@ -1,4 +1,4 @@
-"""What the master is told about a rank: facts only; what they mean for the attempt it decides."""
+"""Reports about a rank for the master: facts only; the master decides about the attempt."""
 
 import errno
 
@@ -60,7 +60,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         age_s=0.0 if since_s is None else max(0.0, now_s - since_s),
         detail=rank.detail if phase is Phase.PREPARING else "",
         gpu_indexes=rank.launch.gpu_indexes,
-        # Who joins later has to know where the rendezvous is.
+        # A node that joins later needs the rendezvous.
         ports=rank.ports if ready or (rank.launch.live and not ended) else (),
         workers_done=rank.workers_done,
         last_lines=rank.last_lines if ended else (),
@@ -102,7 +102,7 @@ def _exit_code(rank: Rank) -> int | None:
 
 
 def _mistake_code(rank: Rank) -> int | None:
-    """What a shell would have exited with, where the user's own mistake kept it from starting."""
+    """A shell's exit code for the user's own mistake that kept it from starting."""
     if rank.record is None or rank.record.start_error is None:
         return rank.exit_code
     return start_exit_code(rank.record.start_error.stage, rank.record.start_error.errno)
@@ -132,7 +132,7 @@ def _unnoticed(rank: Rank, record: ExitRecord) -> bool:
     """Whether the rank ended by itself before anybody told it to leave.
 
     The shim's record decides. Where an agent has begun to give a notice, its file may have been
-    there before the shim heard: then nobody knows, and False says so. A stop without grace is a
+    there before the shim heard. Then nobody knows, and False says so. A stop without grace is a
     kill, of which a rank hears nothing.
     """
     if record.why not in _BY_ITSELF or record.noticed is not None:
@@ -168,7 +168,7 @@ def _answered_shim(rank: Rank) -> bool:
 
 
 def _save_s(rank: Rank) -> float | None:
-    """What was measured from a notice to its answer, else what the job says it would take."""
+    """The measured time from a notice to its answer, else the job's own estimate."""
     if rank.checkpoint is None:
         return None
     if not answered_notice(rank):

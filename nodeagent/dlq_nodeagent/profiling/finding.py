@@ -29,7 +29,7 @@ def found_of(
     window_s: float,
     ended_s: float,
 ) -> ProfileFound:
-    """What a rank's traffic told. `limits`: what was known to stand in the way."""
+    """The traffic of a rank. `limits`: the known obstacles."""
     job = job_of(()) if reading.job is None else reading.job
     if (job.period_s or 0.0) > _LONGEST_PERIOD_S:
         job = job_of(())
@@ -79,7 +79,7 @@ def _rank_count(job: JobProfile) -> int | None:
 
 
 def _words(words: Sequence[str]) -> tuple[str, ...]:
-    """Fixed words; whatever else came here is cut."""
+    """Fixed words; every other word is cut."""
     return tuple(
         "".join(char if char.isprintable() else "?" for char in word[:_LONGEST_WORD])
         for word in words[:_MOST_WORDS]

@@ -1,7 +1,6 @@
-"""Puts the profiler into a rank: what its environment and its container get, and what stands in the
-way.
+"""Puts the profiler into a rank: the additions to its environment and container, and the obstacles.
 
-Nothing here keeps a rank from starting: what cannot be watched runs as it would without us, and the
+Nothing here keeps a rank from starting. A rank that cannot be watched runs without us, and the
 reason is noted for the evidence.
 """
 
@@ -37,7 +36,7 @@ log = structlog.get_logger("nodeagent.profiling")
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """What a rank gets; both are empty where nothing is put into it."""
+    """The additions to a rank; both are empty where nothing is put into it."""
 
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
@@ -103,8 +102,8 @@ class Injecting:
         parts = self.parts()
         if parts is None:
             return None
-        # The copies first: they stay where they are when this installation is replaced, and what a
-        # job starts then would otherwise be told of it by the loader.
+        # The copies come first. They stay in place when this installation is replaced, and the
+        # loader would otherwise complain to the job's later processes.
         for candidate in (self._copied(parts), parts):
             if candidate is not None and _loadable(candidate, rights):
                 return candidate

@@ -5,9 +5,8 @@ STATE_DIR/profiles/            0711: jobs pass through, and list nothing
     before.json      0600      what was known before the start
     rings/           0700      the job's own: `control`, and what it recorded
 
-What the agent does in `rings` it does with the rights of the job's user, and it follows no link
-there. A place is removed when its evidence is on the agent's own disk, and when nobody needs it
-after a restart.
+The agent works in `rings` with the rights of the job's user, and it follows no link there. A place
+is removed when its evidence is on the agent's own disk, and when nobody needs it after a restart.
 """
 
 import json
@@ -33,9 +32,7 @@ _MOST_NAMES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What was known before a rank started: whether anything was put into it, and what is in the
-    way.
-    """
+    """Facts from before a rank's start: whether it was given the profiler, and the obstacles."""
 
     recording: bool
     limits: tuple[TrafficReason, ...] = ()
@@ -77,7 +74,7 @@ class Places:
         replace_file(self.root / str(key) / "before.json", json.dumps(words).encode())
 
     def before(self, key: RankKey) -> Before | None:
-        """What was noted; None: nothing, or not any more."""
+        """The noted facts; None: nothing, or not any more."""
         found = read_small(str(self.root / str(key) / "before.json"), most_bytes=65_536)
         told = {} if found is None else json_object(found.content)
         try:
@@ -88,8 +85,8 @@ class Places:
             return None
 
     def switch_off(self, key: RankKey, rights: UserRights) -> None:
-        """No process records any more, whether it runs or will be started. What a job did to its
-        own switch is its own loss.
+        """No process records any more, whether it runs or will be started. A job that spoils its
+        own switch loses its own profile.
         """
         with rights.taken(), suppress(OSError, ValueError):
             switch(self.rings(key), on=False)
@@ -107,7 +104,7 @@ class Places:
         return _remove(self.rings(key)) and _remove(self.root / str(key))
 
     def keep_only(self, keys: Iterable[RankKey]) -> None:
-        """Remove all but these: what an earlier agent had no time to."""
+        """Remove all but these; an earlier agent may have left some."""
         kept = set(keys)
         with suppress(FileNotFoundError):
             for name in os.listdir(self.root)[:_MOST_NAMES]:

@@ -1,9 +1,9 @@
-"""When a rank's profile is read, and that the master hears of it: decisions only.
+"""Decides when a rank's profile is read, and when the master hears of it.
 
-A rank with an order is read once, when its window is over or it has ended, whatever comes first.
+A rank with an order is read once: when its window is over or it has ended, at the earlier of both.
 The agent restarts: the window goes on by the start of the rank, and what is not on record yet is
-read again. The master restarts, or the line is silent: what was found stays on record, and is told
-on every new line and every few seconds until the master has it. Nothing here holds a rank up.
+read again. The master restarts, or the line is silent: findings stay on record. They are told on
+every new line and every few seconds until the master has them. Nothing here holds a rank up.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -74,13 +74,13 @@ class Profiles:
             self._done(watched)
 
     def unsent(self) -> None:
-        """There is a new line: what was said on the old one may be lost."""
+        """There is a new line: messages on the old one may be lost."""
         self._sent_s.clear()
 
     def due(
         self, all_watched: Iterable[Watched], now_s: float, *, repeat_s: float
     ) -> Iterator[ProfileEvidence]:
-        """What is to be told now; marks it sent."""
+        """The evidence to send now; marks it sent."""
         for watched in all_watched:
             if watched.found is None:
                 continue

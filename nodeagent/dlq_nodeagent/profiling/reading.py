@@ -31,8 +31,8 @@ log = structlog.get_logger("nodeagent.profiling")
 
 
 class RingReading(NamedTuple):
-    """What the rings told. `failure`: why nobody could read them; then the rest says nothing.
-    `limits`: what kept a part from being recorded.
+    """The content of the rings. `failure`: the reason why nobody could read them; then the rest
+    says nothing. `limits`: the obstacles to recording a part.
     """
 
     job: JobProfile | None = None
@@ -92,7 +92,7 @@ class RingReader:
 
 
 def reading_of(output: bytes) -> RingReading:
-    """What the program said, each figure checked: it has read what a job wrote."""
+    """The program's output, each figure checked: the program has read bytes written by a job."""
     try:
         told: Any = json.loads(output)
         processes = tuple(ProcessProfile.of(facts) for facts in told["processes"])
@@ -114,8 +114,7 @@ def _plausible(job: JobProfile) -> JobProfile:
 
 
 def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[TrafficReason, ...]:
-    """What keeps a running process, or one that it has started, from being seen: io_uring, static,
-    ...
+    """The reasons why a running process, or its descendants, cannot be seen: io_uring, static, ...
 
     Of what is gone meanwhile, or somebody else's, nothing is said.
     """

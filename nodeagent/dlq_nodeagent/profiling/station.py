@@ -1,4 +1,4 @@
-"""What is done for a profile in the agent's threads: it is read when its window is over, and
+"""Work on profiles in the agent's threads: a profile is read when its window is over, and
 removed.
 """
 
@@ -57,7 +57,7 @@ class Station:
         return self._found(order, reading, limits, ended_s)
 
     def failed(self, order: ReadOrder) -> ProfileFound:
-        """What is told when even that went wrong."""
+        """The report when even that failed."""
         return self._found(order, RingReading(failure=TrafficReason.FAILED), (), self.clock.now_s())
 
     def remove(self, key: RankKey) -> None:

@@ -1,8 +1,8 @@
-"""How long ranks hold out in silence: what the master last said of it, told to every shim.
+"""The time that ranks hold out in silence: the master's last word, passed to every shim.
 
-The word is the whole truth and comes with every welcome and every answered heartbeat, so nothing of
-it is kept on disk: after a restart of the agent all shims are told again, whatever they had before.
-Until each of them has taken it the master does not hear that it is in force.
+Every welcome and every answered heartbeat carries the whole word, so it is not kept on disk. After
+a restart of the agent all shims are told again. Until each of them has taken it the master does not
+hear that it is in force.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,7 +40,7 @@ class Holding:
         return (self.revision or 0) if self._in_force else 0
 
     def apply(self, everybody: Iterable[Watched]) -> None:
-        """Tell those that have another word; who cannot be told now is told at the next call."""
+        """Tell the shims that have another word; a failed one is told at the next call."""
         if self.revision is None:
             return
         told = [self._tell(watched) for watched in everybody if self._is_behind(watched)]

@@ -1,4 +1,4 @@
-"""What the agent writes down of its ranks, and when it forgets those that are over."""
+"""The agent's records of its ranks, and the end of the old ones."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -20,8 +20,8 @@ log = structlog.get_logger("nodeagent.keeping")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keeping:
-    """Ended ranks are kept for those who ask for their log, and so that a command that comes late
-    is recognised; at most `keep_count` of them, and none for longer than `keep_s`.
+    """Ended ranks are kept for readers of their log, and to recognise late commands. At most
+    `keep_count` of them are kept, none for longer than `keep_s`.
     """
 
     clock: Clock
@@ -55,7 +55,7 @@ class Keeping:
         watched.recorded_s = self.clock.now_s()
         launch = rank.launch
         if rank.state in _OVER:
-            # It will never start again: what may be secret in it need not lie on the disk.
+            # It will never start again: its secrets need not lie on the disk.
             launch = replace(launch, environment={}, script="")
         self.journal.save_rank(
             RankRecord(

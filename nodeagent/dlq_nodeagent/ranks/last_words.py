@@ -1,6 +1,4 @@
-"""What a rank that failed said last: found on its node, told with its end, shown beside its
-name.
-"""
+"""The last output of a failed rank: found on its node, sent with its end, shown beside its name."""
 
 import json
 import re
@@ -15,7 +13,7 @@ from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, Runtime, Runti
 _LINES = 5
 _LINE = 200  # characters
 _BYTES = 16_384
-_SHORTEST_SECRET = 4  # characters; what is shorter hides nothing, and stands everywhere
+_SHORTEST_SECRET = 4  # characters; shorter words occur everywhere and hide nothing
 _REDACTED = "[secret]"
 
 
@@ -34,11 +32,11 @@ def last_lines(
 ) -> tuple[str, ...]:
     """The last lines of its output that are not empty, of that task alone if it has several.
 
-    Before them comes what was said of too little GPU memory, where launchers have said more since.
+    Before them come lines about too little GPU memory, where launchers have written more since.
 
     It is what `dlq logs` shows, so it goes to the same people, and it may be anything: control
-    characters are the reader's business. But the master keeps it: what is in one of its `secrets`
-    is not told, as far as it is printed as it stands there.
+    characters are the reader's business. The master keeps it, so the content of its `secrets` is
+    left out wherever it is printed unchanged.
     """
     data, end = _tail(runtime, handle)
     prefix = f"[{task}] " if task else ""
@@ -68,8 +66,8 @@ def _tail(runtime: Runtime, handle: Handle) -> tuple[bytes, int]:
 
 
 def _hidden(secrets: Iterable[bytes]) -> re.Pattern[str] | None:
-    """What must not be told: the lines of secrets, and what stands behind a `NAME=` or `USER:`, or
-    as a text in JSON; the longest first, since one may be in another.
+    """The texts to hide: the lines of secrets, and values behind a `NAME=` or `USER:`, or as a text
+    in JSON. The longest come first, since one may be in another.
     """
     found = {word.strip() for content in secrets for word in _words(content)}
     telling = sorted((word for word in found if len(word) >= _SHORTEST_SECRET), key=len)

@@ -9,7 +9,7 @@ from dlq_nodeagent.ranks.watched import Watched, found
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """Holds no state: what is under way, and since when, is noted on the watched rank."""
+    """Holds no state: the watched rank notes the current look and its beginning."""
 
     clock: Clock
     errands: Errands

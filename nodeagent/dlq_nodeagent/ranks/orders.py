@@ -83,8 +83,8 @@ class Orders:
         return ""
 
     def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, signal: Signals) -> bool:
-        """False: give it again later. Faults count as taken, and are logged: what cannot be told to
-        end has ended, or ends by its hold.
+        """False: give it again later. Faults count as taken, and are logged: a rank that cannot be
+        told to end has ended, or ends by its hold.
         """
         try:
             self._give(effect, handle, stopping, signal)

@@ -25,7 +25,7 @@ class _Waiting:
 
 
 class PendingReports:
-    """Numbers only; what a report says is made from the rank when it is sent."""
+    """Numbers only; the report is made from the rank when it is sent."""
 
     def __init__(self, next_sequence: Callable[[], int]) -> None:
         self._next_sequence = next_sequence
@@ -51,7 +51,9 @@ class PendingReports:
                 yield subject, waiting.sequence
 
     def begin(self, said: Iterable[Subject], now_s: float) -> None:
-        """A new session, whose Hello says these; whatever is added from now on, it does not say."""
+        """A new session, whose Hello carries these; it carries no number that is added from now
+        on.
+        """
         for waiting in self._waiting.values():
             waiting.sent_s = None
         for subject in said:

@@ -26,7 +26,9 @@ class Releasing:
         return self.clock.boottime_s() - ago_s
 
     def obstacle(self, watched: Watched, look: Look) -> str | None:
-        """What keeps its GPUs, in fixed words; empty when it is only early; None: they are free."""
+        """The obstacle to freeing its GPUs, in fixed words; empty when it is only early; None: they
+        are free.
+        """
         if self.unkillable(watched):
             return UNKILLABLE
         if look.released is not False:

@@ -24,7 +24,7 @@ class Watched:
     plan: LaunchPlan | None = None
     preparing: bool = False
     again: bool = False
-    """It was let go while it was being prepared: what that makes is of no use any more."""
+    """It was let go while it was being prepared: the preparation is of no use any more."""
     confirmed: bool = True
     """False after a restart, for a rank that never started: the master must want it again."""
     beat: Beat | None = None
@@ -35,12 +35,12 @@ class Watched:
     look_at_s: float = 0.0
     look_sent_s: float = 0.0
     undelivered: Effect | None = None
-    """What the runtime has not taken yet; given again at the next tick."""
+    """The effect that the runtime has not taken yet; given again at the next tick."""
     answered_s: float | None = None
     hold_extension_s: float | None = 0.0
     """By how much its shim's hold is longer than its launch says; None: an earlier agent knew."""
     orphan: bool = False
-    """It runs without a record: what it was launched with is not known."""
+    """It runs without a record: its launch is not known."""
     settled_s: float | None = None
     """Since when its last checkpoint is known: nothing but its GPUs is waited for."""
     held_by: str = ""
@@ -74,7 +74,7 @@ class Watched:
             self.rank = replace(self.rank, beaten=True)
 
     def progress(self, usage: Callable[[Handle], RankUsage], now_s: float) -> RankProgress:
-        """What it last said, for a heartbeat."""
+        """Its last report, for a heartbeat."""
         beat = self.beat
         used = None if self.handle is None else usage(self.handle)
         return RankProgress(
@@ -89,7 +89,7 @@ class Watched:
 
 
 def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Watched:
-    """A rank of an earlier agent. What happened to it meanwhile, the next poll finds."""
+    """A rank of an earlier agent. The next poll finds its changes since then."""
     rank = Rank(
         launch=record.launch,
         state=_state_of(record, handle),

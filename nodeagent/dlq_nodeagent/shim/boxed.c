@@ -1,5 +1,5 @@
-/* Guards a rank that is a container: what dlq-init says, what its silence means, and the order in
- * which a container is taken away. */
+/* Guards a rank that is a container: the messages of dlq-init, the meaning of its silence, and the
+ * order of the container's removal. */
 #include "guard.h"
 
 #include "init/message.h"
@@ -122,8 +122,8 @@ void boxed_look(struct guard *guard)
     bool gone = box_gone(guard); /* looked at before its last words are read, so none are missed */
     listen_to_init(guard);
     if (gone && guard->main_alive && box_gone(guard)) {
-        /* Only SIGKILL ends process 1 without a word, also before it has said that the program runs:
-         * one that was about to and has not failed counts as run. */
+        /* Only SIGKILL ends process 1 without a word, also before its report that the program runs.
+         * A program that was about to run and has not failed counts as run. */
         if (guard->box.main != 0 || guard->ending_since != 0) {
             note_ended(guard, SIGKILL);
         } else {
@@ -172,7 +172,8 @@ bool boxed_empty(const struct guard *guard)
 }
 
 /* The container first and podman's monitor last, which tidies up by itself; then `podman rm`. A
- * client in the middle of making a container is given time: what it leaves half made would stay. */
+ * client in the middle of making a container is given time, because a half-made container would
+ * stay. */
 void boxed_kill_round(struct guard *guard, int64_t now)
 {
     struct container *box = &guard->box;

@@ -24,8 +24,9 @@ void child_fail(int status_fd, const char *stage)
     _exit(127);
 }
 
-/* The agent ignores SIGPIPE, the shim ignores more, and glibc's posix_spawn leaves its own two
- * signals (32, 33) ignored, which signal(2) refuses to touch: a job must inherit none of that. */
+/* The agent ignores SIGPIPE, and the shim ignores more. glibc's posix_spawn leaves its own two
+ * signals (32, 33) ignored, and signal(2) refuses to touch them. A job must inherit none of that.
+ * */
 void child_reset_signals(void)
 {
     const char default_action[64] = {0}; /* the kernel's struct sigaction, all zero */
@@ -51,8 +52,8 @@ static int redirect(int log_fd)
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null_fd < 0 || dup2(null_fd, 0) < 0 || dup2(log_fd, 1) < 0 || dup2(log_fd, 2) < 0)
         return -1;
-    /* The child's copies of the shim's own descriptors are close-on-exec already; this is the belt
-     * for what the C library or a future change may have left open. */
+    /* The child's copies of the shim's own descriptors are close-on-exec already. This closes
+     * descriptors that the C library or a future change may have left open. */
     return close_range(3, ~0u, CLOSE_RANGE_CLOEXEC);
 }
 

@@ -1,4 +1,4 @@
-/* A rank in a container. `podman run -d` is our child only until it has made the container; its
+/* A rank in a container. `podman run -d` is our child only until it has made the container. Its
  * monitor (conmon) comes back to us because we are the subreaper, and so does the container should
  * conmon die. How the job ended is told by dlq-init, process 1 of the container (init/). */
 #include "shim.h"

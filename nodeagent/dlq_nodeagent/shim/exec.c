@@ -1,9 +1,9 @@
-/* A command beside the main process of a rank (`dlq exec`), and its guard, which lives no longer than
- * whoever asked for it.
+/* A command beside the main process of a rank (`dlq exec`), and its guard, which lives no longer
+ * than its caller.
  *
- * The agent gives the guard these descriptors: 0, 1, 2 are the command's (with a terminal: all three
- * its slave); 3, the leash, is a socket: at its end everything is killed, and on it the guard says what
- * became of the command; 4 is a pidfd of the rank's shim: when that ends, everything is killed.
+ * The agent gives the guard these descriptors. 0, 1, 2 are the command's (with a terminal: all
+ * three its slave). 3, the leash, is a socket: at its end everything is killed, and on it the guard
+ * reports the command's end. 4 is a pidfd of the rank's shim: when that ends, everything is killed.
  *
  * The command is started as the main process was: from the same plan, in the same groups, with the
  * same ids and nothing more. In a container it is podman that starts it; the words, the environment

@@ -32,9 +32,9 @@ static void signal_ranks(struct guard *guard, int number)
     close(main_fd);
 }
 
-/* What ends it or lets it go on is for the main process, all else for whom the plan says.
- * Before its exec the child still ignores what the shim ignores: a signal would be lost, so it is
- * kept until then. */
+/* Signals that end or continue it go to the main process, all others to the plan's receiver. Before
+ * its exec the child still ignores what the shim ignores: a signal would be lost, so it is kept
+ * until then. */
 static void signal_main(struct guard *guard, int number)
 {
     if (!guard->main_alive || number <= 0)
@@ -92,8 +92,9 @@ void guard_slow_down(struct guard *guard)
         guard->kill_every = KILL_LAST_NS;
 }
 
-/* The groups first: that is atomic where it can be. What is still there a round later may have left
- * them (a job that runs as root can), so then the tree too, which means a walk over /proc. */
+/* The groups first: that is atomic where it can be. Processes that remain a round later may have
+ * left the groups (a job that runs as root can). Then the tree is killed too, which means a walk
+ * over /proc. */
 static void kill_round(struct guard *guard)
 {
     bool first = guard->kill_every == 0;
@@ -161,8 +162,7 @@ static void notice(struct guard *guard, int64_t now)
     signal_main(guard, guard->plan->signal);
 }
 
-/* The file goes and the record stays: a job that has begun to leave does not turn back, until the
- * time that it was given is over. */
+/* The file goes and the record stays: a leaving job does not turn back until its grace is over. */
 static void withdraw(struct guard *guard)
 {
     if (!told_to_stop(guard))
@@ -257,7 +257,7 @@ static void obey(void *who, const struct command *command)
     }
 }
 
-/* Whoever reads the job's output sees it too: one line, in the same words as the record. */
+/* A reader of the job's output sees it too: one line, in the same words as the record. */
 void guard_log_start_error(struct guard *guard)
 {
     char line[sizeof guard->words + 64];

@@ -1,4 +1,4 @@
-/* What guard.c and boxed.c share: one rank that is being watched. */
+/* Shared by guard.c and boxed.c: one rank that is being watched. */
 #ifndef DLQ_GUARD_H
 #define DLQ_GUARD_H
 
@@ -43,7 +43,7 @@ void guard_log_start_error(struct guard *guard);
 bool guard_pump(struct guard *guard);
 void guard_slow_down(struct guard *guard);
 
-/* ---- boxed.c: what is different when the rank is a container ---- */
+/* ---- boxed.c: the differences of a rank that is a container ---- */
 
 bool boxed(const struct guard *guard);
 /* NULL, or the stage that failed. */

@@ -3,8 +3,8 @@
  * Logical byte n is the n-th byte kept. Bytes below head_bytes lie in log.head at n; the others at
  * HEADER + (n - head_bytes) % ring_bytes. The ring's header (little endian):
  *   0 "DLQRING1"  8 head_bytes  16 ring_bytes  24 reserved_end  32 end  40 dropped
- * `reserved_end` moves before bytes are overwritten and `end` after they are written, so a reader
- * that looks at the header before and after knows which of its bytes to trust. */
+ * `reserved_end` moves before bytes are overwritten, and `end` after they are written. A reader
+ * that looks at the header before and after knows the valid bytes. */
 #include "shim.h"
 
 #include <fcntl.h>

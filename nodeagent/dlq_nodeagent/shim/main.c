@@ -11,7 +11,7 @@
 
 #define VERSION "dlq-shim 1\n"
 
-/* Exit codes, for whoever starts the shim by hand; the agent reads the exit record instead. */
+/* Exit codes for people that start the shim by hand; the agent reads the exit record instead. */
 enum { DONE = 0, USAGE = 2, NOT_OURS = 3 };
 
 static const int ignored[] = {SIGHUP,  SIGINT,  SIGQUIT, SIGPIPE, SIGALRM, SIGTERM,

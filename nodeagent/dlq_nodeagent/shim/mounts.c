@@ -113,7 +113,8 @@ const char *mounts_pin(int dir_fd, const struct plan *plan, size_t *at)
     *at = plan->mount_count;
     if (plan->mount_count == 0)
         return NULL;
-    /* A copy of the mount table: what the host mounts or unmounts later is seen, ours is not. */
+    /* A copy of the mount table: later mounts and unmounts of the host are seen here, ours are not
+     * seen there. */
     if (unshare(CLONE_NEWNS) != 0 || mount("", "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
         return "no mount namespace";
     int here = reopen(dir_fd);

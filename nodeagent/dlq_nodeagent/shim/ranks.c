@@ -1,7 +1,7 @@
-/* The processes of a launcher such as torchrun that train: those with LOCAL_RANK in the environment
- * they were started with, reached from the main process through processes without it. What such a
- * process starts itself, a DataLoader's workers for one, inherits the variable and is not looked at;
- * what left the tree by daemonising is not reached. */
+/* The training processes of a launcher such as torchrun. They have LOCAL_RANK in the environment
+ * they were started with, and are reached from the main process through processes without it.
+ * Children of such a process, a DataLoader's workers for one, inherit the variable and are not
+ * looked at. Processes that left the tree by daemonising are not reached. */
 #include "shim.h"
 
 #include <fcntl.h>
@@ -67,8 +67,8 @@ static int send_by(int pidfd, int number)
     return (int)syscall(SYS_pidfd_send_signal, pidfd, number, NULL, 0);
 }
 
-/* Looks twice: a pid that is still a rank's after its pidfd was opened was that rank's then, or the
- * pidfd is of a process that has ended. */
+/* Looks twice. If a pid is a rank's even after its pidfd was opened, the pidfd is that rank's, or
+ * of a process that has ended. */
 static size_t tell(pid_t main, int number)
 {
     pid_t *first = NULL, *again = NULL;

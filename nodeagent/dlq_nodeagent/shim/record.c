@@ -33,8 +33,8 @@ static void put(struct json *json, const char *format, ...)
         json->used += (size_t)length;
 }
 
-/* Our own words, strerror's, and names of files: these may hold any byte and be cut anywhere, so the
- * reader must forgive what is not UTF-8. */
+/* Our own words, strerror's, and names of files. These may hold any byte and be cut anywhere, so
+ * the reader must forgive bytes that are not UTF-8. */
 static void put_string(struct json *json, const char *key, const char *value)
 {
     if (value == NULL) {

@@ -21,7 +21,7 @@
 #define DLQ_USERS_MAP "/etc/dlq/users.map"
 #endif
 
-/* ---- plan.c: what to run, as the agent wrote it ---- */
+/* ---- plan.c: the plan of a rank, as the agent wrote it ---- */
 
 struct cgroup_dir {
     const char *kind; /* memory, pids, cpu, cpuacct, freezer, ... (v1) or unified (v2) */
@@ -51,10 +51,11 @@ struct plan {
     size_t mount_count, mount_root_count;
 };
 
-/* Opens, locks and reads ATTEMPT_DIR/plan. Returns the locked descriptor (keep it open: the lock
- * says that the shim lives), or -1 when another shim holds it or the file is not to be trusted. */
+/* Opens, locks and reads ATTEMPT_DIR/plan. Returns the locked descriptor; keep it open, because the
+ * lock says that the shim lives. Returns -1 when another shim holds it or the file is not to be
+ * trusted. */
 int plan_open(int dir_fd);
-/* The same without the lock: for who only wants to know what the shim runs. */
+/* The same without the lock, for a process that only wants to know the shim's plan. */
 int plan_look(int dir_fd);
 /* Returns NULL, or what is wrong with the plan. */
 const char *plan_read(int plan_fd, struct plan *plan);
@@ -109,7 +110,7 @@ int cgroup_count_below(const struct plan *plan, bool conmon);
 
 struct process {
     pid_t pid, parent;
-    bool ours; /* for whoever looks through the list */
+    bool ours; /* for readers of the process list */
 };
 
 /* A new list of all processes of the host (free it), in no order; returns their number. */
@@ -117,7 +118,7 @@ size_t tree_list(struct process **out);
 /* SIGKILLs every descendant; returns how many were found. */
 int tree_kill(void);
 
-/* ---- ranks.c: what a launcher such as torchrun has started ---- */
+/* ---- ranks.c: the processes of a launcher such as torchrun ---- */
 
 /* Signals the rank processes below the main process, or by `main_fd` that itself if there are none.
  * Done by a child: reading about a process may block, and the guard must not. */
@@ -126,9 +127,9 @@ void ranks_signal(pid_t main, int main_fd, int number);
 /* ---- mounts.c: directories and files of the host inside a container ---- */
 
 /* Opens every source with the user's rights and pins it at podman/mN of the attempt's directory, in
- * a mount namespace of our own: what podman mounts is what was checked, whatever happens to the path
- * meanwhile, and it vanishes with us. NULL, or what is wrong (errno says more) with mount `*at`, or
- * with this host if that is mount_count. */
+ * a mount namespace of our own. Podman therefore mounts the checked directory even if its path
+ * changes, and the pin vanishes with us. NULL, or what is wrong (errno says more) with mount `*at`,
+ * or with this host if that is mount_count. */
 const char *mounts_pin(int dir_fd, const struct plan *plan, size_t *at);
 
 /* ---- container.c: the rank's main process inside a container ---- */
@@ -226,7 +227,7 @@ int ctl_open(struct ctl *ctl, int dir_fd, const struct plan *plan);
 /* Takes what has arrived and hands every good command to `obey`; the rest is counted. */
 void ctl_receive(struct ctl *ctl, void (*obey)(void *who, const struct command *), void *who);
 
-/* ---- record.c: what outlives the shim ---- */
+/* ---- record.c: the files that outlive the shim ---- */
 
 struct ending {
     const char *why; /* exited, killed, stopped, hold_expired, start_error */

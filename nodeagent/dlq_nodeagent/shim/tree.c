@@ -1,5 +1,5 @@
-/* All descendants of the shim. It is their subreaper: whoever daemonises comes back to it, so the
- * tree holds every process of the job even where there are no control groups. */
+/* All descendants of the shim. It is their subreaper: a daemonised process comes back to it. The
+ * tree therefore holds every process of the job even where there are no control groups. */
 #include "shim.h"
 
 #include <ctype.h>

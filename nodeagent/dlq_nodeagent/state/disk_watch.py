@@ -25,8 +25,8 @@ log = structlog.get_logger("nodeagent.disk")
 
 
 class Free(NamedTuple):
-    """What users without privileges may still take: bytes, and files (-1: the file system sets no
-    limit).
+    """The room that users without privileges may still take: bytes, and files (-1: the file system
+    sets no limit).
     """
 
     size_bytes: int
@@ -52,7 +52,7 @@ class DiskWatch:
     _told_s: float = field(default=0.0, init=False)
 
     def told(self, first: bool) -> DiskSpace | None:
-        """What a heartbeat says of the disk; None: what was told before still holds."""
+        """The disk's room for a heartbeat; None: the last report still holds."""
         try:
             free = self.free(self.path)
         except OSError as error:

@@ -1,9 +1,9 @@
-"""Which agent this is: one process, one memory, one machine, told apart from others with its
+"""The identity of this agent: one process, one memory, one machine. It tells apart agents with one
 certificate.
 
-The memory is the journal and the attempts' directories together. Each carries the same mark; when
-one of them was lost or is of another time, the records that are left are put aside and the memory
-is a new one.
+The memory is the journal and the attempts' directories together. Each carries the same mark. When
+one of them was lost or is of another time, the remaining records are put aside and the memory is a
+new one.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ def read_machine_id(files: tuple[Path, ...] = _MACHINE_FILES) -> str:
 
 def open_instance(state_dir: Path, ids: Ids, machine_id: str, boot_id: str) -> Instance:
     """The instance of an agent that holds the lock of `state_dir`. ConfigError when its records
-    were made on another machine: whatever they say is not true here.
+    were made on another machine: they are not true here.
     """
     journal, attempts = state_dir / "journal", state_dir / "attempts"
     journal.mkdir(mode=0o700, parents=True, exist_ok=True)

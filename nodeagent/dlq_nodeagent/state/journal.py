@@ -1,7 +1,8 @@
 """The agent's own durable memory: plain JSON files, each replaced by tmp + fsync + rename + fsync.
 
 `node.json` holds the highest epoch obeyed and the report numbers given out; `ranks/17.2.0.json`
-what the master ordered for one rank. What ran and how it ended is not here: the runtime keeps it.
+what the master ordered for one rank. The ranks' processes and ends are not here: the runtime keeps
+them.
 """
 
 import json
@@ -30,7 +31,9 @@ class JournalDamaged(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """What must never go back: the highest epoch, and the limit of report sequences given out."""
+    """Numbers that must never go back: the highest epoch, and the limit of report sequences given
+    out.
+    """
 
     highest_epoch: int = 0
     sequence_limit: int = 0
@@ -38,7 +41,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
-    """What the agent must know of a rank after its own death; `recorded_s` is UTC seconds."""
+    """The agent's knowledge of a rank after its own death; `recorded_s` is UTC seconds."""
 
     launch: Launch
     state: RankState
@@ -56,7 +59,7 @@ class RankRecord:
     end_told: bool = False
     """Its end has been told before its GPUs were free."""
     found: ProfileFound | None = None
-    """What its traffic told, as long as the master does not have it."""
+    """Its traffic, as long as the master does not have it."""
     profiled: bool = False
     """The master has it, or there is nothing to tell."""
 
@@ -160,8 +163,8 @@ class MemoryJournal:
 class Sequences:
     """Numbers that rise over all lives of the agent, reserved in blocks to spare the disk.
 
-    A full disk does not stop them, nor the obedience to a new master: heartbeats must go on, or
-    jobs that could run would end with their hold. What could not be saved is saved with the next
+    A full disk does not stop them, nor the obedience to a new master: heartbeats must go on.
+    Otherwise healthy jobs would end with their hold. An unsaved number is saved with the next
     change.
     """
 

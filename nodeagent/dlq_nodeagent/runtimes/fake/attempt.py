@@ -1,4 +1,4 @@
-"""One attempt of the `fake` runtime: what the shim and the job would do, as events in time."""
+"""One attempt of the `fake` runtime: the acts of the shim and the job, as events in time."""
 
 import signal as signals
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _HARMLESS: Final = frozenset({signals.SIGCONT, signals.SIGCHLD, signals.SIGURG, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FakeJob:
-    """What a job does. In a command: `fake run_for=5 exit_code=3 ignores_signals=yes`."""
+    """The behaviour of a job. In a command: `fake run_for=5 exit_code=3 ignores_signals=yes`."""
 
     run_for: float = 0.0
     """Seconds until it exits by itself."""
@@ -125,7 +125,7 @@ class FakeAttempt:
         return now_s - self._start_s
 
     def signal(self, number: int, now_s: float) -> None:
-        """What the main process does about a signal."""
+        """The main process's reaction to a signal."""
         if self.record is not None or number in _HARMLESS or number == 0:
             return
         if number != signals.SIGKILL and self.job.ignores_signals:
@@ -192,8 +192,9 @@ class FakeAttempt:
         self._last_signal = signals.SIGTERM
 
     def withdraw_hold_notice(self) -> None:
-        """The contact came back before the hold ran out. A job that has begun to leave does not
-        turn back, so its end is put down to the notice until the time that it was given is over."""
+        """The contact came back before the hold ran out. A leaving job does not turn back. Its end
+        is put down to the notice until its grace is over.
+        """
         if self._hold_noticed and self.record is None:
             self._hold_noticed = self._hold_termed = False
             if self._stop_kill_s is None:

@@ -1,7 +1,7 @@
 """The `fake` runtime: timed jobs without processes, on a clock that somebody else moves.
 
 Used by tests, and by an agent that was started with this runtime by name. It keeps the promises of
-the port; what a job does is said by knobs, in the command itself (`fake run_for=5 exit_code=3`).
+the port. Knobs in the command itself (`fake run_for=5 exit_code=3`) set a job's behaviour.
 """
 
 from collections.abc import Iterable, Sequence
@@ -129,7 +129,7 @@ class FakeRuntime:
         return self._settled(handle).save_number
 
     def notice_of(self, handle: Handle) -> StopNotice | None:
-        """What the job would read now; for tests (a real job reads its file)."""
+        """The notice that the job would read now; for tests (a real job reads its file)."""
         return self._settled(handle).notice
 
     def beat(self, handle: Handle) -> bytes | None:

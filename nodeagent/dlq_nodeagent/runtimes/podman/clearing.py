@@ -1,8 +1,7 @@
-"""Takes images out of podman's store: those that no job has used for long, and more when room is
-short.
+"""Takes images out of podman's store: unused ones after a while, and more when room is short.
 
-Only what this agent has pulled goes: it can be pulled again. What an operator has loaded, or named
-`localhost/...`, stays for ever, and so does what podman says that a container uses.
+Only what this agent has pulled goes: it can be pulled again. Images that an operator loaded, or
+named `localhost/...`, stay for ever. So do images that podman says a container uses.
 """
 
 import json

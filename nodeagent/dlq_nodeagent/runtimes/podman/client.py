@@ -11,12 +11,13 @@ from pathlib import Path
 
 from dlq_nodeagent.model.launch import DEFAULT_PATH
 
-# What decides where podman looks, if the operator set it for the agent; nothing of a job's.
+# Variables that decide where podman looks, if the operator set them for the agent; nothing of a
+# job's.
 _PASSED_ON = (
     *("CONTAINERS_CONF", "CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF"),
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
 )
-# An image's files are for whoever runs it; a service's umask may be tighter.
+# The user that runs an image must read its files; a service's umask may be tighter.
 _UMASK = 0o022
 
 
@@ -35,8 +36,8 @@ class PodmanFailed(Exception):
 class PodmanClient:
     """One podman store. Empty paths mean podman's own defaults.
 
-    No service is involved: every command works on the store's files and locks, so there is nothing
-    to lose when a command is killed but that command.
+    No service is involved: every command works on the store's files and locks. A killed command
+    loses nothing but itself.
     """
 
     program: str = "podman"
@@ -92,8 +93,8 @@ class PodmanClient:
     def start(
         self, *words: str, quiet: bool = True, more: Mapping[str, str] | None = None
     ) -> "subprocess.Popen[str]":
-        """Start a command; what it says is thrown away, or comes line by line from its stdout.
-        `more` is added to its environment.
+        """Start a command; its output is thrown away, or comes line by line from its stdout. `more`
+        is added to its environment.
         """
         out = subprocess.DEVNULL if quiet else subprocess.PIPE
         return subprocess.Popen(

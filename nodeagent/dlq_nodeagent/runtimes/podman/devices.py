@@ -1,4 +1,4 @@
-"""Which words give a container its GPUs: names of a CDI specification, else the device nodes."""
+"""The words that give a container its GPUs: names of a CDI specification, else the device nodes."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,7 @@ from dlq_nodeagent.model.mistakes import LaunchRefused
 
 KIND = "nvidia.com/gpu"
 CDI_DIRS = (Path("/etc/cdi"), Path("/var/run/cdi"))
-# What every program on an NVIDIA GPU opens besides the GPU itself; where they are there.
+# Nodes that every program on an NVIDIA GPU opens besides the GPU itself, where they exist.
 _CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 _LARGEST_SPEC = 4 << 20
 

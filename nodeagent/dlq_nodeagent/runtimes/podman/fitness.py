@@ -66,7 +66,7 @@ def _resolved(root: Path, path: str) -> str | None:
 
 
 def _mode(root: Path, path: str) -> int | None:
-    """What is at a path whose directories are no links; None: nothing."""
+    """The mode of a path whose directories are no links; None: nothing."""
     try:
         return os.lstat(f"{root}{path}").st_mode
     except (FileNotFoundError, NotADirectoryError):

@@ -1,7 +1,7 @@
-"""The images of one podman store: which are there, who may use them, and how one gets there.
+"""The images of one podman store: their names, their permitted users, and their pulls.
 
-Every pull is a command of its own: an agent that dies leaves it to its successor, who ends it
-(layers that are whole are not fetched twice). Nothing here waits for the master.
+Every pull is a command of its own. A dying agent leaves it to its successor, which ends it (whole
+layers are not fetched twice). Nothing here waits for the master.
 """
 
 import json
@@ -38,13 +38,13 @@ class Image(NamedTuple):
     digest: str = ""
     """Of its manifest, as `REPOSITORY@DIGEST` names it; empty: podman knows none."""
     environment: tuple[str, ...] = ()
-    """What it sets, as NAME=VALUE."""
+    """Its variables, as NAME=VALUE."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Images:
-    """Thread-safe. Two agents with one store know nothing of each other's records: what the other
-    one has pulled is, to each, an image of the operator's.
+    """Thread-safe. Two agents with one store know nothing of each other's records. Each takes the
+    other's pulled images for an operator's.
     """
 
     client: PodmanClient

@@ -24,7 +24,7 @@ HOME = "/tmp"  # the only place of an image that is surely writable
 
 
 class Containers(Protocol):
-    """What launching asks for a job with a container."""
+    """The part of launching that serves jobs with a container."""
 
     def plan(
         self,
@@ -125,8 +125,8 @@ class PodmanContainers:
         return (*self.mount_roots, *own)
 
     def _mounts(self, launch: Launch, rights: UserRights) -> tuple[Mount, ...]:
-        """The user's, looked at now for a clear error (the shim opens them again and decides), and
-        the checkpoints at the place where the job is told that they are.
+        """The user's mounts and the checkpoints at their place in the job. Looked at now for a
+        clear error; the shim opens them again and decides.
         """
         asked = launch.container
         assert asked is not None
@@ -169,8 +169,8 @@ class PodmanContainers:
 
 
 def inside_container(launch: Launch, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job as its image shall have it: what a login on this node would set
-    gives way to the image's own, and to a home directory that can be written to.
+    """The environment of a job in its image. A login's variables on this node give way to the
+    image's own, and to a writable home directory.
     """
     inside = dict(environment)
     for name in {"PATH", "HOME"} - launch.environment.keys():
@@ -191,7 +191,7 @@ def _inside(path: str, directory: str) -> bool:
 
 
 def secrets_of(secrets: Secrets, launch: Launch) -> tuple[bytes, ...] | None:
-    """What the secrets of a launch contain; None when one of them cannot be read any more."""
+    """The content of a launch's secrets; None when one of them cannot be read any more."""
     asked = launch.container
     if asked is None:
         return ()

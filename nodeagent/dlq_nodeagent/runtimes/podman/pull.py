@@ -25,8 +25,7 @@ from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, las
 _LOOK_S = 0.5
 _SAY_AGAIN_S = 5.0
 _MIB = 1 << 20
-# What a registry says of a name that nobody can pull; everything else may be better elsewhere or
-# later.
+# A registry's errors for a name that nobody can pull; all others may pass elsewhere or later.
 _NO_SUCH = re.compile(
     r"manifest unknown|name unknown|not found|no such image|does not exist|NAME_UNKNOWN",
     re.IGNORECASE,
@@ -51,7 +50,7 @@ log = structlog.get_logger("nodeagent.images")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRules:
-    """What may be pulled here, and how patiently. Sizes are bytes."""
+    """Permitted pulls on this node, and their patience. Sizes are bytes."""
 
     registries: tuple[str, ...] = ()
     """Registries that jobs may name; empty: any."""
@@ -73,7 +72,7 @@ class NotWanted(LaunchRefused):
 
 
 class PullEnding:
-    """How a pull is ended from another thread: what runs is killed, and nothing more is begun."""
+    """Ends a pull from another thread: running commands are killed, and no further one is begun."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -138,9 +137,8 @@ class _Progress:
 class Puller:
     """Pulls into one store. Thread-safe.
 
-    What a pull fetches lies below the store's own `tmp` until it is unpacked, in a directory that
-    names this agent (`group`): its size is the progress, and what dies with an agent is found again
-    by it.
+    The fetched data lies below the store's own `tmp` until it is unpacked, in a directory that
+    names this agent (`group`). Its size is the progress, and a later agent finds remains by it.
     """
 
     client: PodmanClient
@@ -230,7 +228,9 @@ class Puller:
         deadline_s: float,
         say: Say,
     ) -> Sequence[str]:
-        """What the pull prints, to its end; ends it when it takes too long or fills the disk."""
+        """The output of the pull, to its end; ends the pull when it takes too long or fills the
+        disk.
+        """
         assert command.stdout is not None
         lines, said_s, text = list[str](), 0.0, ""
         say(f"pulling {image}: {progress}")

@@ -1,4 +1,4 @@
-"""Who waits for which pull: few pulls at once, fewer of one user, and none that nobody waits for.
+"""The queue of pulls: few at once, fewer of one user, and none without a waiting rank.
 
 A registry may hang for as long as a pull may take, and a user can name as many as they like. So
 pulls have threads of their own; ranks that wait for one have none.
@@ -60,7 +60,7 @@ class Pulls:
     """All pulls of a node. Thread-safe; no call waits for a pull, and answers come from any thread.
 
     `fetch` does one and may take long. At most `most` run at a time, `most_of_user` of one user,
-    and one of an image; among those that wait, whoever has the fewest running comes first.
+    and one of an image. Among the waiting pulls, the user with the fewest running comes first.
     """
 
     fetch: Callable[[PullWish, Say, PullEnding], None]
@@ -82,9 +82,7 @@ class Pulls:
             self._begin()
 
     def unwant(self, key: RankKey) -> None:
-        """A rank waits no more; what it alone waited for is ended. No effect when it does not
-        wait.
-        """
+        """A rank waits no more; a pull for it alone is ended. No effect when it does not wait."""
         with self._lock:
             gone = [(it, it.askers.pop(key)) for it in self._pulls if key in it.askers]
             for pull, _ in gone:
@@ -94,7 +92,7 @@ class Pulls:
             asker.done(NotWanted(f"nobody waits for {pull.wish.image} any more"))
 
     def close(self) -> None:
-        """End all pulls; what they fetched whole is kept. Nobody hears of it: the ranks that wait
+        """End all pulls; wholly fetched layers are kept. Nobody hears of it: the ranks that wait
         are the next agent's, and have not failed.
         """
         with self._lock:
@@ -139,7 +137,9 @@ class Pulls:
             self.fetch(pull.wish, pull.say, pull.ending)
         except (UserMistake, LaunchRefused, OSError) as refused:
             error = refused
-        except Exception as raised:  # a fault of ours: who waits must hear of it all the same
+        except (
+            Exception
+        ) as raised:  # a fault of ours: the waiting ranks must hear of it all the same
             log.exception("pull_failed", image=pull.wish.image)
             error = raised
         with self._lock:

@@ -1,10 +1,10 @@
-"""What the agent remembers of the images it has pulled: who may use each, and when it last was.
+"""The agent's records of its pulled images: their permitted users, and their last use.
 
-A container store asks nobody for a credential: what one user has pulled with theirs lies there for
-all. So an image that was pulled with a credential is used only by users who have shown that they
+A container store asks nobody for a credential: an image pulled with one user's credential lies
+there for all. An image that was pulled with a credential is only for users who have shown that they
 may pull it (as Kubernetes does since KEP-2535). An image that the agent has not pulled is the
-operator's, and for everybody, unless its repository was ever pulled with a credential: then a pull
-that an agent did not live to record may have brought it.
+operator's and for everybody, unless its repository was ever pulled with a credential. Then an
+interrupted pull may have brought it.
 """
 
 import json
@@ -27,7 +27,7 @@ class PulledImage:
     public: bool = False
     """It was pulled without a credential of a job's."""
     users: frozenset[str] = frozenset()
-    """Who has pulled it with a credential of theirs."""
+    """Users that pulled it with a credential of theirs."""
     used_s: float = 0.0
 
 
@@ -64,7 +64,7 @@ class ImageRecords:
             return known.public or user in known.users
 
     def begin(self, repository: str) -> None:
-        """A pull with a credential begins: what it brings is private whatever happens. OSError."""
+        """A pull with a credential begins: its image is private, also after a failure. OSError."""
         with self._lock:
             if repository not in self._private:
                 self._private.add(repository)

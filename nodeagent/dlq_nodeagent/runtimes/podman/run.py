@@ -15,8 +15,8 @@ LABEL_KEY = "dlq.rank"
 _PID_MAX = Path("/proc/sys/kernel/pid_max")
 _INIT_PIDS = 1  # dlq-init counts too
 
-# The job gets no more rights than a process of its user's, and less to see: nothing of the host's
-# network names, proxies, hooks of an image (volumes, health checks) or service manager.
+# The job gets no more rights than a process of its user's, and sees less. It gets nothing of the
+# host's network names, proxies, hooks of an image (volumes, health checks) or service manager.
 _ALWAYS = (
     "--detach",
     "--init",

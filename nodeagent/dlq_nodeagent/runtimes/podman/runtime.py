@@ -1,10 +1,9 @@
 """The `podman` runtime: ranks with an image run in containers, the others as the `process` runtime.
 
 The shim of a rank starts `podman run`, guards the container and takes it away at its end; nobody
-else does (shim/README.md, "Containers"). So everything that the process runtime promises of
-restarts, silence and records holds here in the same way: an agent, a podman command or a conmon may
-be killed at any time. What even a killed shim leaves is found again by the containers' labels
-(`recover`).
+else does (shim/README.md, "Containers"). Everything that the process runtime promises of restarts,
+silence and records holds here too. An agent, a podman command or a conmon may be killed at any
+time. `recover` finds the remains of a killed shim by the containers' labels.
 """
 
 import os
@@ -80,7 +79,7 @@ class PodmanRuntime(ProcessRuntime):
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """As the process runtime; what is just being taken away may stay for the next agent."""
+        """As the process runtime; a container under removal may stay for the next agent."""
         self._closed.set()
         super().close()
 

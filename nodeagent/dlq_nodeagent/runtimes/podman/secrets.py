@@ -1,12 +1,15 @@
 """Secrets that a node keeps: found by name, for their user only, and handed over as files.
 
-SECRETS_DIR/users/USER/NAME    a user's own SECRETS_DIR/everybody/NAME     any user's Every file
-belongs to the agent's user and nobody else may read it (mode 0600 or 0400). Its content is never
-put on a command line, into an environment, a log, a record or a message. While a job runs, what it
-asked for lies in RUN_DIR/secrets/JOB.ATTEMPT.RANK, readable by that job's user alone; RUN_DIR
-belongs on a tmpfs. It goes when the rank has ended, when a later agent finds it without a rank, and
-with the host's memory. Credentials of a pull lie in RUN_DIR/auth-*.json for as long as it runs;
-what a killed agent has left of them goes when the next one starts.
+SECRETS_DIR/users/USER/NAME    a user's own
+SECRETS_DIR/everybody/NAME     any user's
+
+Every file belongs to the agent's user and nobody else may read it (mode 0600 or 0400). Its content
+is never put on a command line, into an environment, a log, a record or a message.
+
+A running job's secrets lie in RUN_DIR/secrets/JOB.ATTEMPT.RANK, readable by that job's user alone.
+RUN_DIR belongs on a tmpfs. They go when the rank has ended, when a later agent finds them without a
+rank, and with the host's memory. Credentials of a pull lie in RUN_DIR/auth-*.json while it runs. A
+starting agent removes those of a killed one.
 """
 
 import base64

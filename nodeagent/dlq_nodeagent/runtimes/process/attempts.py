@@ -52,7 +52,7 @@ class OpenAttempt:
         self._highest_epoch = handle.epoch
         self._started: Started | None = None
         self._lost_since_s: float | None = None
-        # Opened for reading too: what is sent to a shim that is only starting waits in the pipe.
+        # Opened for reading too: words to a shim that is only starting wait in the pipe.
         flags = os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
         self._ctl = os.open(layout.CTL, flags, dir_fd=at)
 
@@ -226,7 +226,7 @@ class OpenAttempt:
 
 
 def _planned(data: bytes | None) -> planfile.PlannedLaunch:
-    """What the plan says; after a power cut it may say nothing, and then nothing of it lives."""
+    """The launch in the plan; after a power cut it may be empty, and then nothing of it lives."""
     try:
         return planfile.decode(data or b"")
     except ValueError:

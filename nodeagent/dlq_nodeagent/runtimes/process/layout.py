@@ -1,4 +1,4 @@
-"""Where an attempt's files lie, who may touch them, and how they are deleted.
+"""The files of an attempt, their permitted users, and their deletion.
 
 STATE_DIR/                     0711 when jobs run as their submitters (they pass, never list)
   contact                      last contact with the master (shim/contact.py)
@@ -169,9 +169,9 @@ def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
 def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:
     """Delete an attempt's directory: our names, and the plain files of the job's own directory.
 
-    Everything is unlinked by descriptor and nothing is followed or descended into: a job that left
-    directories (or more files than is sane) finds its `job/` moved to STATE_DIR/leftover, for its
-    owner or the operator to look at. Repeating it is fine.
+    Everything is unlinked by descriptor and nothing is followed or descended into. A job that left
+    directories (or too many files) finds its `job/` moved to STATE_DIR/leftover, for its owner or
+    the operator. Repeating it is fine.
     """
     try:
         at = open_attempt(attempts_fd, key)

@@ -1,8 +1,8 @@
 """Ranks that run on this host although the agent has no record of them: found before its hello.
 
-Their shims are known by the directory on their command line, and their fence by the plan that they
-keep open, whether or not its name is still there; the processes without a shim by their control
-group. They are left alone until the master orders their end, then killed whole.
+Their shims are known by the directory on their command line. Their fence is known by the plan that
+they keep open, even without its name. Processes without a shim are known by their control group.
+They are left alone until the master orders their end, then killed whole.
 """
 
 import os
@@ -41,7 +41,7 @@ Find = Callable[[Collection[RankKey]], dict[RankKey, Leftover]]
 
 
 class Leftovers:
-    """What was found, and what shall end. `find` leaves out the keys that it is given."""
+    """The found ranks, and the ones to end. `find` leaves out the keys that it is given."""
 
     def __init__(self, clock: Clock, find: Find) -> None:
         self._clock = clock
@@ -58,7 +58,7 @@ class Leftovers:
             log.error("rank_unexplained", key=str(found.key), pids=sorted(found.pids))
 
     def all(self) -> tuple[Leftover, ...]:
-        """Those that are still there, for a hello."""
+        """The remaining ones, for a hello."""
         return tuple(self._found.values())
 
     def has(self, key: RankKey) -> bool:

@@ -12,7 +12,7 @@ _END = "end"
 
 
 class PlannedLaunch(NamedTuple):
-    """What an agent needs to know again about an attempt that an earlier one started."""
+    """An agent's knowledge of an attempt that an earlier agent started."""
 
     epoch: int
     uid: int

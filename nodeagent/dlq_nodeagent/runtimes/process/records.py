@@ -29,8 +29,8 @@ def parse_started(data: bytes) -> Started:
 def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
     """An `exit.json`; ValueError when it is not one.
 
-    Key and epoch are the directory's and the plan's: they are what the agent launched, whatever a
-    shim that could not read its plan may have written.
+    Key and epoch are the directory's and the plan's, as launched. A shim that could not read its
+    plan may have written others.
     """
     said = _object(data)
     try:

@@ -232,11 +232,13 @@ class ProcessRuntime:
         return self._cgroups.create(str(plan.key), limits_of(plan))
 
     def _more_records(self, plan: LaunchPlan, attempt: OpenAttempt) -> Sequence[str]:
-        """What else the shim must know; made in the attempt's directory first, if need be."""
+        """Further facts for the shim; made in the attempt's directory first, if need be."""
         return ()
 
     def _engine_words(self, attempt: OpenAttempt, *, terminal: bool) -> Sequence[str]:
-        """What starts a command in the rank's container, up to the command; empty: it has none."""
+        """The words that start a command in the rank's container, up to the command; empty: it has
+        none.
+        """
         return ()
 
     def _tidy(self, attempt: OpenAttempt) -> None:

@@ -56,7 +56,7 @@ class Ends:
             self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def taken(self) -> None:
-        """Somebody looks at all shims now: what has been told until now need not be told again."""
+        """Somebody looks at all shims now: earlier words need not be repeated."""
         self._epoll.poll(0)
 
     def close(self) -> None:
@@ -83,8 +83,8 @@ def read_start_ticks(pid: int) -> int | None:
 
 
 def session_pids(session_id: int, since_ticks: int) -> set[int]:
-    """Processes of a session that are not older than its leader was: what a lost shim left behind
-    on a host without control groups.
+    """Processes of a session that are not older than its leader: the remains of a lost shim on a
+    host without control groups.
     """
     found = set()
     for name in os.listdir(PROC):
@@ -97,7 +97,9 @@ def session_pids(session_id: int, since_ticks: int) -> set[int]:
 
 
 class PlanLock:
-    """Held by a living shim for its whole life; whoever gets it knows that there is none."""
+    """A living shim holds it for its whole life; a process that gets it knows that the shim is
+    dead.
+    """
 
     def __init__(self, at: int) -> None:
         self._descriptor = os.open(layout.PLAN, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)

@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { SHIM = 3, JOB = 4, CANNOT = 125, NOT_RUN = 126, NOT_FOUND = 127, KILLED = 137 };
-/* As `dlq-init exec` it is no process 1 but becomes a command beside the job's program: its words,
+/* As `dlq-init exec` it is not process 1 but becomes a command beside the job's program. Its words,
  * environment and directory come in the same form, by descriptor 3. */
 enum { COMMAND = 3 };
 
@@ -247,7 +247,7 @@ int main(int argc, char **argv)
         tell(INIT_FAILED, errno, "fork");
         return CANNOT;
     }
-    /* Of a start that failed the child has spoken: what is said first counts. */
+    /* The child has reported the failed start already: the first message counts. */
     tell(INIT_EXECED, 0, "");
     serve(program, signals);
 }

@@ -1,14 +1,15 @@
-/* dlq-tasks: the main process of a rank with several tasks. Starts each with what it alone is told,
- * writes their output as one stream of lines that begin with the task's name, forwards signals, and
+/* dlq-tasks: the main process of a rank with several tasks. Starts each with its own variables, and
+ * writes their output as one stream of lines that begin with the task's name. Forwards signals, and
  * ends with the first that fails.
  *
  *   dlq-tasks --words DIR --grace MS [--alone] (--task|--serve NAME [VARIABLE=VALUE]...)... -- COMMAND...
  *
  * A task that fails ends the others at once; after a signal that may mean "save and leave" they have
- * the grace. When all but the serving ones are done, DIR/workers_done says so; those end on the next
- * TERM, or by themselves if the job is `--alone` on this node. DIR/failed_task names the first that
- * failed. It runs as the job, so nothing of it is believed beyond the job's own fate, and it is static,
- * because it must run in any image. Whoever starts us kills what we leave behind. */
+ * the grace. When all but the serving ones are done, DIR/workers_done says so. The serving ones end
+ * on the next TERM, or by themselves if the job is `--alone` on this node. DIR/failed_task names
+ * the first that failed. It runs as the job, so nothing of it is believed beyond the job's own
+ * fate. It is static, because it must run in any image. Our starter kills the processes that we
+ * leave behind. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -301,7 +302,7 @@ static int leave(void)
     return 128 + number;
 }
 
-/* What is still in the pipes; bounded, because a grandchild may keep one open. */
+/* The rest in the pipes; bounded, because a grandchild may keep one open. */
 static void drain(void)
 {
     int64_t until = now_ms() + DRAIN_MS;
