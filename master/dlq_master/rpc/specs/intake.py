@@ -108,7 +108,6 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         digest=_digest(request.spec),
         name=spec.name,
         queue=spec.queue,
-        request=request_of(spec),
         spec=spec.SerializeToString(deterministic=True),
         rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
         grace_s=(
@@ -134,6 +133,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         validate_only=request.validate_only,
         family=family_of(spec),
         records={"yes": True, "no": False}.get(spec.profile),
+        request=request_of(spec),
         deadlines=deadlines_of(spec),
         lateness=lateness_of(spec),
         sized=is_sized(request.spec),

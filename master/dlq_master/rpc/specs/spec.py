@@ -7,7 +7,7 @@ cluster is large enough and what a user may have are questions for the loop.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from google.protobuf.duration_pb2 import Duration
@@ -16,11 +16,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from dlq.v1.job_pb2 import (
-    CheckpointSpec,
     DependencyRelation,
     DependencySpec,
     JobSpec,
-    PreemptSpec,
 )
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
@@ -81,43 +79,15 @@ _NAME_JUNK = re.compile(r"[^A-Za-z0-9_.+=@:-]+", re.ASCII)
 
 
 def checked(spec: JobSpec) -> JobSpec:
-    """A copy with every default filled in; raises InvalidRequest where it makes no sense."""
+    """A copy that has passed every check, with its defaults filled in.
+
+    Raises InvalidRequest, which names the field of the first check that the spec fails.
+    """
     _check_known(spec, "spec")
     spec = with_sizes(spec)
-    _check_command(spec)
-    _check_environment(spec.environment)
-    _check_labels(spec.labels)
-    _check_compat(spec)
-    for wire, limit in _LIMITS:
-        if (said := wire.said(spec)) is not None:
-            limit.check(wire.path, said)
-    _check_resources(spec.resources)
-    _check_preempt(spec.preempt)
-    _check_checkpoint(spec.checkpoint)
-    _check_save_signal(spec)
-    check_container(spec)
-    _check_launch(spec)
-    _check_roles(spec)
-    check_elastic(spec)
-    _check_mixed(spec)
-    _check_array(spec)
-    check_dependency(spec.dependency)
-    check_begin(spec.begin_time)
-    check_deadlines(spec)
-    check_lateness(spec)
-    filled = JobSpec()
-    filled.CopyFrom(spec)
-    filled.name = _named(spec)
-    contained = spec.HasField("container")
-    if spec.working_directory or not contained:  # an empty one means the image's own
-        filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
-    if contained:
-        filled.container.network = spec.container.network or NETWORKS[0]
-    default = RUNTIME if contained else DEFAULT_RUNTIME
-    filled.runtime = spec.runtime or default
-    OneOf(RUNTIMES).check("runtime", filled.runtime)
-    filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
-    return filled
+    for check in CHECKS:
+        check(spec)
+    return _with_defaults(spec)
 
 
 def check_request_id(request_id: str) -> str:
@@ -142,6 +112,13 @@ def _check_known(message: Message, field: str) -> None:
                     _check_known(item, descriptor.name)
 
 
+def _check_limits(spec: JobSpec) -> None:
+    """The limits of single values, which the table of a job's fields declares."""
+    for wire, limit in _LIMITS:
+        if (said := wire.said(spec)) is not None:
+            limit.check(wire.path, said)
+
+
 def _check_command(spec: JobSpec) -> None:
     if len(spec.command) > MOST_ARGUMENTS:
         raise refused("command", f"has more than {MOST_ARGUMENTS} words")
@@ -163,7 +140,8 @@ def _check_script(script: str) -> None:
     Passes(check_argument, "the script").check("script", script)
 
 
-def _check_environment(environment: Mapping[str, str]) -> None:
+def _check_environment(spec: JobSpec) -> None:
+    environment = spec.environment
     # The cheap sum first: what is far too large is not looked at further.
     size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
     if size > LARGEST_ENV_BYTES:
@@ -171,7 +149,8 @@ def _check_environment(environment: Mapping[str, str]) -> None:
     Passes(check_env).check("environment", dict(environment))
 
 
-def _check_labels(labels: Mapping[str, str]) -> None:
+def _check_labels(spec: JobSpec) -> None:
+    labels = spec.labels
     if len(labels) > MOST_LABELS:
         raise refused("labels", f"are more than {MOST_LABELS}")
     for name, value in labels.items():
@@ -182,7 +161,8 @@ def _check_labels(labels: Mapping[str, str]) -> None:
             )
 
 
-def _check_resources(resources: ResourceRequest) -> None:
+def _check_resources(spec: JobSpec) -> None:
+    resources = spec.resources
     if not 1 <= resources.gpu_count <= MOST_GPUS:
         raise refused("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
     if resources.HasField("node_count"):
@@ -239,15 +219,16 @@ def _check_mixed(spec: JobSpec) -> None:
             )
 
 
-def _check_preempt(preempt: PreemptSpec) -> None:
+def _check_preempt(spec: JobSpec) -> None:
+    preempt = spec.preempt
     if preempt.signal:
         OneOf(SIGNALS).check("preempt.signal", preempt.signal)
     if preempt.HasField("warning_duration"):
         check_span("preempt.warning_duration", preempt.warning_duration, 1, 7 * DAY)
 
 
-def _check_checkpoint(checkpoint: CheckpointSpec) -> None:
-    if checkpoint.marker and not checkpoint.directory:
+def _check_checkpoint(spec: JobSpec) -> None:
+    if spec.checkpoint.marker and not spec.checkpoint.directory:
         raise refused("checkpoint.directory", "must say where the marker is looked for")
 
 
@@ -334,6 +315,46 @@ def check_span(field: str, duration: Duration, least_s: float, most_s: float) ->
     """The duration in seconds, if it is a well-formed one between the limits."""
     Lasts(least_s, most_s).check(field, duration)
     return duration.seconds + duration.nanos / 1e9
+
+
+# All checks of a spec, in the order in which they refuse.
+CHECKS: tuple[Callable[[JobSpec], None], ...] = (
+    _check_command,
+    _check_environment,
+    _check_labels,
+    _check_compat,
+    _check_limits,
+    _check_resources,
+    _check_preempt,
+    _check_checkpoint,
+    _check_save_signal,
+    check_container,
+    _check_launch,
+    _check_roles,
+    check_elastic,
+    _check_mixed,
+    _check_array,
+    lambda spec: check_dependency(spec.dependency),
+    lambda spec: check_begin(spec.begin_time),
+    check_deadlines,
+    check_lateness,
+)
+
+
+def _with_defaults(spec: JobSpec) -> JobSpec:
+    filled = JobSpec()
+    filled.CopyFrom(spec)
+    filled.name = _named(spec)
+    contained = spec.HasField("container")
+    if spec.working_directory or not contained:  # an empty one means the image's own
+        filled.working_directory = spec.working_directory or DEFAULT_DIRECTORY
+    if contained:
+        filled.container.network = spec.container.network or NETWORKS[0]
+    default = RUNTIME if contained else DEFAULT_RUNTIME
+    filled.runtime = spec.runtime or default
+    OneOf(RUNTIMES).check("runtime", filled.runtime)
+    filled.preempt.signal = spec.preempt.signal or DEFAULT_SIGNAL
+    return filled
 
 
 def _named(spec: JobSpec) -> str:
