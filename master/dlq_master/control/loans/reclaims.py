@@ -16,6 +16,7 @@ from dlq_common.text.units import format_span
 from dlq_master.control.loans import loans
 from dlq_master.control.loans.reclaim_hits import clipped, hits_of, left_s, words_of
 from dlq_master.control.loans.state import PlannedReclaim
+from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look
@@ -53,12 +54,13 @@ class WantedServers(NamedTuple):
     leaving: tuple[NodeId, ...] = ()
 
 
-def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
-    """Ask servers back, or tell what that would do."""
-    if not ask.plan_only:
-        known = turn.replay(ask)
-        if known is not None:
-            return decode(known, Reclaimed)
+def _known(_turn: Turn, _ask: ReclaimServers, word: str) -> Reclaimed | ToChoose:
+    return decode(word, Reclaimed)
+
+
+@once(_known)
+def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose | Done[Reclaimed | ToChoose]:
+    """Ask servers back, or tell what that would do. A plan alone has no request id."""
     if ask.token and (ask.token in turn.state.loans.plans or not (ask.node_ids or ask.count)):
         return _as_planned(turn, ask)
     wanted = _wanted(turn, ask)
@@ -83,7 +85,7 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose:
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _as_planned(turn: Turn, ask: ReclaimServers) -> Reclaimed:
+def _as_planned(turn: Turn, ask: ReclaimServers) -> Done[Reclaimed | ToChoose]:
     """What was told under a token, or nothing."""
     planned = turn.state.loans.plans.get(ask.token)
     if planned is None:
@@ -181,14 +183,13 @@ def _do(
     asked: ReclaimServers,
     wanted: WantedServers,
     taken: TakenServers,
-) -> Reclaimed:
-    """`asked`: what is to be done, `ask` as which request."""
+) -> Done[Reclaimed | ToChoose]:
+    """Do what `asked` asks, as the caller of `ask`."""
     answer = _answer(turn, asked, wanted, taken)
     if answer.too_long and not asked.force:
         raise _cannot(asked, answer, taken)
     plan = clipped(taken.plan, asked.within_s) if asked.force else taken.plan
     execution.check(turn, plan)
-    turn.remember(ask, encode(answer))
     actor = ask.caller.actor
     for node_id in wanted.lending:
         cleared = on_node.FlagCleared(flag=NodeFlag.LENDING)
@@ -208,7 +209,7 @@ def _do(
     if asked.force and asked.within_s is not None:
         _hasten(turn, answer.node_ids, asked.within_s, actor)
     loans.watch(turn)
-    return answer
+    return Done(answer, encode(answer))
 
 
 def _answer(
