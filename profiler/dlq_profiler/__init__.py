@@ -1,1 +1,1 @@
-"""What a training job's traffic tells: its iterations, its bytes, the sizes of its tensors."""
+"""Reads a training job from its traffic: its iterations, its bytes, the sizes of its tensors."""

@@ -1,10 +1,9 @@
 """The model under an all-reduce: its size, checked, and between which bounds its largest tensor
 lies.
 
-Data-parallel frameworks send tensors in buckets. A bucket is closed when it REACHES its cap, so one
-that is larger than its cap was closed by a tensor of more than the difference: the largest tensor
-lies in (largest bucket - cap, largest bucket]. Its share of the model is an interval, never a
-number.
+Data-parallel frameworks send tensors in buckets. A bucket is closed when it REACHES its cap. A
+bucket above its cap was closed by a tensor of more than the difference. The largest tensor lies in
+(largest bucket - cap, largest bucket]. Its share of the model is an interval, never a number.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from dlq_profiler.results import Interval, Method, ProcessProfile, TrafficReason
 # PyTorch's DistributedDataParallel; it has no variable of the environment that changes them.
 BUCKET_CAP = 26_214_400  # bytes
 FIRST_BUCKET_CAP = 1_048_576
-# Two ways to the model's size may differ by so much, or by so many bytes for each rank and bucket:
-# what a rank sends is rounded to whole elements and segments.
+# Two ways to the model's size may differ by this share, or by this number of bytes for each rank
+# and bucket. A rank sends whole elements and segments.
 MOST_SELF_CHECK_ERROR = 0.001
 ROUNDING = 16
 
 
 class Sizes(NamedTuple):
-    """What is known of the model; `reason`: why nothing is."""
+    """The model's sizes; `reason`: the reason why none are known."""
 
     method: Method
     reason: TrafficReason | None = None
@@ -57,8 +56,8 @@ def sizes_of(talkers: Sequence[ProcessProfile], ranks: int) -> Sizes:
 def _self_check_error(talkers: Sequence[ProcessProfile], ranks: int) -> float:
     """The largest relative difference between ways to the model's size, over all ranks.
 
-    A rank of a ring of n sends 2 (n - 1) / n of the model; its buffers hold all of it; its buckets,
-    as the protocol tells them, are those buffers; and the model is the same everywhere.
+    A rank of a ring of n sends 2 (n - 1) / n of the model, and its buffers hold all of it. Its
+    buckets, by the protocol, are those buffers. The model is the same on every rank.
     """
     ring = ranks / (2 * (ranks - 1))
     sums = [

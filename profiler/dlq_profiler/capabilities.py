@@ -1,7 +1,7 @@
 """Why the profiler would not see a program, or not all of it: said before it starts, and while it
 runs.
 
-The libraries never harm a program that they cannot watch; these functions only name the reason, so
+The libraries never harm a program that they cannot watch. These functions only name the reason, so
 that a result can be "unknown, because" instead of wrong. They read files and decide; standard
 library only.
 """
@@ -77,8 +77,8 @@ BLIND = frozenset(
 def why_unwatched(
     program: str, environ: Mapping[str, str], *, cwd: Path | None = None
 ) -> tuple[Unwatched, ...]:
-    """What is known before a start: of the file that `program` names (a script: its interpreter),
-    and of the environment. What the program starts in its turn is not known.
+    """The reasons known before a start, from the file that `program` names (a script: its
+    interpreter) and from the environment. Its child processes are not known.
     """
     found = list(_of_environment(environ))
     try:
@@ -89,7 +89,7 @@ def why_unwatched(
 
 
 def why_unwatched_process(pid: int, proc: Path = Path("/proc")) -> tuple[Unwatched, ...]:
-    """What is known of a process that runs: its program, and the io_urings that it has open.
+    """The reasons known of a running process: its program, and the io_urings that it has open.
 
     Raises OSError when it is gone or somebody else's.
     """

@@ -23,7 +23,7 @@ _LARGEST_TENSORS_FILE = 16 << 20  # bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What lies in a directory. `tensors`: what the framework's hook told, by pid."""
+    """The content of a directory. `tensors`: the hook's report, by pid."""
 
     recordings: tuple[RecordFile, ...]
     tensors: dict[int, tuple[Tensors, ...]]
@@ -49,7 +49,7 @@ def read_directory(path: Path) -> Contents:
 
 
 def profile_host(path: Path) -> tuple[ProcessProfile, ...]:
-    """A profile of every process that recorded into a directory: what a host tells of a job."""
+    """A profile of every process that recorded into a directory: one host's part of a job."""
     contents = read_directory(path)
     return profiles_of(contents.recordings, contents.tensors)
 

@@ -1,4 +1,4 @@
-"""Who a process is in its job, by the variables that its launcher set."""
+"""The identity of a process in its job, by the variables that its launcher set."""
 
 from __future__ import annotations
 

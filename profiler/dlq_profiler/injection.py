@@ -1,6 +1,4 @@
-"""What the environment of a program must be for it to be recorded; nothing of the user's is
-replaced.
-"""
+"""The environment that makes a program record itself; nothing of the user's is replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +14,9 @@ DIRECTORY = "DLQ_PROF_DIR"
 
 
 class Parts(NamedTuple):
-    """What records: the preloaded library, NCCL's plugin, and the directory of the Python hook."""
+    """The recording parts: the preloaded library, NCCL's plugin, and the directory of the Python
+    hook.
+    """
 
     preload: Path
     nccl_plugin: Path | None = None
@@ -24,7 +24,7 @@ class Parts(NamedTuple):
 
 
 def built(libraries: Path = LIBRARIES, hook: Path = HOOK) -> Parts | None:
-    """What there is here; None without a compiler's work."""
+    """The parts built here; None without a compiler's work."""
     preload, plugin = libraries / PRELOAD, libraries / NCCL_PLUGIN
     if not preload.is_file():
         return None

@@ -18,7 +18,8 @@ from dlq_profiler.results import (
     TrafficVerdict,
 )
 
-# Who sends less than this of what the busiest sends does not take part: launchers, loaders.
+# A process that sends less than this share of the busiest one does not take part: launchers,
+# loaders.
 LEAST_OF_BUSIEST = 0.01
 # Rendezvous and heartbeats recur, too; a training step moves more than they do.
 LEAST_BYTES = 4096
@@ -151,7 +152,7 @@ def _without_traffic(found: JobProfile, reason: TrafficReason) -> JobProfile:
 
 
 def _with_exact(found: JobProfile, processes: Sequence[ProcessProfile]) -> JobProfile:
-    """What the framework itself told goes before what was concluded."""
+    """Exact figures of the framework replace concluded ones."""
     told = next((process.tensors for process in processes if process.tensors), ())
     sizes = tuple(sorted((size for model in told for size in model.sizes), reverse=True))
     total = sum(sizes)

@@ -1,6 +1,4 @@
-"""What is known of a program or its host, as the reason why its traffic told nothing. No numpy
-here.
-"""
+"""Facts of a program or its host as the reason why its traffic is unknown. No numpy here."""
 
 from __future__ import annotations
 

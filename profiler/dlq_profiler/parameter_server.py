@@ -23,10 +23,11 @@ _CONNECTED, _ACCEPTED = 1, 2
 
 
 def is_one(talkers: Sequence[ProcessProfile]) -> bool:
-    """Whether these are workers and servers: by their roles if told, else by who connected to whom.
+    """Whether these are workers and servers: by their roles if known, else by the direction of
+    their connections.
 
     Workers only connect, all of them to the same servers; servers only accept. A single pair could
-    as well be a ring of two: there its messages must lie apart in memory, as tensors do and the
+    as well be a ring of two. There its messages must lie apart in memory, as tensors do and the
     segments of one buffer do not.
     """
     if not talkers or any(process.method is not Method.MESSAGES for process in talkers):

@@ -53,7 +53,7 @@ def text(value: object) -> str:
 
 
 def or_none(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """What the reader reads, or None."""
+    """The reader's value, or None."""
     return lambda value: None if value is None else reader(value)
 
 

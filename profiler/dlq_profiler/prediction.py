@@ -36,8 +36,8 @@ def predict(
 ) -> dict[str, Prediction] | None:
     """For each link, by its rate in bytes/s; None while bytes or period are unknown.
 
-    The iteration time of the trial stands for the time of computing: right where the trial ran on
-    few nodes or on a fast link, else rho comes out too small.
+    The iteration time of the trial stands for the computing time. That is right where the trial ran
+    on few nodes or on a fast link; else rho comes out too small.
     """
     if profile.bytes_per_iteration is None or not profile.period_s:
         return None

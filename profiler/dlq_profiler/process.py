@@ -38,7 +38,7 @@ class _Joined(NamedTuple):
 def profiles_of(
     recordings: Iterable[RecordFile], tensors: Mapping[int, Sequence[Tensors]] | None = None
 ) -> tuple[ProcessProfile, ...]:
-    """A profile of every process, by pid. `tensors`: what the hook of each pid told."""
+    """A profile of every process, by pid. `tensors`: the hook's report of each pid."""
     # Two containers have pids of their own, and may start in the same tick.
     groups: dict[tuple[int, int, str], list[RecordFile]] = {}
     for recording in recordings:
@@ -89,7 +89,7 @@ def profile_of(
 
 
 def _joined(recordings: Sequence[RecordFile]) -> _Joined:
-    # What the plugin saw of NCCL, the wrappers saw as well.
+    # The wrappers saw the plugin's part of NCCL as well.
     by_plugin = any(recording.source == RecordSource.NCCL_PLUGIN for recording in recordings)
     parts, conns, base, since = [], [], 0, 0
     for recording in recordings:
@@ -131,7 +131,7 @@ def _of_collectives(
         return replace(empty, method=Method.NCCL, reason=TrafficReason.NOT_PERIODIC)
     sends = found.sends
     profile = _with_iterations(empty, found.iterations, sends, conns)
-    # FSDP and the like: what is sent are shards, of which no tensor can be told.
+    # FSDP and the like send shards, which do not show the tensors.
     reduces = found.reduced_share > 0.5
     return replace(
         profile,
@@ -221,7 +221,7 @@ def _payload(requests: Requests) -> float:
 
 
 def _peers(requests: Requests, conns: NDArray[np.void], iterations: int) -> tuple[PeerTraffic, ...]:
-    """What went to each other end, the most first."""
+    """The traffic to each other end, the most first."""
     conn = requests["conn"]
     summed = np.bincount(conn, weights=requests["size"], minlength=len(conns) + 1)
     counted = np.bincount(conn, minlength=len(conns) + 1)

@@ -1,4 +1,4 @@
-"""A profile with what follows from it, as plain values: what `dlq profile show` prints."""
+"""A profile and its consequences, as plain values: the output of `dlq profile show`."""
 
 from __future__ import annotations
 

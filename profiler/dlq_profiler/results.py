@@ -1,7 +1,7 @@
-"""What the analysis tells: of one process, and of a whole job. Values only; they go to JSON and
+"""Results of the analysis: of one process, and of a whole job. Values only; they go to JSON and
 back.
 
-Nothing here needs numpy, so that whoever merges or shows results need not have it.
+Nothing here needs numpy, so that programs can merge or show results without it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TrafficReason(StrEnum):
     GRAPH = "cuda-graph"
     RANKS_UNKNOWN = "ranks-unknown"
     NOT_TENSORS = "messages-are-not-tensors"
-    # What an agent knows of a program that it starts, or of its own host.
+    # An agent's knowledge of a program that it starts, or of its own host.
     STATIC = "static"
     SETUID = "setuid"
     GO = "go"
@@ -68,12 +68,12 @@ class TrafficReason(StrEnum):
     NO_NUMPY = "no-numpy"
     FAILED = "analysis-failed"
     TOO_MANY = "too-many-processes"
-    # What a master knows.
+    # A master's knowledge.
     NOT_TOLD = "not-told"
 
 
 class Pattern(StrEnum):
-    """Who talks to whom."""
+    """The communication pattern of the ranks."""
 
     ALL_REDUCE = "all-reduce"
     PARAMETER_SERVER = "parameter-server"
@@ -88,7 +88,9 @@ class Interval(NamedTuple):
 
 
 class PeerTraffic(NamedTuple):
-    """What one process sends to one other end. `side`: 1 it connected, 2 it accepted, 0 unknown."""
+    """The traffic of one process to one other end. `side`: 1 it connected, 2 it accepted, 0
+    unknown.
+    """
 
     peer: str
     side: int
@@ -97,7 +99,7 @@ class PeerTraffic(NamedTuple):
 
 
 class Tensors(NamedTuple):
-    """What the framework told of one model: bytes of each parameter that has a gradient."""
+    """The framework's report of one model: bytes of each parameter that has a gradient."""
 
     sizes: tuple[int, ...]
     bucket_cap_bytes: int
@@ -165,7 +167,7 @@ class JobProfile:
     """A whole job. Bytes and times are those of an iteration in steady state.
 
     `traffic` judges `bytes_per_iteration`, `period_s` and `phases`; `sizes` judges `model_bytes`,
-    `largest_tensor_bytes` and `skew`. What is unknown is None.
+    `largest_tensor_bytes` and `skew`. Unknown values are None.
     """
 
     pattern: Pattern

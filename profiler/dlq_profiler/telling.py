@@ -1,14 +1,14 @@
-"""What one host tells of a job, as a program of its own: it reads what the job itself could have
-written.
+"""One host's part of a job's profile, as a program of its own: its input is under the job's
+control.
 
     python -I -m dlq_profiler.telling DIRECTORY [UID GID [GROUP ...]]
 
-Prints one JSON object, `{"job": ..., "processes": [...], "refused": N, "turned_away": N}`: the
-facts of a JobProfile over the processes of this host, those of each ProcessProfile, how many files
-were of no use, and how many processes were refused one. Exits with 1 when nothing can be told, with
-3 where numpy is missing. With ids, it reads with these rights and no other: whatever files a job
-left to read, this program can open none but its user's own, write none, and uses no more time and
-memory than is set here.
+Prints one JSON object, `{"job": ..., "processes": [...], "refused": N, "turned_away": N}`. `job`
+has the facts of a JobProfile over the processes of this host, and `processes` those of each
+ProcessProfile. `refused` counts useless files, and `turned_away` processes that were refused one.
+Exits with 1 without any result, with 3 where numpy is missing. With ids, it reads with these rights
+and no other. A job may leave any files: this program can open none but its user's own and write
+none. It uses no more time and memory than is set here.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from dlq_profiler.records.control import read_control
 
 NO_NUMPY = 3
 _CPU_S = 60  # a million records take less than one
-_MEMORY_BYTES = (
-    2 << 30
-)  # of addresses; what a job records is 512 MiB at most, and mostly a tenth of it
+_MEMORY_BYTES = 2 << 30  # of addresses; a job records 512 MiB at most, and mostly a tenth of it
 
 
 def main(words: Sequence[str]) -> int:

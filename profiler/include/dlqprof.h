@@ -1,4 +1,4 @@
-/* The record format: what the profiler's libraries write and dlq_profiler reads.
+/* The record format, written by the profiler's libraries and read by dlq_profiler.
  *
  * docs/sites/profiler.md says the same in words. All numbers are little-endian (only little-endian, 64-bit
  * programs are recorded), all times CLOCK_MONOTONIC nanoseconds of the host. A reader must refuse
@@ -86,7 +86,7 @@ struct dlqprof_header {
     uint64_t file_bytes;
     uint32_t source; /* enum dlqprof_source */
     uint32_t libc;   /* enum dlqprof_libc */
-    /* 88: who */
+    /* 88: identity */
     uint32_t pid;
     uint32_t parent_pid;
     uint32_t uid;
@@ -142,7 +142,7 @@ enum dlqprof_side {
     DLQPROF_ACCEPTED = 2,
 };
 
-/* What bytes go through. Entry i is `conn` i + 1 of the records. */
+/* The medium of the bytes. Entry i is `conn` i + 1 of the records. */
 struct dlqprof_conn {
     uint32_t ready; /* 1 when the rest is filled in (stored last) */
     uint32_t kind;  /* enum dlqprof_conn_kind */
@@ -190,9 +190,9 @@ enum dlqprof_op {
     DLQPROF_ALL_REDUCE = 128,
     DLQPROF_BROADCAST = 129,
     DLQPROF_REDUCE = 130,
-    DLQPROF_ALL_GATHER = 131,     /* count: what one rank sends */
-    DLQPROF_REDUCE_SCATTER = 132, /* count: what one rank receives */
-    DLQPROF_ALL_TO_ALL = 133,     /* count: what goes to one peer */
+    DLQPROF_ALL_GATHER = 131,     /* count: elements that one rank sends */
+    DLQPROF_REDUCE_SCATTER = 132, /* count: elements that one rank receives */
+    DLQPROF_ALL_TO_ALL = 133,     /* count: elements to one peer */
     DLQPROF_GATHER = 134,
     DLQPROF_SCATTER = 135,
     DLQPROF_P2P_SEND = 136,

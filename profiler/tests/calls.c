@@ -1,6 +1,6 @@
 /* Makes every recorded call once, over loopback, with sizes that name it; prints what each returned.
  *
- * What it prints must not depend on whether the profiler is there: the tests compare. */
+ * The output must not depend on the profiler: the tests compare. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

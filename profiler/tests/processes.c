@@ -1,6 +1,6 @@
-/* A parent sends 7 times, its forked child 5, the program that this becomes by exec 11, a child of the
- * bare system call 3, and one that posix_spawn starts 11; all over sockets of the parent and own ones.
- * Then the parent sends twice more, of 300 bytes. */
+/* A parent sends 7 times, its forked child 5, and the program that this becomes by exec 11. A child
+ * of the bare system call sends 3, and one that posix_spawn starts 11; all over sockets of the
+ * parent and own ones. Then the parent sends twice more, of 300 bytes. */
 #include "datagrams.h"
 
 #include <signal.h>

@@ -169,7 +169,7 @@ def simulate(
 
 
 def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
-    """What can be refused before any work is done."""
+    """Refuse wrong settings before any work is done."""
     if not policies:
         raise UsageError(
             "no policy to simulate", "--policy was not given", "add for example --policy fifo"
@@ -238,7 +238,7 @@ def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None
 
 
 def _check_renting(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
-    """Who rents beside own nodes reckons with numpy."""
+    """A policy that rents beside own nodes needs numpy."""
     if settings and spec.renting is not None and find_spec("scipy") is None:
         why = "numpy and scipy, with which it is decided what to rent, are not installed"
         raise UsageError(
@@ -296,7 +296,7 @@ def _publish(
     as_json: bool,
     jobs_out: Path | None,
 ) -> None:
-    """Job files first: who sees the result on stdout finds them complete."""
+    """Job files first: a reader of the result on stdout finds them complete."""
     if jobs_out is not None:
         for result in results:
             write_jobs(jobs_path(jobs_out, result.policy, len(results)), result.outcomes)

@@ -1,4 +1,4 @@
-"""What `dlq simulate` refuses: each error says what, why and what to do, and knows its exit code.
+"""The refusals of `dlq simulate`. Each error has a fault, a reason, a remedy and its exit code.
 
 SimulateError
 ├── UsageError   exit 2: what was typed (an option, a cluster, a setting, a file that is not there)
@@ -31,7 +31,7 @@ class UsageError(SimulateError):
 class DataError(SimulateError):
     """A file does not keep its contract; `line` counts from 1, `column` is the header's word.
 
-    `words`: what these two are in the file, where they are not a line and a column.
+    `words`: the file's names for these two, where they are not a line and a column.
     """
 
     exit_code = 1

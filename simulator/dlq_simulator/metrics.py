@@ -1,4 +1,4 @@
-"""What a replay is judged by: the fields of `dlq simulate --json`, from the jobs' histories."""
+"""The measures of a replay: the fields of `dlq simulate --json`, from the jobs' histories."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ class Span(NamedTuple):
 class ReplayOutcome:
     """One finished job's history, in seconds of the trace's clock.
 
-    `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress
-    (saving and resuming); jct = queue + overhead + the time in which its work was done, which is
-    its duration on the reference allocation. `spans`: when it held GPUs, one for each attempt and
-    size.
+    `queue_s` is the time without GPUs, `overhead_s` the time with GPUs but without progress (saving
+    and resuming). jct = queue + overhead + working time; the working time is the duration on the
+    reference allocation. `spans`: when it held GPUs, one for each attempt and size.
     """
 
     job: TraceJob
@@ -54,7 +53,7 @@ class ReplayOutcome:
 
     @property
     def overhead_gpu_s(self) -> Number:
-        """What it held without progress."""
+        """Its GPU-seconds without progress."""
         own_s = self.overhead_s - self.trials_s
         return self.job.num_gpus * own_s + self.trial_gpu_s
 
@@ -70,17 +69,17 @@ class Metrics:
     `wdmr` is the weighted deadline *miss* rate, mean of (max - got) / (max - min) over the jobs
     with a deadline; `slo_met_ratio` the share of them that finished by their first deadline.
     `gpu_utilization` counts useful work only: GPU-seconds of the finished jobs' durations over GPUs
-    x makespan (lent GPUs: x the time they were lent); 1 and more is possible where GPUs are faster
+    x makespan (lent GPUs: x the time they were lent). 1 and more is possible where GPUs are faster
     than the trace's. `cost` is node-hours x price of all priced nodes from the first submit to the
-    last finish, `tardiness_cost` the sum of weight x seconds after the due date, and
-    `reclaim_preemption_ratio` preemptions by reclaimed servers over jobs submitted (Aryl, table 5).
-    Of all reclaims on average, `reclaim_collateral_damage` is the GPUs that were vacated besides,
-    over those asked back, and `reclaim_flexible_share` the share of the servers on which there were
-    flexible workers only (7.2, 7.3). `preemptions` are all interruptions, `resizes` those of them
-    after which a job went on at once with other GPUs. `guaranteed` jobs were promised one of their
-    deadlines, and `promises_missed` of them ended after it; None where the policy promises nothing.
-    `profiler_pending_s`: from the submit of a job that was profiled to its first trial, and
-    `ended_in_trial_ratio` the share of them that were done in it; None where nobody was.
+    last finish. `tardiness_cost` is the sum of weight x seconds after the due date.
+    `reclaim_preemption_ratio` is preemptions by reclaimed servers over jobs submitted (Aryl, table
+    5). The next two are averages over all reclaims (7.2, 7.3). `reclaim_collateral_damage` is the
+    GPUs that were vacated besides, over those asked back. `reclaim_flexible_share` is the share of
+    the servers with flexible workers only. `preemptions` are all interruptions, `resizes` those of
+    them after which a job went on at once with other GPUs. `guaranteed` jobs were promised one of
+    their deadlines, and `promises_missed` of them ended after it; None where the policy promises
+    nothing. `profiler_pending_s`: from the submit of a job that was profiled to its first trial,
+    and `ended_in_trial_ratio` the share of them that were done in it; None where nobody was.
     `machine_hours`: of rented machines, billed, by pool; None where none are rented by need.
     """
 
@@ -114,7 +113,7 @@ class Metrics:
 
 
 class Billed(NamedTuple):
-    """What a cluster with priced nodes or lent servers adds to a replay."""
+    """The additions of a cluster with priced nodes or lent servers to a replay."""
 
     gpu_seconds: Number  # that were there
     cost: float | None = None  # None: nothing has a price
@@ -203,7 +202,7 @@ def percentile(values: Sequence[Number], percent: float) -> float | None:
 
 
 def _settled(value: Number) -> float:
-    """To the microsecond: what is finer is the noise of doubles."""
+    """To the microsecond: finer differences are the noise of doubles."""
     return round(float(value), 6)
 
 

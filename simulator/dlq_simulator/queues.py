@@ -12,7 +12,7 @@ from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import UsageError
 from dlq_simulator.workload import Trace, TraceJob
 
-# `--set queues=...`: what tells the queue of a row.
+# `--set queues=...`: the column that gives the queue of a row.
 QUEUES: Mapping[str, Callable[[TraceJob], str]] = MappingProxyType(
     {
         "class": lambda row: "be" if row.kind == "be" else "slo",
@@ -44,7 +44,7 @@ class TraceQueues:
         self.policy = replace(policy, quotas=quotas)
         named = [name for name, _ in quotas.shares]
         others = sorted(set(jobs) - set(named))
-        # Who is in no quota shares what is left as one line, in the order of arrival.
+        # Jobs without a quota share the rest as one line, in the order of arrival.
         self._ranks = {name: rank for rank, name in enumerate(named)}
         self._ranks.update(dict.fromkeys(others, len(named)))
 

@@ -41,7 +41,7 @@ def refusals() -> Iterator[None]:
 
 @contextmanager
 def silent_stdout() -> Iterator[None]:
-    """What native code writes to the standard output is dropped: ours is a document."""
+    """Drop the output of native code on stdout: ours is a document."""
     sys.stdout.flush()
     ours = os.dup(1)
     try:

@@ -28,7 +28,7 @@ HISTORY, QUEUED_BY, TEAMS_BY = "history", "queues", "teams"
 class ReplaySettings:
     """One policy, and the world that it is replayed in.
 
-    Work that is taken away stops `save_s` before its boundary and holds its GPUs until then; it
+    A job whose GPUs are taken stops `save_s` before its boundary and holds its GPUs until then. It
     makes no progress in the first `resume_s` of its next start. Both are 0, and nothing is ever
     lost, if preemption is `free`.
     """
@@ -106,7 +106,7 @@ def _checked(
 
 
 def _known(name: str, rented_only: bool = False) -> tuple[str, ...]:
-    """What the policy can be told here; to a master it may not be a file."""
+    """The settings of the policy here; a master may not read a file for one."""
     if rents(name, rented_only):
         return KNOWN[name]
     preset = PRESETS[name]

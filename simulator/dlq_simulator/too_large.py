@@ -23,8 +23,7 @@ _COLUMNS = {ReasonCode.GPU_TYPE: "gpu_type", ReasonCode.CONSTRAINT: "mem_gb"}
 def check_sizes(trace: Trace, spec: ClusterSpec, settings: Iterable[ReplaySettings]) -> None:
     """DataError for the first row that some replay would refuse as it comes, were all nodes there.
 
-    Servers that are lent count, whenever they are: who waits for one in vain is known only in the
-    end.
+    Lent servers always count: only the end shows a job that waits for one in vain.
     """
     alike = _alike(trace)
     memory = GpuMemory(trace, spec)

@@ -136,7 +136,7 @@ class _Reading:
         return Trace.of(self._path, jobs, self._notes, columns, self._words)
 
     def _tell(self, dialect: Dialect | None) -> None:
-        """What a person should know of what was read."""
+        """Notes on the trace for a person."""
         if dialect is not None and dialect.note:
             self._notes.append(dialect.note)
         for reason, count in sorted(self._skipped.items()):

@@ -57,8 +57,8 @@ class Trace:
     """A workload in submit order (ties in file order).
 
     `whole_seconds`: every submit and duration is an integer, so the replay's clock stays on
-    whole seconds. `notes` are for people: what was ignored. `columns`: the file's words for ours,
-    where they differ; `words`: what it has for lines and columns.
+    whole seconds. `notes` are for people: the ignored parts. `columns`: the file's words for ours,
+    where they differ; `words`: its names for lines and columns.
     """
 
     path: str
@@ -92,6 +92,6 @@ class Trace:
         )
 
     def error(self, job: TraceJob, column: str, why: str, remedy: str) -> DataError:
-        """What is wrong with one cell of a job, with its place in the file."""
+        """The fault of one cell of a job, with its place in the file."""
         theirs = self.columns.get(column, column)
         return DataError(self.path, why, remedy, line=job.line, column=theirs, words=self.words)

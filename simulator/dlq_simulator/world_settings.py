@@ -16,7 +16,7 @@ from dlq_simulator.errors import UsageError
 from dlq_simulator.world.knowledge import Knowledge
 from dlq_simulator.world.speed import Speed
 
-# One pause and resume cost about a minute in the papers' testbeds: 57 to 62 s in Tiresias
+# One pause and resume cost about a minute in the papers' testbeds. It is 57 to 62 s in Tiresias
 # (lost time over preemptions), 63 s in Aryl. Half of it is charged on each side.
 COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "term_s": 300})
 
@@ -50,12 +50,12 @@ def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
 
 
 def speed(words: Mapping[str, str]) -> Speed:
-    """What placements and sizes do to the speed of jobs."""
+    """The effect of placements and sizes on the speed of jobs."""
     return Speed(**_read(words, _SPEED))
 
 
 def knowledge(policy: Policy, words: Mapping[str, str], seed: int) -> Knowledge:
-    """What the policy is told of run times."""
+    """The policy's knowledge of run times."""
     trials = policy.profiling is not None
     stands_in = policy.promises is None
     return Knowledge(

@@ -1,8 +1,8 @@
 """Exact mode: PyTorch's DistributedDataParallel tells the sizes of the parameters that it reduces.
 
-Runs inside the user's process: the standard library only, nothing imported before it is needed,
-and no exception, no output and no delay that the job would notice. What is written is in
-docs/sites/profiler.md, tensors.json.
+Runs inside the user's process. It uses the standard library only and imports nothing before it is
+needed. It causes no exception, no output and no delay that the job would notice.
+docs/sites/profiler.md, tensors.json, describes its output.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _told: dict[int, tuple[str, list[dict[str, Any]]]] = {}  # by pid: a forked chil
 
 
 def install() -> None:
-    """From now on, whoever imports the module of DistributedDataParallel gets it with the hook."""
+    """Give the hook to every later import of DistributedDataParallel's module."""
     sys.meta_path.insert(0, _Finder())
 
 

@@ -19,7 +19,7 @@ OFF, RECORD = 0, 1
 
 
 class RecordingControl(NamedTuple):
-    """What a control file says. `files_opened` beyond `file_limit` were refused."""
+    """The content of a control file. `files_opened` beyond `file_limit` were refused."""
 
     mode: int
     file_limit: int
@@ -42,7 +42,7 @@ def write_control(
 
 
 def read_control(directory: Path) -> RecordingControl:
-    """What the control file of a directory says. Raises OSError or ValueError."""
+    """The control file of a directory. Raises OSError or ValueError."""
     with _opened(directory, os.O_RDONLY) as fd:
         return _read(fd)
 

@@ -127,7 +127,7 @@ class Unseen(IntFlag):
 
 
 class Side(IntEnum):
-    """Who opened a connection."""
+    """The opener of a connection."""
 
     UNKNOWN = 0
     CONNECTED = 1
@@ -135,7 +135,7 @@ class Side(IntEnum):
 
 
 class ConnKind(IntEnum):
-    """What bytes go through."""
+    """The medium of the bytes."""
 
     SOCKET = 1
     QUEUE_PAIR = 2
@@ -183,7 +183,7 @@ COLLECTIVES = tuple(op for op in Op if op >= Op.ALL_REDUCE)
 
 
 class RecordFlag(IntFlag):
-    """What else is known of a record."""
+    """Further facts of a record."""
 
     GLOO = 1 << 0
     PEEK = 1 << 1

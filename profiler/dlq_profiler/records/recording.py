@@ -1,7 +1,8 @@
-"""One record file: what was recorded in a process, and what was lost. Safe to read while it grows.
+"""One record file: the records of a process, and the number of lost ones. Safe to read while it
+grows.
 
-Nothing in a file is believed: it lies where the job may write. It is read, never mapped (a mapped
-file that is cut short ends the reader), and every number in it is checked before it is used.
+Nothing in a file is believed: it lies where the job may write. It is read, never mapped, because a
+mapped file that is cut short ends the reader. Every number in it is checked before use.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def _records(
 
 
 def _ring(ring: Records, head: int) -> Records:
-    """The last records of a ring in their order; what is being written just now is left out."""
+    """The last records of a ring in their order, without the one that is being written."""
     room = len(ring)
     if not room:
         return ring.copy()

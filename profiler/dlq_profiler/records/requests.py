@@ -31,8 +31,8 @@ _NOT_COUNTED = RecordFlag.PEEK | RecordFlag.FAILED_POST
 def requests_of(records: Records, ops: Collection[int]) -> Requests:
     """The requests among the records of these ops, by their start.
 
-    A call that took less than it was asked for, EAGAIN included, is gone on with by the next on its
-    connection that asks for exactly the rest. The first has the size and the address. Records
+    A call may take less than it was asked for, EAGAIN included. The next call on its connection
+    that asks for exactly the rest continues it. The first has the size and the address. Records
     without a connection (its table was full) cannot be told apart, and are left out.
     """
     chosen = records[

@@ -36,7 +36,7 @@ class Iterations(NamedTuple):
         return float((high - low) / middle) if middle else 0.0
 
     def holding(self, requests: Requests) -> Requests:
-        """Those that began in whole iterations."""
+        """The requests that began in whole iterations."""
         at = requests["start_ns"]
         found: Requests = requests[(at >= self.starts_ns[0]) & (at < self.starts_ns[-1])]
         return found

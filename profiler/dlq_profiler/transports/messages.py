@@ -35,7 +35,9 @@ class _List(NamedTuple):
 
 
 def lists_of(requests: Requests) -> Lists | None:
-    """What repeats itself on the connections of one process; None unless nearly all of it does."""
+    """The lists of requests that repeat on the connections of one process; None unless nearly all
+    of it does.
+    """
     messages = requests[requests["size"] >= HEADER]
     if not len(messages):
         return None

@@ -1,11 +1,11 @@
 """Iterations by the addresses that recur: needs no protocol, and no order of the messages.
 
-Communication buffers keep their place, so in steady state the same bytes at the same address go out
-on the same connection once or twice in every iteration (twice: a ring all-reduce of three or more
-sends most chunks in both its halves). Such a request is a key. Between two occurrences of a key
-that goes out once, every other one goes out once or twice, wherever the recording began and ended:
-so each likely key is tried as the mark of iterations, and the one that explains most bytes is
-taken.
+Communication buffers keep their place. In steady state the same bytes at the same address therefore
+go out on the same connection once or twice in every iteration. Twice: a ring all-reduce of three or
+more sends most chunks in both its halves. Such a request is a key. Between two occurrences of a key
+that goes out once, every other key goes out once or twice, wherever the recording began and ended.
+Each likely key is therefore tried as the mark of iterations, and the one that explains most bytes
+is taken.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEAST_SEEN = 3
 # traffic: rendezvous, logs.
 LEAST_OF_BUSIEST = 0.01
 LONGEST_HEADER = 256  # bytes that a protocol puts before the payload in the same request
-LEAST_EXPLAINED = 0.5  # of the bytes; what explains less has marked something else
+LEAST_EXPLAINED = 0.5  # of the bytes; a key that explains less has marked something else
 ASTRAY = 0.1  # of an iteration; a pause that is farther from its usual place is another one
 LEAST_MARKED = 0.2  # of all bytes: handshakes recur before the training begins
 TRIED_COUNTS = 8  # numbers of occurrences from which marks are tried
@@ -35,7 +35,7 @@ AS_GOOD = 0.001
 
 
 class Recurrence(NamedTuple):
-    """What recurs. Bytes exclude headers."""
+    """The recurring requests. Bytes exclude headers."""
 
     seen: int  # iterations that the mark was seen in
     iterations: Iterations
@@ -122,8 +122,9 @@ def _keys(requests: Requests) -> _Keys:
 
 
 def _likely_marks(requests: Requests, keys: _Keys) -> Iterator[int]:
-    """For each of the counts that carry most bytes, the key that most often comes after a pause,
-    and the first and the last one of it."""
+    """For each of the counts that carry most bytes: the key that most often comes after a pause,
+    and its first and last occurrence.
+    """
     carried = np.bincount(keys.seen, weights=keys.seen * keys.size)
     carried[:LEAST_SEEN] = 0
     before = np.append(0, np.maximum.accumulate(requests["end_ns"])[:-1])
@@ -144,9 +145,8 @@ def _marked(requests: Requests, keys: _Keys, key: int) -> _Marked | None:
     whole = len(marks) - 1
     inside = _between(requests, marks)
     found = np.bincount(keys.of[inside], minlength=len(keys.seen))
-    # What is sent near a mark may come before it in one iteration, and after it in the next. In
-    # fewer iterations that would let what occurs half as often as the mark pass for what occurs as
-    # often.
+    # A request near a mark may come before it in one iteration, and after it in the next. In fewer
+    # iterations a request half as frequent as the mark would pass for an equally frequent one.
     slack = 1 if whole > 4 else 0
     times = np.zeros(len(found), np.int64)
     for often in (1, 2):
@@ -201,7 +201,7 @@ def _begins(requests: Requests, keys: _Keys, marked: _Marked) -> NDArray[np.int6
 
 
 def _header(address: NDArray[np.int64], sizes: NDArray[np.int64]) -> int:
-    """By how much requests usually reach into their neighbour: what precedes each payload."""
+    """The usual overlap of requests into their neighbour: the header before each payload."""
     steps = np.diff(address)
     overlaps = (sizes[:-1] - steps)[steps > 0]
     overlaps = overlaps[(overlaps >= 0) & (overlaps <= LONGEST_HEADER)]

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 # One iteration more than two could be chance (facts of warm-up iterations repeat once).
 LEAST_REPEATS = 3
-# What the repetition must explain of a whole sequence: a tail of equal sizes repeats itself, too.
+# The repetition must explain this share of a whole sequence: a tail of equal sizes repeats itself,
+# too.
 LEAST_SHARE = 0.5
 # A job that does not repeat itself must not cost more than one that does.
 MOST_SYMBOLS = 262_144
@@ -29,7 +30,7 @@ class Repeat(NamedTuple):
 def shortest_repeat(symbols: NDArray[np.generic]) -> Repeat | None:
     """The shortest period that explains at least half of the sequence by three repeats or more.
 
-    None without one. What comes before `first` is warm-up. Of a very long sequence its end counts.
+    None without one. Symbols before `first` are warm-up. Of a very long sequence its end counts.
     """
     backwards = symbols[: -MOST_SYMBOLS - 1 : -1]
     count = len(backwards)

@@ -1,5 +1,6 @@
-/* NCCL's functions, for where its own profiler plugin cannot be had: each is in the library twice,
- * as ncclX and pncclX, so that a wrapper can stand in for the first and call the second. */
+/* Wrappers of NCCL's functions, for installations without its profiler plugin. Each function is in
+ * the library twice, as ncclX and pncclX, so that a wrapper can stand in for the first and call the
+ * second. */
 #include "nccl_calls.h"
 
 #include "nccl_types.h"

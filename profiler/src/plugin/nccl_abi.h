@@ -1,7 +1,7 @@
 /* NCCL's profiler plugin interface, versions 1 to 5, restated: building needs neither NCCL nor CUDA.
  *
- * Only what is used stands here, up to the last such field. NCCL 2.23 asks for version 1,
- * 2.24 for 2, 2.26 for 3, 2.27 for 4, 2.28 for 5; newer ones fall back to the newest they find. */
+ * Only what is used stands here, up to the last such field. NCCL 2.23 asks for version 1, 2.24 for
+ * 2, 2.26 for 3, 2.27 for 4 and 2.28 for 5. Newer ones fall back to the newest they find. */
 #ifndef DLQPROF_NCCL_ABI_H
 #define DLQPROF_NCCL_ABI_H
 
@@ -13,7 +13,7 @@
 enum {
     EVENT_COLL = 1 << 1,
     EVENT_P2P = 1 << 2,
-    EVENT_COLL_API = 1 << 9, /* from version 5: what the program called, before NCCL cuts it up */
+    EVENT_COLL_API = 1 << 9, /* from version 5: the program's call, before NCCL cuts it up */
     EVENT_P2P_API = 1 << 10,
 };
 

@@ -7,7 +7,8 @@
 
 #define COMMS 1024u
 
-/* What NCCL hands back with each event of a communicator. One is used again when it is finalized. */
+/* The context that NCCL hands back with each event of a communicator. One is used again when it is
+ * finalized. */
 struct comm {
     uint32_t used;
     uint32_t epoch, number; /* the connection's, in the file of that epoch */

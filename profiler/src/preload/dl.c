@@ -1,7 +1,7 @@
 /* dlsym and dlvsym: programs that open libibverbs or NCCL by themselves get the wrappers too.
  *
- * What these two return can depend on who calls (RTLD_NEXT, and in musl always), so for every other
- * name the real function is jumped to, as if this one were not there. */
+ * The result of these two can depend on the caller (RTLD_NEXT, and in musl always). For every other
+ * name the wrapper therefore jumps to the real function. */
 #include "sys.h"
 
 /* Sanitizers call dlsym before any instrumented code may run. */

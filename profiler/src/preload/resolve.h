@@ -1,4 +1,4 @@
-/* The functions behind ours: what the program would have called without us. */
+/* The functions behind ours: the program's targets without us. */
 #ifndef DLQPROF_RESOLVE_H
 #define DLQPROF_RESOLVE_H
 

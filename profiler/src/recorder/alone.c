@@ -1,5 +1,5 @@
-/* What compilers turn loops and assignments into, so that no library is needed for it. Hidden: the
- * program keeps its own. */
+/* Functions that compilers make of loops and assignments, so that no library is needed for them.
+ * Hidden: the program keeps its own. */
 #include <stddef.h>
 
 #ifndef DLQPROF_HOSTED

@@ -7,7 +7,7 @@ struct dlqprof_conn *dlqprof_conn_at(uint32_t number)
     return (struct dlqprof_conn *)(start + (size_t)(number - 1) * sizeof(struct dlqprof_conn));
 }
 
-/* Whoever searches may look at `ready` meanwhile. */
+/* A searching thread may look at `ready` meanwhile. */
 static void copy_but_ready(struct dlqprof_conn *to, const struct dlqprof_conn *from)
 {
     size_t i;
@@ -19,7 +19,8 @@ uint32_t dlqprof_conn_add(const struct dlqprof_conn *conn)
 {
     uint32_t used = LOAD(&dlqprof_file->conns_used);
     struct dlqprof_conn *entry;
-    /* An entry is counted only when its memory is there: who searches touches every counted one. */
+    /* An entry is counted only when its memory is there, because a search touches every counted
+     * one. */
     do {
         if (used >= DLQPROF_CONNS) {
             ADD(&dlqprof_file->conns_used, 1);

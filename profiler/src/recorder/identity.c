@@ -1,4 +1,5 @@
-/* Who this process is: pid, start, program, and the part of the environment that names its rank. */
+/* The identity of this process: pid, start, program, and the part of the environment that names its
+ * rank. */
 #include "recorder.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
-/* What the back ends see of the recorder: is it on, which connection is this, write this down. */
+/* The recorder's interface to the back ends: its switch, the numbers of connections, and the
+ * writing of records. */
 #ifndef DLQPROF_RECORDER_H
 #define DLQPROF_RECORDER_H
 
@@ -22,7 +23,7 @@ extern int clock_gettime(clockid_t, struct timespec *) WEAK;
 extern struct dlqprof_control *dlqprof_control;
 /* This process image's record file; NULL before it is made, and in a child until it has its own. */
 extern struct dlqprof_header *dlqprof_file;
-/* In a page that the kernel zeroes in a forked child: which file belongs to this process. 0: none. */
+/* In a page that the kernel zeroes in a forked child: the number of this process' file. 0: none. */
 extern uint32_t *dlqprof_epoch;
 
 static inline int dlqprof_recording(void)
@@ -39,7 +40,7 @@ static inline uint64_t dlqprof_now(clockid_t clock)
     return (uint64_t)at.tv_sec * 1000000000u + (uint64_t)at.tv_nsec;
 }
 
-/* What -errno was, after a call that failed. */
+/* -errno after a failed call. */
 static inline int64_t dlqprof_result(int64_t result)
 {
     return result < 0 && __errno_location ? -(int64_t)*__errno_location() : result;

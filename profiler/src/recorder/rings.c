@@ -1,7 +1,7 @@
 /* Threads, their rings, and the record itself: the part that is on the recorded path. */
 #include "recorder.h"
 
-/* What this thread writes into. Valid while `epoch` is the process' epoch. */
+/* The ring of this thread. Valid while `epoch` is the process' epoch. */
 struct writer {
     uint32_t epoch;
     volatile uint32_t busy; /* a signal handler that comes in between must not write too */
@@ -106,8 +106,8 @@ static void join(uint32_t epoch)
     writer.epoch = epoch;
 }
 
-/* A ring may grow while more chunks are free than it holds: there is always one for a newcomer, and a
- * ring that was refused once is refused for ever, because none is ever given back. */
+/* A ring may grow while more chunks are free than it holds, so that there is always one for a
+ * newcomer. A refused ring is refused for ever, because no chunk is ever given back. */
 static int grow(struct dlqprof_thread *slot)
 {
     uint32_t held = LOAD(&slot->chunks), used = LOAD(&dlqprof_file->chunks_used);

@@ -1,4 +1,4 @@
-/* What the socket wrappers of both directions share. */
+/* Shared by the socket wrappers of both directions. */
 #ifndef DLQPROF_CALLS_H
 #define DLQPROF_CALLS_H
 

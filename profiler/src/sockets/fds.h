@@ -1,4 +1,4 @@
-/* Which descriptors are internet sockets, and which connection each one is. */
+/* The table of descriptors: internet sockets, and the connection of each. */
 #ifndef DLQPROF_FDS_H
 #define DLQPROF_FDS_H
 
@@ -6,7 +6,7 @@
 
 #define FDS 65536u
 
-/* What is known of a descriptor: one of these, or a connection's number + FD_CONN. */
+/* The state of a descriptor: one of these, or a connection's number + FD_CONN. */
 enum {
     FD_UNKNOWN = 0,
     FD_OTHER,     /* not an internet socket */

@@ -11,7 +11,8 @@ static struct {
 } sets[SETS];
 static uint32_t sets_used;
 
-/* What this thread builds. Providers hold a lock of the queue pair between start and complete. */
+/* The request that this thread builds. Providers hold a lock of the queue pair between start and
+ * complete. */
 struct building {
     struct vb_qp_ex *qp;
     uint32_t count;

@@ -14,7 +14,7 @@ _DAY_S = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aryl:
-    """What jobs of a trace can do, as percentages of all jobs.
+    """Abilities of a trace's jobs, as percentages of all jobs.
 
     elastic: may run on up to `stretch` times its GPUs, the widest jobs first (the paper's elastic
     jobs are its large ones). checkpointless: loses everything when it is preempted. any_gpu: names

@@ -21,8 +21,8 @@ _HIGH_PER_HOUR = 135  # submissions on a system of few thousand GPUs: 1,000 node
 _ALTERNATES_AFTER = 10  # submissions
 _DUE = (1.0, 3.0)  # times the shortest run time
 _WEIGHT = (0.003, 0.015)  # per second of tardiness
-# Hours on one K80 of a job of each network, from short to long: invented, as the authors' profiles
-# are not public; about eight GPUs are about five times faster.
+# Hours on one K80 for a job of each network, from short to long. They are invented, as the authors'
+# profiles are not public. About eight GPUs are about five times faster.
 _HOURS: Mapping[str, tuple[float, float]] = MappingProxyType(
     {"Alexnet": (2, 12), "Resnet": (6, 40), "VGG": (8, 60), "DeepSpeech": (10, 80)}
 )

@@ -1,1 +1,1 @@
-"""Pictures of replays: what they show is computed here without a drawing library, then drawn."""
+"""Pictures of replays: their numbers are computed here without a drawing library, then drawn."""

@@ -1,4 +1,4 @@
-"""What the pictures show, as plain numbers."""
+"""The numbers behind the pictures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def gantt(outcomes: Sequence[ReplayOutcome], gpus: int, most: int | None = None)
     """The first `most` attempts (None: all) in lanes, the lowest free ones first; an attempt that
     is split keeps its parts apart.
 
-    Lanes are for the eye: which GPU of which node an attempt really had is not told.
+    Lanes are for the eye: they do not show the real GPUs of an attempt.
     """
     spans = sorted(
         (begin_s, end_s, number, gpus)

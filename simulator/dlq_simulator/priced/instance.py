@@ -23,8 +23,9 @@ _REMEDY = "correct the row, give a node type that holds it, or leave such jobs o
 
 class RentingJob(NamedTuple):
     """`due_s` is an instant, `weight` $ per second after it; `time_s[k, g - 1]`: on g GPUs of kind
-    k of the catalogue, inf where it may not run. `kin`: what is known of it where run times are
-    not."""
+    k of the catalogue, inf where it may not run. `kin`: the known facts about it where run times
+    are not known.
+    """
 
     job_id: str
     submit_s: float
@@ -57,7 +58,7 @@ class RentingInstance:
 
 
 def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstance:
-    """What the trace and the cluster come to; UsageError or DataError where they do not go
+    """The problem that the trace and the cluster give; UsageError or DataError where they do not go
     together.
     """
     groups, nodes = _rentable(spec)

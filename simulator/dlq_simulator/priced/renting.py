@@ -18,8 +18,9 @@ class _Rented(NamedTuple):
 
 class Renting:
     """A node is billed from when it is asked for, booting included, and for its minimum at least.
-    One that nobody needs any more stays until its minimum is over, as it is paid for: who asks for
-    that type meanwhile gets it, at most `most` of both kinds together."""
+    An unneeded node stays until its minimum is over, as it is paid for. A job that asks for that
+    type meanwhile gets it, at most `most` of both kinds together.
+    """
 
     def __init__(self, catalogue: Catalogue, most: int) -> None:
         self._types = catalogue.types
@@ -31,7 +32,7 @@ class Renting:
         self.hours = {rented.name: 0.0 for rented in catalogue.types}  # billed, likewise
 
     def become(self, types: Mapping[int, int], now_s: float) -> None:
-        """From now on each node is of this type; those that are not named are released."""
+        """From now on each node is of this type; nodes outside `types` are released."""
         self._settle(now_s)
         for node, had in list(self._nodes.items()):
             if types.get(node) != had.type:
@@ -64,7 +65,7 @@ class Renting:
         return _Rented(type_, now_s, now_s + self._types[type_].boot_s)
 
     def _settle(self, now_s: float) -> None:
-        """Who is idle goes when its minimum is over, or when its provider takes it back."""
+        """An idle node goes when its minimum is over, or when its provider takes it back."""
         idle, self._paid = self._paid, []
         for had in idle:
             if now_s < self._paid_until_s(had):

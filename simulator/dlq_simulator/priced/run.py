@@ -88,9 +88,8 @@ def _fitted(instance: RentingInstance, fitting: Fitting, seed: int) -> Fitted:
 def _told(fitted: Fitted) -> str:
     errors = 100 * np.array(sorted(fitted.errors.values()))
     return (
-        f"run times foretold at submit are off by {np.median(errors):.0f} % in the median of the "
-        "jobs, "
-        f"by {np.percentile(errors, 90):.0f} % or more in a tenth of them"
+        f"estimates of run times at submit are off by {np.median(errors):.0f} % in the median "
+        f"job, and by {np.percentile(errors, 90):.0f} % or more in a tenth"
     )
 
 

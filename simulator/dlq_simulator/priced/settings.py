@@ -32,9 +32,10 @@ def rents(name: str, rented_only: bool) -> bool:
 
 
 class Fitting(NamedTuple):
-    """Run times are learned: from the trace `history` and from jobs that have ended, each measured
-    once it has run on a shape for `measure_s`; `refine`: what is measured of a job that runs counts
-    for it."""
+    """Run times are learned: from the trace `history` and from jobs that have ended. Each is
+    measured once it has run on a shape for `measure_s`; `refine`: measurements of a running job
+    count for it.
+    """
 
     measure_s: float = _MEASURE_S
     refine: bool = True
@@ -43,9 +44,10 @@ class Fitting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedSettings:
-    """One policy, as words until numpy may be imported, and its world: it decides every
-    `interval_s` (inf: at submits and completions only), and a job that gets other GPUs loses
-    `resume_s`. `fitting`: how run times are learned; None: they are known."""
+    """One policy, as words until numpy may be imported, and its world. It decides every
+    `interval_s` (inf: at submits and completions only). A job that gets other GPUs loses
+    `resume_s`. `fitting`: how run times are learned; None: they are known.
+    """
 
     name: str
     words: Mapping[str, str]

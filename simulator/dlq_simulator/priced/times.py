@@ -1,4 +1,4 @@
-"""What a policy that rents is told of run times: the truth, or what can be learned of it."""
+"""The run times that a policy that rents is given: the truth, or learned estimates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Times(Protocol):
     """
 
     def told(self, number: int, way: Way) -> Table:
-        """What is known of it now."""
+        """The present estimate of it."""
         ...
 
     def ended(self, number: int, way: Way) -> None:
@@ -54,12 +54,13 @@ class Exact:
 
 
 class Fitted:
-    """What models foretell that were fitted to jobs that have ended, refined by a job's own speed
-    once it has made progress on a shape for `measure_s` (unless not `refine`). The share that is
-    done is known, as jobs tell it.
+    """Estimates of models that were fitted to ended jobs. A job's own speed refines them once it
+    has made progress on a shape for `measure_s` (unless not `refine`). The share that is done is
+    known, as jobs tell it.
 
-    `errors`: of each job, how far what was foretold at its submit was off, the mean over its shapes
-    of the absolute error over the truth."""
+    `errors`: for each job, the error of the estimate at its submit: the mean over its shapes of the
+    absolute error over the truth.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""One job's way through a replay on rented nodes: what is left of it, and when it held how many
-GPUs.
-"""
+"""One job's way through a replay on rented nodes: its remaining work, and its GPUs over time."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ class HeldOnRented(NamedTuple):
 
 @dataclass
 class Way:
-    """`left`: the share that is not done; `time_s`: what all of it would take on what it holds
-    now.
-    """
+    """`left`: the share that is not done; `time_s`: the time of all of it on its present GPUs."""
 
     left: float = 1.0
     kind: int = 0
@@ -60,7 +56,7 @@ class Way:
         return max(now_s, self.ready_s) + self.left * self.time_s
 
     def advance(self, now_s: float, then_s: float) -> None:
-        """What is done in between."""
+        """Do the work of the time in between."""
         ran_s = max(0.0, then_s - max(now_s, self.ready_s))
         self.left -= ran_s / self.time_s
         self.progress_s[self.shape] = self.progress_s.get(self.shape, 0.0) + ran_s

@@ -1,10 +1,10 @@
-"""Replays jobs on rented nodes: what is decided, what it costs, and who is late (P1m of the paper).
+"""Replays jobs on rented nodes: the decisions, their costs, and the late jobs (P1m of the paper).
 
-It is decided at every submit, at every completion, when a provider takes a type of nodes back, when
-a job's speed becomes known, and every `interval_s` if nothing else happens. A node whose type stays
-goes on; another is released, and the new one boots unless one of its type is idle and paid for. A
-job that keeps its node and its GPUs makes progress all the while; one that gets others loses
-`resume_s` (for saving and resuming).
+The policy decides at every submit, at every completion, when a provider takes a type of nodes back,
+and when a job's speed becomes known. It also decides after `interval_s` without an event. A node
+whose type stays goes on; another is released, and the new one boots unless one of its type is idle
+and paid for. A job that keeps its node and its GPUs makes progress all the while; one that gets
+others loses `resume_s` (for saving and resuming).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dlq_simulator.priced.times import Exact, Times
 from dlq_simulator.priced.way import Way
 
 HOUR_S = 3600.0
-_DONE = 1e-9  # of a job: what is left below that is the noise of doubles
+_DONE = 1e-9  # of a job: a smaller rest is the noise of doubles
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class World:
         return made
 
     def _adopt(self, made: Schedule, now_s: float) -> None:
-        """Nodes first, then who leaves and who starts."""
+        """Nodes first, then the leaving and the starting jobs."""
         had = self.schedule
         kept = {n for n, type_ in made.types.items() if had.types.get(n) == type_}
         self.renting.become(made.types, now_s)

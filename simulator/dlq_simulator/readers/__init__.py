@@ -1,6 +1,4 @@
-"""The dialects of traces: whose column names and units a file has, told from its header or by
-name.
-"""
+"""The dialects of traces: the column names and units of a file, told from its header or by name."""
 
 from __future__ import annotations
 

@@ -39,9 +39,7 @@ def _finish(values: Values) -> Values:
 
 
 def _check(delays: Sequence[float], rewards: Sequence[float]) -> None:
-    """What the two lists of a job with a deadline promise, as `soft_steps` does in dlq's own
-    traces.
-    """
+    """The promise of a job's two lists with a deadline, as `soft_steps` in dlq's own traces."""
     if not delays:
         raise BadValue("a job that is not best-effort needs it", _TIMES)
     if len(delays) != len(rewards):

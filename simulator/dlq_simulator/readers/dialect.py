@@ -1,4 +1,4 @@
-"""What one kind of trace file calls things, and how a row of it becomes a job's values."""
+"""The words of one kind of trace file, and the reading of its rows as jobs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Dialect:
     `marks`: columns that together tell it from the others. `columns`: theirs to ours. `required`:
     theirs; `may_be_empty`: those of them that may be empty in a row. `silent`: known to have no
     meaning here, so ignored without a note. `finish`: values as parsed to the values of a TraceJob;
-    it may raise BadValue or SkipRow. `companion`: what a file beside it says of each job id.
-    `rebase`: times count from some calendar, so the first submit becomes 0. `note`: what every
-    reader of such a file is told. `words`: what it has for lines and columns.
+    it may raise BadValue or SkipRow. `companion`: facts of each job id from a file beside it.
+    `rebase`: times count from some calendar, so the first submit becomes 0. `note`: a remark for
+    every reader of such a file. `words`: its names for lines and columns.
     """
 
     name: str

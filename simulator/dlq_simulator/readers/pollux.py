@@ -7,8 +7,8 @@ from __future__ import annotations
 from dlq_simulator.columns import BadValue, count, seconds, word
 from dlq_simulator.readers.dialect import Dialect, DialectColumn, Values
 
-# Pollux (OSDI'21), table 1: the class of each application in GPU-hours, S 0-1, M 1-10, L 10-100,
-# XL 100-1000; here the middle of the class on a log scale (0.3 for S, whose lower end is 0.1).
+# Pollux (OSDI'21), table 1: the class of each application in GPU-hours, S 0-1, M 1-10, L 10-100, XL
+# 100-1000. These are the middles on a log scale (0.3 for S, whose lower end is 0.1).
 _GPU_HOURS = {
     "cifar10": 0.316,
     "ncf": 0.316,

@@ -52,8 +52,8 @@ def _gunzip(path: str, data: bytes) -> bytes:
 class CsvRows(Iterator[tuple[int, list[str]]]):
     """Non-empty rows with the number of the line they end on.
 
-    A row that is not CSV is a DataError that names the line it begins on; whoever goes on after it
-    gets the rows from the next line on.
+    A row that is not CSV is a DataError that names the line it begins on. The next call gets the
+    rows from the next line on.
     """
 
     def __init__(self, path: str, text: str) -> None:
@@ -84,9 +84,7 @@ class CsvRows(Iterator[tuple[int, list[str]]]):
                 return self._done, cells
 
     def _bad(self, error: csv.Error, read: int) -> DataError:
-        """What is wrong with the row that begins after the complete ones; `read`: up to which
-        line.
-        """
+        """The fault of the row that begins after the complete ones; `read`: the last line read."""
         why, column = f"it is not CSV: {error}", None
         if read > self._done + 1 or "unexpected end" in str(error):
             why = "a quote that opens in this row is not closed"

@@ -41,7 +41,7 @@ LOOK_S = 300  # while somebody waits for whom machines may be rented
 
 
 class Beside:
-    """Who decides on machines in a replay, and carries it out. Draws only for methods that do."""
+    """Decides on machines in a replay, and carries it out. Draws only for methods that do."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Beside:
             raise UsageError(what, str(error), "correct [renting]") from error
 
     def look(self, now_s: Seconds) -> list[Happened]:
-        """Decide, and carry it out; what that did to jobs."""
+        """Decide, and carry it out; returns the changes of jobs."""
         self.machines.note_stays(now_s)
         happened: list[Happened] = []
         line = list(in_line(self._cluster))
@@ -96,7 +96,7 @@ class Beside:
         return happened
 
     def arrive(self, now_s: Seconds) -> list[Happened]:
-        """Before the policy decides on them: who has left for a machine starts there."""
+        """Before the policy decides on them: jobs that left for a machine start there."""
         found: list[Happened] = []
         for put in self._on_the_way.arrived(self._cluster):
             if self.machines.every[put.request_id].state is MachineState.UP:

@@ -1,8 +1,8 @@
 """Boundaries of terms at which nothing but renewals would be decided: a replay passes over them.
 
 A master renews every lease at its boundary, for the agents live by it. Here only the last renewal
-before something happens can be told from none at all: one turn at that boundary renews into the
-term that all turns before it would have led to, since the boundaries are one grid.
+before an event differs from none at all. One turn at that boundary renews into the term that all
+turns before it would have led to, since the boundaries are one grid.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ class Boundaries:
         return math.ceil(wake_s) if self._whole_seconds else wake_s
 
     def turned(self, happened: Sequence[Happened]) -> None:
-        """What the last turn brought."""
+        """The events of the last turn."""
         renewed = bool(happened) and all(isinstance(step.change, Renew) for step in happened)
         self._in_vain = self._in_vain + 1 if renewed else 0
 
     def wake(self, wake_s: Seconds, event_s: Seconds) -> Seconds:
-        """When to turn next, at `wake_s` or later: at the last boundary before the next event (at
-        `event_s`) or move, if those until then only renew. SimulateError if they do not, and are
-        more than anybody would wait for."""
+        """The next turn, at `wake_s` or later: the last boundary before the next event (at
+        `event_s`) or move, if the boundaries until then only renew. SimulateError if they do not,
+        and are too many to wait for.
+        """
         if not self._policy.grid:
             return wake_s
         until_s, move_s = event_s, next_move_s(self._cluster)

@@ -1,9 +1,8 @@
 """The virtual clock: time jumps from event to event, and the master's own core decides.
 
-The loop is the daemon's turn without the daemon: take in what happens now, decide, and sleep until
-the next event or the instant at which the policy wants to be asked again. `decide` (plan, check,
-apply) is `dlq_master`'s; simulated is only what the world would do: jobs arrive, make progress,
-save and finish.
+The loop is the daemon's turn without the daemon. It takes in the events of this instant, decides,
+and sleeps until the next event or the instant that the policy asked for. `decide` (plan, check,
+apply) is `dlq_master`'s. Only the world is simulated: jobs arrive, make progress, save and finish.
 """
 
 from __future__ import annotations
@@ -50,9 +49,8 @@ Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after ev
 
 
 class Engine(ABC):
-    """The virtual clock, and what the world makes of every decision. Who arrives, and from which
-    state it begins, is for the two that there are to say: `Replay` of a trace, and
-    `twin.world.Twin`.
+    """The virtual clock, and what the world makes of every decision. The two subclasses define the
+    arrivals and the first state: `Replay` of a trace, and `twin.world.Twin`.
 
     `begin_s`: the first instant; `courses`: the way of every job that will ever hold GPUs.
     """
@@ -91,7 +89,7 @@ class Engine(ABC):
         self._boundaries = Boundaries(cluster, policy, settings.terms, whole_seconds=whole_seconds)
 
     def _beside(self, labels: Labels) -> Beside:
-        """Who rents machines; numpy is imported only here."""
+        """The part that rents machines; numpy is imported only here."""
         from dlq_simulator.replay.beside import Beside
         from dlq_simulator.replay.machines import RentedMachines
 
@@ -125,8 +123,9 @@ class Engine(ABC):
         return self._boundaries.wake(wake_s, events[0][0]) if events else wake_s
 
     def _stale(self, event: Event) -> bool:
-        """What was foreseen before the attempt was stopped or got another speed: it happens no
-        more, and is no reason to decide."""
+        """An event foreseen before the attempt was stopped or got another speed: it happens no
+        more, and is no reason to decide.
+        """
         at_s, _, kind, job_id, attempt = event
         if kind is not InstantKind.FINISH and kind is not InstantKind.PROFILE:
             return False
@@ -156,7 +155,7 @@ class Engine(ABC):
         self._wake_s = self._waking(now_s, acted=acted)
 
     def _events(self, now_s: Seconds) -> list[int]:
-        """What happens until this instant; returns the changes of nodes that are due, by their
+        """Apply the events until this instant; returns the changes of nodes that are due, by their
         places.
         """
         nodes, events = [], self.agenda.heap
@@ -179,7 +178,7 @@ class Engine(ABC):
         return nodes
 
     def _decide(self, now_s: Seconds) -> bool:
-        """What the master would do now, and what the world makes of it; False if nothing."""
+        """Decide as the master would now, and apply the effects; False if nothing."""
         began_s = time.perf_counter()
         decided = decide(self.cluster, self.policy, now_s, EPOCH)
         if decided.fault is not None:
@@ -192,10 +191,10 @@ class Engine(ABC):
         return bool(decided.happened)
 
     def _carry_out(self, happened: Sequence[Happened], now_s: Seconds) -> None:
-        """What the world makes of the changes of a plan.
+        """The effects of a plan's changes on the world.
 
-        A later round of the same decision may stop what an earlier one has started: that has never
-        run, and where stops cost nothing it is gone already.
+        A later round of the same decision may stop a job that an earlier one has started. That job
+        has never run, and where stops cost nothing it is gone already.
         """
         never_ran = set()
         for event, job_id, _, _, change in happened:
@@ -229,14 +228,14 @@ class Engine(ABC):
         if wake_s is None:
             return None
         if wake_s <= now_s:
-            # What this turn did is itself a reason to decide again, as the master would at once.
+            # The turn's own changes are a reason to decide again, as the master would at once.
             if not acted:
                 raise self._stands_still(f"at {now_s} s it wants to be woken at {wake_s} s")
             return now_s
         return self._boundaries.on_clock(wake_s)
 
     def _promised(self, job_id: JobId, step: int) -> None:
-        """What was promised first counts, whatever becomes of it."""
+        """The first promise counts, whatever becomes of it."""
         course = self.courses[job_id]
         if course.promised_s is None:
             course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s

@@ -99,7 +99,7 @@ class Replay(Engine):
         return replace(found, rented_gpu_s=self.beside.machines.held_gpu_s.get(job_id, {}))
 
     def notes(self) -> list[str]:
-        """What people should know about this run."""
+        """Remarks about this run for people."""
         if not self.refused:
             return []
         first = next(iter(self.refused))
@@ -108,7 +108,7 @@ class Replay(Engine):
         return [f"refused {jobs}; the first, {name}: {self.refused[first]}"]
 
     def billed(self) -> Billed | None:
-        """What priced nodes and lent servers add to the figures."""
+        """The additions of priced nodes and lent servers to the figures."""
         spec, begin_s = self.spec, self.begin_s
         end_s = max((outcome.finish_s for outcome in self.outcomes.values()), default=begin_s)
         price = cost(spec, begin_s, end_s)

@@ -18,7 +18,7 @@ from dlq_simulator.world.speed import Speed
 
 
 class Estimates:
-    """What the policy has been told of each job's work, in seconds on the reference."""
+    """The policy's knowledge of each job's work, in seconds on the reference."""
 
     __slots__ = ("_cluster", "_given_up", "_knowledge", "_profiles", "_speeds", "_told_s")
 
@@ -34,8 +34,9 @@ class Estimates:
     def at_submit(
         self, job_id: JobId, row: TraceJob, speeds: Mapping[str, Seconds]
     ) -> float | None:
-        """The run time that a new job says, where its GPUs may have these speeds (none: 1): a
-        promise is made on what it says, on any of them."""
+        """The run time that a new job names, where its GPUs may have these speeds (none: 1). A
+        promise is made on that run time, on any of them.
+        """
         told_s = self._knowledge.at_submit(row)
         if told_s is None or self._profiles:
             return told_s
@@ -66,8 +67,8 @@ class Estimates:
         return course.progress_s + max(0, left_s)
 
     def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
-        """It has left its GPUs: what it has saved is seconds of the reference, what is left those
-        of its own GPUs.
+        """It has left its GPUs: the saved work is seconds of the reference, the rest is seconds of
+        its own GPUs.
         """
         speeds, job = self._speeds.get(job_id), self._cluster.jobs[job_id]
         if speeds is None:

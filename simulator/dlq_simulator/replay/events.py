@@ -1,4 +1,4 @@
-"""What a replay foresees: one heap of instants, in the order in which they happen."""
+"""The foreseen events of a replay: one heap of instants, in the order in which they happen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlq_simulator.world.course import Seconds
 
 
 class InstantKind(IntEnum):
-    """What the world does by itself."""
+    """Events of the world by itself."""
 
     ARRIVE = 0
     FINISH = 1

@@ -41,8 +41,9 @@ class Leaving:
         self.reclaimed = 0
 
     def lapse(self, lapse: Lapse | Resize, now_s: Seconds) -> None:
-        """It is not renewed, or goes on with other GPUs. Who will be done before it had to stop is
-        left alone."""
+        """It is not renewed, or goes on with other GPUs. A job that will be done before it had to
+        stop is left alone.
+        """
         course = self._courses[lapse.key.job_id]
         if lapse.grace_s == 0:
             course.resizes += isinstance(lapse, Resize)

@@ -1,6 +1,4 @@
-"""The machines that are, or were, rented in a replay: their nodes, who held them, and what they
-cost.
-"""
+"""The machines that are, or were, rented in a replay: their nodes, their jobs and their costs."""
 
 from __future__ import annotations
 
@@ -57,11 +55,11 @@ class RentedMachines:
         self._stays: dict[AttemptKey, SimulatedStay] = {}
 
     def here(self) -> list[Machine]:
-        """Those that boot, or are up, in the order in which they were asked for."""
+        """The machines that boot, or are up, in the order in which they were asked for."""
         return [one for one in self.every.open() if one.state in _THERE]
 
     def open(self) -> list[Machine]:
-        """Those that are paid."""
+        """The machines that are paid."""
         return self.every.open()
 
     def left(self, group: NodeGroup, now_s: Seconds) -> int:
@@ -88,7 +86,9 @@ class RentedMachines:
         )
 
     def come_and_go(self, now_s: Seconds) -> None:
-        """Who has booted takes work; what its provider takes back is emptied; who is empty goes."""
+        """Booted machines take work, machines that the provider takes back are emptied, and empty
+        ones go.
+        """
         for one in self.every.open():
             name, group = one.request_id, self.groups[one.pool]
             if one.state is MachineState.STARTING and now_s >= one.asked_s + group.boot_s:
@@ -102,7 +102,7 @@ class RentedMachines:
                 self._go_if_empty(name, now_s)
 
     def give_back(self, name: str, now_s: Seconds) -> None:
-        """Nobody new starts there, who is there saves, and it goes when nobody is."""
+        """No job starts there any more, its jobs save, and it goes when it is empty."""
         one = self.every[name]
         if one.state is MachineState.STARTING:
             self._end(one, now_s)
@@ -121,9 +121,7 @@ class RentedMachines:
         self._leaving.drained(key, now_s)
 
     def note_stays(self, now_s: Seconds) -> None:
-        """Who has come to hold GPUs of machines, and who does no more, since this was last
-        asked.
-        """
+        """Note the jobs that began or ceased to hold GPUs of machines since the last call."""
         found = {
             key: SimulatedStay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
             for one in self.open()

@@ -1,4 +1,6 @@
-"""What people see while a long replay runs: how far it is, how fast, and how long it will take."""
+"""The progress line of a long replay for people: its part done, its speed and its remaining
+time.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Reserved nodes in a replay, and in the twin: what the master does about them (its
-control/reservations/reservations.py, avoiding.py), on a virtual clock."""
+"""Reserved nodes in a replay, and in the twin. It does the work of the master's
+control/reservations/reservations.py and avoiding.py on a virtual clock.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Reserving:
             agenda.foresee(at_s, InstantKind.RESERVE, NOBODY, 0)
 
     def begin_and_end(self, now_s: Seconds) -> None:
-        """What has begun is emptied, and what is over takes work again."""
+        """Nodes of a begun reservation are emptied, and nodes of an ended one take work again."""
         if not self._instants or self._instants[0] > now_s:
             return
         while self._instants and self._instants[0] <= now_s:
@@ -53,8 +54,9 @@ class Reserving:
             self._step(node_id, now_s)
 
     def steer(self, now_s: Seconds) -> None:
-        """Before a plan: who has come to wait, or would come to run into one by now, keeps off;
-        everybody who waits, if one has begun or ended."""
+        """Before a plan: jobs that began to wait, or would run into a reservation by now, keep off
+        its nodes. If one has begun or ended, this concerns every waiting job.
+        """
         if not self._node_ids:
             return
         touched = [job.job_id for job in self._cluster.take_touched().jobs]

@@ -1,4 +1,4 @@
-"""The files that `dlq simulate` writes; what cannot be written is refused in words."""
+"""The files that `dlq simulate` writes; failed writes are refused in words."""
 
 from __future__ import annotations
 

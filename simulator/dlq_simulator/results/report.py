@@ -19,7 +19,7 @@ RENTED_COLUMNS = ("tardiness_cost", "rented_gpu_s")  # where machines are rented
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What the replay cost on this machine; the only part of a result that is not repeatable."""
+    """The cost of the replay on this machine; the only part of a result that is not repeatable."""
 
     plan_ms_p50: float | None
     plan_ms_p99: float | None

@@ -10,12 +10,12 @@ from dlq_master.planner import code
 from dlq_master.planner.modest import be_modest
 from dlq_simulator.twin.serving import Serving
 
-# What the master, the agents' answers and the store do comes first.
+# The work of the master, the agents' answers and the store comes first.
 _NICE = 10
 
 
 def main() -> None:
-    """Frames come on descriptor 0 and go to 1. What anything else prints goes where errors go."""
+    """Frames come on descriptor 0 and go to 1. All other output goes to stderr."""
     be_modest(_NICE)
     signal.signal(
         signal.SIGINT, signal.SIG_IGN

@@ -35,7 +35,7 @@ class Answering:
         self._run_times = RunTimes(())
 
     def answer(self, question: Question, attend: Callable[[], None] = nobody) -> bytes:
-        """What was asked for, or under `none` why it cannot be had. `attend` is called every now
+        """The answer, or under `none` the reason why there is none. `attend` is called every now
         and then.
         """
         if question.do == "look":
@@ -64,7 +64,7 @@ class Answering:
 
 
 class AnswerBudget:
-    """CPU time that one answer may take; what is done for others meanwhile does not count."""
+    """CPU time that one answer may take; work for other questions meanwhile does not count."""
 
     def __init__(self, cpu_s: float, attend: Callable[[], None] = nobody) -> None:
         self._cpu_s = cpu_s

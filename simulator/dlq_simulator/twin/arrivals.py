@@ -1,8 +1,8 @@
 """Jobs that will be submitted while others wait: as many, and such ones, as have been of late.
 
-Where newcomers may go first (a policy that skips what does not fit, or serves those first that have
-had least) a start comes the later the more of them there are. Nobody knows them; what they will be
-like is drawn from the last ones (a bootstrap), at the rate at which those came.
+Newcomers may go first where a policy skips jobs that do not fit, or serves those first that have
+had least. A start then comes the later the more of them there are. Nobody knows them. They are
+drawn from the last jobs (a bootstrap), at the rate at which those came.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dlq_master.policy.transit.taking import Taking
 
 # Fewer tell no rate.
 _LEAST = 20
-# No more are drawn: what comes after so many is as it is without them.
+# No more are drawn: the time after so many is simulated without them.
 _MOST = 2_000
 _SPAN_S = 86_400.0  # likewise
 # Numbers that no job has.

@@ -26,8 +26,7 @@ WORLDS = 7  # a prime number
 # Chosen on replays (`benchmarks.eta`), so that about four starts of five come in their range.
 _COMMON = 0.3
 _NORMAL = NormalDist()
-# What is common to each: the middle first, for that is the world that there is if there is only
-# one.
+# The common quantile of each world: the middle first, for a single world is the middle one.
 _WORLD_Z = tuple(_NORMAL.inv_cdf((place + 0.5) / WORLDS) for place in (3, 6, 0, 5, 1, 4, 2))
 # A start is not foreseen further ahead.
 HORIZON_S = 7 * 86_400.0
@@ -64,8 +63,8 @@ class Worlds(NamedTuple):
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:
     """One after another, as far as time allows.
 
-    The first may take a third of it. The others go as far ahead as that did, and none is begun that
-    would probably not end: how long one takes is known from the first.
+    The first may take a third of it. The others go as far ahead as that did. No world is begun that
+    would probably not end, by the time that the first took.
     """
     now_s = worlds.now_s
     first = worlds.twin(0)
@@ -143,7 +142,7 @@ def _found(instants_s: list[float], now_s: float) -> Range | None:
 def _run(twin: TwinWorld, until_s: float, enough: Callable[[], bool]) -> float:
     try:
         return twin.run(until_s, enough)
-    except SimulateError:  # it stands still: what was seen before is as good as ever
+    except SimulateError:  # it stands still: the earlier forecast is as good as ever
         return float(twin.now_s)
 
 
@@ -152,14 +151,14 @@ def _work(run_times: RunTimes, world: int) -> Callable[[Job, float], float]:
 
 
 def quantile_of(world: int, job_id: JobId) -> float:
-    """Where in its distribution a job's run time lies in a world: of a normal copula, in which all
-    jobs of a world have something in common.
+    """The place of a job's run time in its distribution, in this world. It comes from a normal
+    copula, in which all jobs of a world have something in common.
 
-    What many jobs do together is far surer than what one does, if their run times are what they
-    were; they are not always, and that part of the doubt is common to all. The rest is the job's
-    own: all worlds together go through its whole distribution, one through each part of it, in an
-    order that is the job's (a Latin hypercube). It is the same at every refresh, so that only what
-    happens moves an estimate.
+    Many jobs together are far surer than one if their run times follow the past. They do not
+    always, and that part of the doubt is common to all. The rest is the job's own. All worlds
+    together go through its whole distribution, one through each part of it, in the job's own order
+    (a Latin hypercube). It is the same at every refresh, so that only what happens moves an
+    estimate.
     """
     mixed = _mixed(job_id)
     step, first = 1 + mixed % (WORLDS - 1), (mixed >> 8) % WORLDS
@@ -184,8 +183,8 @@ def _range(starts_s: list[float], now_s: float) -> Range:
     """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so
     on.
 
-    What happens was decided about somewhat later than it happens, and between that decision and a
-    program that runs lie the agent's preparations.
+    An event is decided on somewhat later than it happens. Between that decision and a running
+    program lie the agent's preparations.
     """
     ordered = sorted(starts_s)
     count = len(ordered)

@@ -1,8 +1,8 @@
-"""How long jobs run, as far as anybody can tell: what users say, what their jobs have done so far.
+"""Estimates of run times, from the users' words and the past of their jobs.
 
-A run time is drawn from the nearest jobs that are over, given that this one is not: of all those,
-the ones that took longer than it has by now. Where none did, it is as likely to double its age as
-not (the rule of Lindy, a Pareto tail of index 1).
+A run time is drawn from the nearest ended jobs, given that this one still runs: from those that
+took longer than its present age. Without such jobs it is as likely to double its age as not (the
+rule of Lindy, a Pareto tail of index 1).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NORMAL = NormalDist()
 
 
 class RunTimeBasis(StrEnum):
-    """What a run time was drawn from."""
+    """The source of a drawn run time."""
 
     ESTIMATE = "estimate"  # it was said, or measured in a trial
     FAMILY = "family"  # earlier jobs of the same user and name
@@ -75,7 +75,7 @@ class RunTimes:
         return work_s if job.time_limit_s is None else min(work_s, job.time_limit_s)
 
     def basis(self, job: Job) -> RunTimeBasis:
-        """What its run time is drawn from."""
+        """The source of its run time."""
         return self._kind(job)[2]
 
     def _kind(self, job: Job) -> tuple[Sequence[float], float, RunTimeBasis]:

@@ -13,9 +13,7 @@ from dlq_simulator.twin.answering import Answering
 
 
 class Gone(SystemExit):
-    """The master has closed the pipe, or is dead: whatever is being worked out, it is wanted no
-    more.
-    """
+    """The master has closed the pipe, or is dead: the answer is wanted no more."""
 
 
 class Serving:

@@ -1,5 +1,5 @@
-"""The clock started from a live state: who runs goes on, who waits is decided about by the same
-core.
+"""The clock started from a live state: running jobs go on, and the same core decides about waiting
+ones.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _LIVE = ClusterSpec(name="live", groups=())
 
 
 class TwinWorld(Engine):
-    """What becomes of a cluster that nobody else touches, until `until_s`.
+    """The future of an untouched cluster, until `until_s`.
 
     It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet,
     at their submit times; `newcomers`: others, whose starts nobody asks for. Silent nodes are taken
     to answer again, closed ones to stay closed; jobs that wait for other jobs, or are held, never
-    start. `coarse`: what happens within such a part of the time from now on is decided about at
-    once, since a decision costs as much for one event as for many; 0: nothing is.
+    start. `coarse`: events within such a span from now on are decided on at once, since one
+    decision costs as much for many events. 0: none are.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
     """The world as the plans of the master reckon with it."""
     terms = cluster.terms
     if policy.taking is Taking.NEVER and policy.resizing is not Taking.BOUNDARY:
-        # As in a replay: who is never taken away starts and ends alike without a grid.
+        # As in a replay: a job that is never preempted starts and ends alike without a grid.
         policy = replace(policy, grid=False)
     return ReplaySettings(
         policy=policy,
@@ -268,7 +268,7 @@ def _settings(cluster: Cluster, policy: Policy) -> ReplaySettings:
 
 
 def _knowledge(policy: Policy) -> Knowledge:
-    """What is measured is found to be what was drawn."""
+    """Measurements find the drawn values."""
     profile_s = PROFILE_S if policy.profile_s is None else policy.profile_s
     trials = policy.profiling is not None
     return Knowledge(know=policy.know, profile_s=profile_s, noise=0.0, trials=trials)
@@ -295,7 +295,7 @@ def _will_wait(job: Job) -> bool:
 
 
 def _row(job: Job) -> TraceJob:
-    """What a trace would say of it, but how long it runs."""
+    """The job as a row of a trace, without its run time."""
     profile = job.profile
     return TraceJob(
         job_id=str(job.job_id),

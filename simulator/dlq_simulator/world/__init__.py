@@ -1,6 +1,6 @@
 """The simulated cluster: nodes, lent servers and rented machines, speeds, and the real progress of
 jobs.
 
-`clusters` reads the cluster file, `world` builds the cluster, `course` follows one job, `fleet` and
-`loans` change nodes over time, `knowledge` says what the scheduler is told of run times.
+`clusters` reads the cluster file, `world` builds the cluster, and `course` follows one job. `fleet`
+and `loans` change nodes over time. `knowledge` gives the scheduler its run times.
 """

@@ -1,4 +1,5 @@
-"""What the jobs run on: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented machines.
+"""The cluster of the jobs: `15x4` (nodes x GPUs), or a TOML file of nodes, loans and rented
+machines.
 
 docs/policies/simulate.md shows every key.
 """
@@ -53,7 +54,7 @@ class NodeGroup:
 
     @property
     def pool(self) -> NodePool:
-        """Whose its nodes are: those that are only there for a time are not the cluster's own."""
+        """The owner of its nodes; temporary nodes are not the cluster's own."""
         if self.lent is not None:
             return NodePool.INFERENCE
         return NodePool.TRAINING if self.until_s == math.inf else NodePool.PRICED
@@ -69,9 +70,9 @@ class NodeGroup:
 class ClusterSpec:
     """`name` is the argument as typed: it stands in the results.
 
-    `typed`: GPU types were given, so what a job says of its type and its memory counts.
-    `catalogue`: the kinds of machines that can be rented, whatever their count, and `rent_at_most`
-    how many of them in all by a policy that rents by need (None: it is not said).
+    `typed`: GPU types were given, so a job's type and memory count. `catalogue`: the kinds of
+    machines that can be rented, in any count. `rent_at_most`: the most of them in all under a
+    policy that rents by need (None: not given).
     """
 
     name: str
@@ -144,7 +145,7 @@ def read_cluster(text: str) -> ClusterSpec:
 
 
 def _renting(text: str, document: Mapping[str, Any], cluster: ClusterSpec) -> RentingSpec | None:
-    """What is rented by need beside own nodes is not there all the time too."""
+    """A kind that is rented by need beside own nodes is not always there too."""
     renting = read_renting(text, document)
     if renting is not None:
         always = next((group.name for group in cluster.catalogue if group.count), None)
@@ -260,7 +261,7 @@ def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
 
 
 def _node(where: str, table: toml.Table, name: str) -> dict[str, Any]:
-    """What one node of the group is."""
+    """One node of the group."""
     return {
         "name": toml.text(where, table, "name", name),
         "gpus": toml.whole(where, table, "gpus"),

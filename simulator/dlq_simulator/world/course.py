@@ -113,13 +113,13 @@ class Course:
         return self._aim()
 
     def stop(self, at_s: Seconds) -> None:
-        """It makes no progress from `at_s` on; what it has made is saved, not lost."""
+        """It makes no progress from `at_s` on; its progress is saved, not lost."""
         self.attempt = 0
         self._settle(at_s)
         self.stopped_s = at_s
 
     def lose(self) -> None:
-        """What it has made is lost: the GPUs were held for nothing."""
+        """Its progress is lost: the GPUs were held for nothing."""
         self.overhead_s += self.done_s + self.slowed_s
         self.done_s = self.slowed_s = 0
 

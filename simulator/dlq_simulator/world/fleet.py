@@ -39,10 +39,10 @@ class FleetChange(NamedTuple):
 
 
 class SimulatedFleet:
-    """Which nodes are there, from the first submit on.
+    """The existing nodes, from the first submit on.
 
-    All are registered from the start, those that are still booting cordoned: what could ever hold a
-    job does not depend on the instant at which it is asked.
+    All are registered from the start, and booting ones are cordoned. Whether a node could ever hold
+    a job therefore does not depend on the instant of the question.
     """
 
     def __init__(self, spec: ClusterSpec, cluster: Cluster, begin_s: Seconds) -> None:
@@ -56,8 +56,9 @@ class SimulatedFleet:
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
     def apply(self, change: FleetChange, policy: Policy) -> tuple[Happened, ...]:
-        """What it takes to have as many nodes of the group: the plan of a loan or of a reclaim,
-        checked and carried out. What it means for jobs is in what happened."""
+        """The changes that give the group so many nodes: the plan of a loan or of a reclaim,
+        checked and carried out. The events tell the effects on jobs.
+        """
         ids = [NodeId(node_id) for node_id in change.group.each_node()]
         if change.group.lent is None:
             for node_id in ids:
@@ -101,8 +102,8 @@ def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
     """Node-hours x price of all that was there in between, used or not; None if nothing has a
     price.
 
-    A rented machine is billed from when it is asked for, booting included, and for its minimum at
-    least; a lent one while it is lent.
+    A rented machine is billed from its request, booting included, and for its minimum at least; a
+    lent one while it is lent.
     """
     priced = [group for group in spec.groups if group.price_per_hour is not None]
     if not priced:
@@ -114,8 +115,9 @@ def cost(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> float | None:
 
 
 def gpu_seconds(spec: ClusterSpec, begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """What work could have been done on: the GPUs of the cluster's own nodes, and of lent ones
-    while they were lent; none of nodes that were reserved."""
+    """GPU-seconds that could do work: the GPUs of the cluster's own nodes, and of lent ones while
+    they were lent. Reserved nodes do not count.
+    """
     own = sum(group.count * group.gpus for group in spec.groups if group.lent is None)
     gpus = {node_id: group.gpus for node_id, group in spec.each_node()}
     away = sum(

@@ -1,6 +1,4 @@
-"""What a policy is told of run times, and when: nothing, an estimate after a trial, or the
-truth.
-"""
+"""The policy's knowledge of run times: none, an estimate after a trial, or the truth."""
 
 from __future__ import annotations
 
@@ -36,13 +34,12 @@ class Knowledge:
     stands_in: bool = True
 
     def at_submit(self, row: TraceJob) -> float | None:
-        """The run time that is told from the start, in seconds on the reference; None: none is.
+        """The run time that is known from the start, in seconds on the reference; None: none is.
 
-        A job that is to be profiled stands there as one that is over after its trial: were it to
-        stand last, as those do of which nothing will ever be known, it would not be profiled before
-        everybody else is done, and knowing would be worth nothing. A policy that makes trials
-        itself (`trials`) finds out whom to try, and one that knows who has not been measured needs
-        nothing to stand in for an estimate (`stands_in`).
+        A job that is to be measured ranks here as one that ends with its trial. Ranked last, among
+        the jobs that stay unknown, its trial would come too late to be of use. A policy that makes
+        trials itself (`trials`) chooses the jobs to try. A policy that knows the unmeasured jobs
+        needs nothing to stand in for an estimate (`stands_in`).
         """
         if self.know is Know.PROFILED:
             return self.profile_s if self.stands_in and not self.trials else None
@@ -52,14 +49,16 @@ class Knowledge:
         """All of its work at the pace of a trial on one node, and of one on two, in seconds.
 
         The world of the two-node model: computing takes the same time on every node, and every
-        doubling adds a step of communication, `rho` of the computing if the row says so.
+        doubling adds a step of communication. The step is `rho` of the computing if the row has
+        one.
         """
         share = _COMMUNICATION if row.rho is None else float(row.rho)
         one_s = self.after_trial(row) / (1.0 + share * log2(nodes))
         return one_s, one_s * (1.0 + share)
 
     def after_trial(self, row: TraceJob) -> float:
-        """The estimate: run time x (1 + noise x z), z normal, drawn from the seed and the job's
-        name alone, so that neither other jobs nor the order of events changes it."""
+        """The estimate: run time x (1 + noise x z), z normal. It is drawn from the seed and the
+        job's name alone, so that neither other jobs nor the order of events changes it.
+        """
         z = Random(f"{self.seed}:{row.job_id}").gauss(0.0, 1.0)
         return max(_LEAST_S, float(row.duration_s * max(_LEAST, 1.0 + self.noise * z)))

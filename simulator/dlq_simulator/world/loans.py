@@ -49,7 +49,9 @@ def server_seconds(steps: Steps, begin_s: Seconds, end_s: Seconds) -> Seconds:
 
 
 def read_steps(where: str, table: Table, count: int, directory: Path) -> Steps:
-    """What a [[loans]] table of `count` servers says: its `rows`, or the `trace` in `directory`."""
+    """The steps of a [[loans]] table of `count` servers: its `rows`, or the `trace` in
+    `directory`.
+    """
     if ("rows" in table) == ("trace" in table):
         why = "it wants rows or trace, one of them"
         raise DataError(where, why, 'write rows = [[0, 3], [3600, 5]] or trace = "load.csv"')
@@ -88,7 +90,7 @@ def _rows(where: str, rows: object, count: int) -> list[LoanStep]:
 
 
 def _of_load(path: str, lender: Lender) -> list[LoanStep]:
-    """What the lender makes of the load."""
+    """The lender's steps for the load."""
     rows = CsvRows(path, read_text(path, "load"))
     header = next(rows, (1, []))[1]
     if tuple(header[:2]) != LOAD_COLUMNS:

@@ -17,7 +17,7 @@ _KEYS = ("policy", "settings", "most_per_hour", "most_per_day")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RentingSpec:
-    """Which method chooses machines, and what all of them may cost in an hour and in 24 hours
+    """The method that chooses machines, and the limits of their costs in an hour and in 24 hours
     (None: any).
     """
 

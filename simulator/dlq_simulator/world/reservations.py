@@ -51,7 +51,7 @@ def windows_of(reservations: Iterable[ReservedNodes]) -> dict[str, tuple[Window,
 
 
 def reserved_seconds(windows: Iterable[Window], begin_s: Seconds, end_s: Seconds) -> Seconds:
-    """How long a node with these windows is reserved in between; what overlaps counts once."""
+    """The reserved time of a node with these windows, in seconds; overlaps count once."""
     total, until_s = 0.0, float(begin_s)
     for window in sorted(windows):
         first_s, last_s = max(window.begin_s, until_s), min(window.end_s, float(end_s))

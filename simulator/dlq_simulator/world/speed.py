@@ -1,7 +1,7 @@
 """How fast a job runs on the GPUs that it was given: seconds of work done per second.
 
-1 is the reference that a trace's `duration_s` speaks of: the job's own number of GPUs, on as few
-nodes as hold them, of a type with speed 1. Every other speed comes from here.
+1 is the reference of a trace's `duration_s`. It is the job's own number of GPUs, on as few nodes as
+hold them, of a type with speed 1. Every other speed comes from here.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from dlq_simulator.workload import TraceJob
 
 Number = int | float
 
-# Aryl 7.2: what each worker beyond the middle of its range costs of the ideal throughput.
+# Aryl 7.2: the share of the ideal throughput that each worker beyond the middle of its range costs.
 _ARYL_LOSS = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """What a placement and a size do to the speed of a job.
+    """The effect of a placement and a size on the speed of a job.
 
     `slowdown`: spreading costs anything at all. `overlap`: 1 (none) to inf (perfect) of computing
     and communicating. `skew_rho`: rho per skew of jobs without a rho. `efficiency`: of each
     doubling of the workers, 0.5 (nothing is gained) to 1 (linear); None: linear up to the middle of
-    the job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: what a job on
-    several kinds of GPUs gets of what they could do together.
+    the job's range, then 10 % lost for each further worker (Aryl 7.2). `mixed`: the share of the
+    summed speed that a job on several kinds of GPUs gets.
     """
 
     slowdown: bool = True

@@ -24,8 +24,9 @@ _GB = 2**30
 
 
 class GpuMemory:
-    """Which GPUs have the memory that jobs ask for, as labels of nodes: on a cluster that names its
-    GPU types, and only where some GPU has too little for some job."""
+    """GPUs with the memory that jobs ask for, as labels of nodes. Used on a cluster that names its
+    GPU types, and only where some GPU has too little for some job.
+    """
 
     __slots__ = ("_asked",)
 
@@ -35,21 +36,21 @@ class GpuMemory:
         self._asked = {gb: f"gpu_memory_gb>={gb:g}" for gb in sorted(asked) if gb * _GB > least}
 
     def asked(self, row: TraceJob) -> tuple[str, ...]:
-        """What a job wants its nodes to be."""
+        """The labels that a job needs on its nodes."""
         gb = least_gb(row)
         label = None if gb is None else self._asked.get(gb)
         return () if label is None else (label,)
 
     def labels(self, group: NodeGroup) -> frozenset[str]:
-        """What the nodes of a group are."""
+        """The labels of a group's nodes."""
         return frozenset(
             label for gb, label in self._asked.items() if gb * _GB <= group.memory_bytes
         )
 
 
 def least_gb(row: TraceJob) -> float | None:
-    """The memory without which a GPU will not do: half of what the job asks for if it may halve its
-    batch where there is less, as Aryl's do on inference GPUs (Appendix E); it then takes as long.
+    """The least memory of a usable GPU. It is half of the job's request if it may halve its batch
+    where there is less, as Aryl's do on inference GPUs (Appendix E). It then takes as long.
     """
     return row.mem_gb / 2 if row.mem_gb is not None and row.halves_batch else row.mem_gb
 
@@ -94,13 +95,13 @@ def build_job(
     team: str = "",
     priced: bool = False,
 ) -> Job:
-    """What the scheduler is told of a row.
+    """The job of a row, as the scheduler sees it.
 
     `typed`: the cluster names its GPU types, so a row's type counts unless it takes any.
-    `estimate_s`: all that it is told of how long the job runs. `queue`: its name and its rank among
-    the queues. `constraint`: what its nodes must be. `sizes`: on how many GPUs it may run,
-    `speeds`: how fast, if the policy is to know. `team`: to which its GPUs are counted; "" = to its
-    user. `priced`: what being late costs counts, since machines may be rented for it.
+    `estimate_s`: the scheduler's only knowledge of its run time. `queue`: its name and its rank
+    among the queues. `constraint`: the labels that its nodes need. `sizes`: on how many GPUs it may
+    run, `speeds`: how fast, if the policy is to know. `team`: to which its GPUs are counted; "" =
+    to its user. `priced`: the cost of lateness counts, since machines may be rented for it.
     """
     first, *others = asked_types(row, typed=typed) or (None,)
     return Job(
@@ -142,7 +143,7 @@ def _family(row: TraceJob) -> str:
 
 
 def _steps(row: TraceJob) -> Steps:
-    """What its completion is worth."""
+    """The worth of its completion."""
     if row.kind == "be":
         return BEST_EFFORT
     if row.soft_steps:
@@ -155,8 +156,9 @@ def _profile(row: TraceJob) -> TrafficProfile:
 
 
 def sizes_of(row: TraceJob) -> tuple[int, ...]:
-    """On how many GPUs the job may run; empty: only on those that it asks for, which are always
-    among them (the reader sees to that)."""
+    """The numbers of GPUs on which the job may run. Empty: only the requested number, which is
+    always among them (the reader sees to that).
+    """
     if row.min_workers is None and row.max_workers is None:
         return ()
     each = row.gpus_per_worker or 1
@@ -169,14 +171,12 @@ def sizes_of(row: TraceJob) -> tuple[int, ...]:
 
 
 class WorkRates:
-    """The speed of each placement: what `Speed` says of it, on these nodes."""
+    """The speed of each placement, by `Speed`, on these nodes."""
 
     __slots__ = ("_cluster", "_of_node", "_places", "_speed")
 
     def __init__(self, speed: Speed, spec: ClusterSpec, cluster: Cluster, *, places: bool) -> None:
-        """`places`: which nodes a job gets means something; where GPUs are only counted,
-        nothing.
-        """
+        """`places`: the choice of nodes matters; false where GPUs are only counted."""
         self._speed = speed
         self._cluster = cluster
         self._places = places and speed.slowdown
@@ -198,8 +198,9 @@ class WorkRates:
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
 
     def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """As its slowest node; a job on several kinds of GPUs shares its batch among them, so that
-        all work as much as they can, but for what is lost on the way (Aryl, Appendix A)."""
+        """As its slowest node. A job on several kinds of GPUs shares its batch among them. All then
+        work as much as they can, less a loss (Aryl, Appendix A).
+        """
         speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
         if len(speeds) == 1 or not row.mixed:
             return min(speeds)
@@ -207,8 +208,9 @@ class WorkRates:
         return self._speed.mixed * sum(shares) / allocation.width
 
     def measured(self, row: TraceJob, allocation: Allocation) -> TimedRun | None:
-        """What a run on these GPUs has shown of how the job takes to being spread, exactly; None:
-        it has one GPU, or nodes mean nothing here."""
+        """The slowdown by spreading that a run on these GPUs has shown, exactly; None: it has one
+        GPU, or nodes mean nothing here.
+        """
         if not self._places or allocation.width == 1:
             return None
         spread = len(allocation.slots) > 1 and self._spread(row, allocation)

@@ -125,7 +125,10 @@ def test_slips_are_refused_before_anything_is_replayed(
 def test_run_times_may_be_learned(files: list[str], tmp_path: Path) -> None:
     words = [*files, "--policy", "gpuaas-marginal", "--set", "times=fitted", "--json"]
     done = CliRunner().invoke(simulate, words)
-    assert (done.exit_code, "foretold at submit are off by" in done.stderr) == (0, True)
+    assert (done.exit_code, "run times at submit are off by" in done.stderr) == (
+        0,
+        True,
+    )
     (tmp_path / "h.csv").write_text(ROWS)
     taught = CliRunner().invoke(simulate, [*words, "--set", f"history={tmp_path / 'h.csv'}"])
     assert taught.exit_code == 0
