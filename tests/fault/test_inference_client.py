@@ -50,6 +50,7 @@ def wait_for(lender: Lender, *wanted: str) -> None:
     wait_until(lambda: states(lender) == set(wanted), what=f"servers are {wanted}")
 
 
+@pytest.mark.long("integration/test_rpc_loans.py", "fault/test_loan_kills.py")
 def test_it_lends_what_is_not_needed_and_takes_it_back_while_the_master_dies(
     lender: Lender, home: Path, tmp_path: Path
 ) -> None:
@@ -89,6 +90,7 @@ def test_it_lends_what_is_not_needed_and_takes_it_back_while_the_master_dies(
         program.wait()
 
 
+@pytest.mark.long("integration/test_rpc_loans.py", "fault/test_loan_kills.py")
 def test_it_may_lend_and_reclaim_and_nothing_else(lender: Lender, home: Path) -> None:
     with connect(home) as line:
         assert [one.node_id for one in Loans(line).servers()] == ["i1", "i2"]
@@ -120,6 +122,7 @@ class Overtaken(Loans):
         return plan
 
 
+@pytest.mark.long("integration/test_rpc_loans.py", "fault/test_loan_kills.py")
 def test_who_is_overtaken_looks_again_and_takes_no_more_than_it_needs(
     lender: Lender, home: Path
 ) -> None:

@@ -16,7 +16,7 @@ from support.process_box import is_alive
 from support.terminal import Terminal
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long("integration/test_rpc_exec.py")]
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.core_agent import CoreAgent
-from support.extent import some
+from support.extent import some, spread
 from support.master_harness import Master, config_of
 
 CONFIG = replace(
@@ -124,7 +124,7 @@ def moments() -> Sequence[int]:
 
 
 @pytest.mark.parametrize("away_s", [0.0, AWAY_S])
-@pytest.mark.parametrize("who", [("grown",), ("base",), ("grown", "base")])
+@pytest.mark.parametrize("who", spread([(("grown", "base"),), (("grown",),), (("base",),)], 1))
 def test_a_live_resize_survives_agents_that_die_at_any_moment_of_it(
     moments: Sequence[int], who: tuple[str, ...], away_s: float
 ) -> None:

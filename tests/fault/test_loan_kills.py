@@ -13,6 +13,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
+from support.extent import spread
 from support.lent_servers import Server, asked, flags, lend
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
@@ -78,7 +79,7 @@ def judge(story: Story) -> None:
     assert not master.state.attempts.outbox
 
 
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 2))
 def test_a_loan_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, Story, judge)
 
@@ -162,7 +163,7 @@ def judge_shrunk(story: ShrinkStory) -> None:
     assert not master.state.attempts.outbox
 
 
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 1))
 def test_who_is_shrunk_for_a_reclaim_survives_a_master_that_dies_at_any_moment_of_it(
     place: str,
 ) -> None:

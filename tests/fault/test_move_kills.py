@@ -10,6 +10,7 @@ from dlq_master.control.stimuli import AskedLateness
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
+from support.extent import spread
 from support.lent_servers import Server
 from support.rented import HOUR_S, Site
 from support.sim_agent import SimRank
@@ -105,6 +106,6 @@ def judge(story: Story) -> None:
     assert paid.jobs > 0.0
 
 
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 1))
 def test_a_move_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, Story, judge)

@@ -13,6 +13,7 @@ from dlq_master.control.loop import failpoints
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.rent.decide import AHEAD_S
 from support.counted_failpoints import MortalStory, dies_at_every_passage
+from support.extent import spread
 from support.rented import HOUR_S, SPOT, Site
 
 
@@ -92,7 +93,7 @@ def charged_once(site: Site) -> None:
 
 
 @pytest.mark.parametrize("story", [Story, BilledAtLeast])
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 1))
 def test_a_rent_survives_a_master_that_dies_at_any_moment_of_it(
     place: str, story: type[Story]
 ) -> None:

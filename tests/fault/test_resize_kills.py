@@ -15,6 +15,7 @@ from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.resources import Request
 from support.counted_failpoints import MortalStory, dies_at_every_passage
+from support.extent import spread
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
 
@@ -120,7 +121,7 @@ def judge(story: Story) -> None:
     assert not master.state.attempts.outbox
 
 
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 1))
 def test_a_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, Story, judge)
 
@@ -140,6 +141,6 @@ def judge_live(story: Story) -> None:
     assert not master.state.attempts.outbox
 
 
-@pytest.mark.parametrize("place", failpoints.NAMES)
+@pytest.mark.parametrize("place", spread(failpoints.NAMES, 2))
 def test_a_live_resize_survives_a_master_that_dies_at_any_moment_of_it(place: str) -> None:
     dies_at_every_passage(place, LiveStory, judge_live)

@@ -89,6 +89,7 @@ async def test_a_short_storm(tmp_path: Path) -> None:
     assert any(what.startswith("given up") for what in found.counts), "a storm that breaks nothing"
 
 
+@pytest.mark.long("fault/test_storms.py::test_a_short_storm")
 async def test_a_storm_in_which_hosts_are_lost_under_those_who_are_measured(tmp_path: Path) -> None:
     weather = Weather(missing=0.5, boots=0.7)
     found = await storm(tmp_path, "chronus", weather, 20, nodes=3, seed=SHORT_SEED, checked=1)
@@ -96,6 +97,7 @@ async def test_a_storm_in_which_hosts_are_lost_under_those_who_are_measured(tmp_
     assert found.counts["trials lost"] > 0
 
 
+@pytest.mark.long("fault/test_storms.py::test_a_short_storm")
 async def test_a_storm_in_which_jobs_grow_and_shrink(tmp_path: Path) -> None:
     weather = Weather(load=0.7, deadlines=0.3, boots=0.5, drains=0.4, elastic=0.7)
     found = await storm(tmp_path, "dlq", weather, 20, nodes=3, seed=SHORT_SEED, checked=1)

@@ -40,6 +40,9 @@ def report(daemons: Daemons, proxy: CuttingProxy, found: dict[str, int]) -> None
     )
 
 
+@pytest.mark.long(
+    "fault/test_promise_kills.py", "fault/test_resize_kills.py", "property/test_core_world.py"
+)
 def test_a_few_kills_and_every_failpoint_lose_nothing(tmp_path: Path) -> None:
     daemons = Daemons(tmp_path)
     with daemons.up():

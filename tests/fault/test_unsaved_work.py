@@ -16,7 +16,10 @@ from support.harness import Daemons
 from support.terminal import Terminal
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long("unit/master/model/attempts/test_unsaved.py", "integration/test_rpc_jobs.py"),
+]
 
 NEVER = "has never saved and says nothing of how"
 

@@ -17,7 +17,13 @@ from dlq_cli.commands.jobs import verdict
 from support.cli_run import Said
 from support.harness import Daemons
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.long(
+        "unit/master/control/deadlines/test_control_deadlines.py",
+        "integration/test_cli_deadlines.py",
+    ),
+]
 
 # Slots of four seconds: all of a small cluster may be promised.
 LEASE = 'be_term = "2s"\nslo_term = "4s"\nsave_lead = "500ms"\nresume = "500ms"'

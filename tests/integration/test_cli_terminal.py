@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from dlq_cli.commands.here.completion import SHELLS, completion_script
+from support.extent import spread
 from support.fake_master import FakeMaster
 from support.terminal import Terminal
 from support.wire_jobs import a_job, a_node, an_attempt, an_event
@@ -42,7 +43,7 @@ def dlq(home: Path, *arguments: str) -> Terminal:
     return Terminal(program, {"DLQ_HOME": str(home), "DLQ_LOGIN_SOCKET": str(home / "none")})
 
 
-@pytest.mark.parametrize(("answer", "code", "cancelled"), [("y", 0, 2), ("n", 1, 0)])
+@pytest.mark.parametrize(("answer", "code", "cancelled"), spread([("y", 0, 2), ("n", 1, 0)], 1))
 def test_cancelling_several_jobs_asks_first(
     answer: str, code: int, cancelled: int, master: FakeMaster, home: Path
 ) -> None:
@@ -90,7 +91,7 @@ def test_the_live_list_is_redrawn_and_ctrl_c_leaves_it(master: FakeMaster, home:
 HOSTILE = b"\x1b]0;title\x07\x1b[2J\x1b[32mgreen\x1b[0m done\n"
 
 
-@pytest.mark.parametrize("follow", [(), ("-f",)])
+@pytest.mark.parametrize("follow", spread([((),), (("-f",),)], 1))
 def test_output_on_a_terminal_is_text_and_colours(
     master: FakeMaster, home: Path, follow: tuple[str, ...]
 ) -> None:

@@ -95,6 +95,9 @@ def test_a_finished_job_that_is_run_again_changes_nothing(
 DDP = ["--steps", "400", "--save-every", "40", "--hidden", "64"]
 
 
+@pytest.mark.long(
+    "integration/test_train_jobs.py::test_a_job_stopped_at_any_step_ends_as_if_it_never_was"
+)
 def test_two_nodes_stop_at_the_same_step_and_end_as_if_they_never_had(
     training_job: MakeJob, tmp_path: Path
 ) -> None:
@@ -117,7 +120,7 @@ def test_two_nodes_stop_at_the_same_step_and_end_as_if_they_never_had(
     assert job.weights == undisturbed.weights
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", spread([0, 1], 1))
 def test_a_node_that_dies_ends_the_other_with_an_error(
     training_job: MakeJob, tmp_path: Path, killed: int
 ) -> None:

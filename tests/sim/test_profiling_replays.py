@@ -92,6 +92,7 @@ def test_only_who_runs_longer_than_was_reserved_misses_what_was_promised(seed: i
     assert all(job.duration_s > reserved_s[job.job_id] for job in late)
 
 
+@pytest.mark.long("sim/test_replay_invariants.py::test_the_same_replay_twice_is_the_same_replay")
 def test_the_same_replay_twice_is_the_same_replay() -> None:
     (chosen,) = read_settings(["chronus"], ["know=profiled", "noise=0.3", "submit_gpus=24"])
     trace = workload(5, longs=45, shorts=30, hours=5.0)

@@ -64,7 +64,7 @@ def looked_at(policy: str, seed: int, *words: str) -> Result:
     return replay(workload(seed, jobs=35, hours=2.5), read_cluster("6x8"), chosen, watch=look)
 
 
-@pytest.mark.parametrize("policy", ["chronus", "chronus-paper", "dlq"])
+@pytest.mark.parametrize("policy", spread(["chronus", "chronus-paper", "dlq"], 2))
 @pytest.mark.parametrize("seed", spread(SEEDS, 1))
 def test_every_promise_is_kept(policy: str, seed: int) -> None:
     (chosen,) = read_settings([policy], (), seed)
@@ -99,7 +99,7 @@ def test_every_promise_is_kept_where_jobs_grow(seed: int, words: tuple[str, ...]
     assert found.resizes >= 10
 
 
-@pytest.mark.parametrize("policy", ["chronus-paper", "dlq"])
+@pytest.mark.parametrize("policy", spread(["chronus-paper", "dlq"], 1))
 def test_nobody_hears_of_a_risk_where_there_is_none(policy: str) -> None:
     (chosen,) = read_settings([policy], (), 6)
     rules, looks = chosen.policy.promises, [0]
@@ -113,7 +113,7 @@ def test_nobody_hears_of_a_risk_where_there_is_none(policy: str) -> None:
     assert looks[0] > 1000
 
 
-@pytest.mark.parametrize("policy", ["chronus", "dlq"])
+@pytest.mark.parametrize("policy", spread(["chronus", "dlq"], 1))
 @pytest.mark.parametrize("speed", spread([0.6, 1.7], 1))
 def test_every_promise_is_kept_on_gpus_of_another_speed(policy: str, speed: float) -> None:
     """A job says how long it takes on the GPUs that it is promised."""
@@ -127,7 +127,9 @@ def test_every_promise_is_kept_on_gpus_of_another_speed(policy: str, speed: floa
     assert found.metrics.guaranteed >= 10
 
 
-@pytest.mark.parametrize("words", [("be_floor=0", "guarantee=fitting"), ("place=consolidate",)])
+@pytest.mark.parametrize(
+    "words", spread([(("be_floor=0", "guarantee=fitting"),), (("place=consolidate",),)], 1)
+)
 def test_the_state_is_sound_after_every_turn(words: tuple[str, ...]) -> None:
     assert looked_at("chronus", 100, *words).metrics.promises_missed == 0
 

@@ -18,7 +18,7 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.loans import LoanStep
-from support.extent import LONG, times
+from support.extent import LONG, spread, times
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 PLACEMENTS = ("count", "consolidate", "spread")
@@ -126,7 +126,11 @@ def every_job_ends_whole(result: Result, trace: Trace, cluster: ClusterSpec) -> 
 IN_TURN = [choice for number, choice in enumerate(CHOICES) if number % 3 == number // 3 % 3]
 
 
-@pytest.mark.parametrize("choice", CHOICES if LONG else IN_TURN, ids=" ".join)
+@pytest.mark.parametrize(
+    "choice",
+    spread([(choice,) for choice in (CHOICES if LONG else IN_TURN)], 9),
+    ids=" ".join,
+)
 def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) -> None:
     trace = read_trace(str(DATA / "tiresias_60_job.csv"))
     cluster = ClusterSpec(name="2x4", groups=(NodeGroup(count=2, gpus=4),))

@@ -17,6 +17,7 @@ from dlq_simulator.twin.world import TwinWorld
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
+from support.extent import spread
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")
@@ -78,7 +79,7 @@ def a_trace(last_s: int) -> Trace:
     )
 
 
-@pytest.mark.parametrize("after_s", [600, 1_073, 1_500])
+@pytest.mark.parametrize("after_s", spread([600, 1_073, 1_500], 1))
 @pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
 def test_the_twin_of_a_state_starts_whom_the_replay_starts(
     choice: tuple[str, ...], after_s: int

@@ -1,8 +1,8 @@
 """No folder holds more than 15 modules, and no module is under 40 lines without a reason."""
 
 from collections import Counter
-from collections.abc import Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -85,12 +85,15 @@ REASONS = {
 }
 
 
-def modules() -> Iterator[Path]:
-    """Modules that people write; a package's contract is not one."""
-    for part in PRODUCT:
-        for path in sorted((ROOT / part).rglob("*.py")):
-            if "gen" not in path.parts and path.name != "__init__.py":
-                yield path.relative_to(ROOT)
+@cache
+def modules() -> dict[Path, int]:
+    """The lines of each module that people write; a package's contract is not one."""
+    return {
+        path.relative_to(ROOT): path.read_text().count("\n")
+        for part in PRODUCT
+        for path in sorted((ROOT / part).rglob("*.py"))
+        if "gen" not in path.parts and path.name != "__init__.py"
+    }
 
 
 def test_no_folder_holds_too_many_modules() -> None:
@@ -102,8 +105,8 @@ def test_a_short_module_has_a_reason() -> None:
     allowed = [pattern for patterns in REASONS.values() for pattern in patterns]
     short = [
         str(path)
-        for path in modules()
-        if (ROOT / path).read_text().count("\n") < FEWEST_LINES
+        for path, lines in modules().items()
+        if lines < FEWEST_LINES
         and not any(fnmatch(str(path), f"*{pattern}") for pattern in allowed)
     ]
     assert short == []
@@ -111,5 +114,5 @@ def test_a_short_module_has_a_reason() -> None:
 
 @pytest.mark.parametrize("pattern", [one for each in REASONS.values() for one in each])
 def test_a_reason_is_needed(pattern: str) -> None:
-    short = (path for path in modules() if (ROOT / path).read_text().count("\n") < FEWEST_LINES)
+    short = (path for path, lines in modules().items() if lines < FEWEST_LINES)
     assert any(fnmatch(str(path), f"*{pattern}") for path in short)

@@ -155,7 +155,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.long("fault/test_torture.py::test_a_few_kills_and_every_failpoint_lose_nothing")
+@pytest.mark.long("unit/master/store/test_store_contract.py")
 def test_what_was_acknowledged_before_a_kill_is_all_there(tmp_path: Path) -> None:
     path = tmp_path / "dlq.db"
     create_database(path)

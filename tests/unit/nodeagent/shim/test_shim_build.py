@@ -67,6 +67,7 @@ def test_the_sanitizers_find_nothing_in_a_whole_life(box: ProcessBox) -> None:
     assert box.wait_exit(box.sh("true", cwd="/no")).why is ExitWhy.START_ERROR
 
 
+@pytest.mark.long("contract/test_runtime.py", "unit/nodeagent/shim/test_shim_commands.py")
 @needs_compiler
 def test_the_sanitizers_find_nothing_in_commands_and_holds(box: ProcessBox) -> None:
     deaf = box.sh("trap '' TERM USR1; echo ready; while :; do sleep 1; done")

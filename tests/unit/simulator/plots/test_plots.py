@@ -64,6 +64,9 @@ def draw(directory: Path, *words: str) -> Result:
     return CliRunner().invoke(simulate, [TRACE, "--cluster", "2x4", *words])
 
 
+@pytest.mark.long(
+    "unit/simulator/plots/test_plots.py::test_the_report_stands_alone_and_has_every_figure_of_the_table"
+)
 def test_the_same_replay_draws_the_same_bytes(tmp_path: Path) -> None:
     first, again = tmp_path / "1", tmp_path / "2"
     for directory in (first, again):
@@ -81,6 +84,9 @@ def test_the_same_replay_draws_the_same_bytes(tmp_path: Path) -> None:
     assert (first / "r.html").read_bytes() == (again / "r.html").read_bytes()
 
 
+@pytest.mark.long(
+    "unit/simulator/plots/test_plots.py::test_the_report_stands_alone_and_has_every_figure_of_the_table"
+)
 def test_missed_deadlines_and_cost_get_bars_where_there_are_any(tmp_path: Path) -> None:
     trace, cluster = tmp_path / "t.csv", tmp_path / "c.toml"
     trace.write_text(
@@ -178,6 +184,9 @@ def test_figures_are_told_though_drawing_fails(tmp_path: Path) -> None:
     assert "is a directory" in result.stderr
 
 
+@pytest.mark.long(
+    "unit/simulator/plots/test_plots.py::test_the_report_stands_alone_and_has_every_figure_of_the_table"
+)
 def test_a_gantt_chart_that_is_cut_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drawing, "_MOST_SPANS", 50)
     result = draw(tmp_path)
