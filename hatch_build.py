@@ -28,7 +28,7 @@ PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")
 PRELOAD_NAME = "libdlqprof.so"
 PLUGIN_NAME = "libnccl-profiler-dlq.so"
-# What each library of the profiler is made of: directories under PROFILER_SOURCES.
+# The sources of each library of the profiler: directories under PROFILER_SOURCES.
 PROFILER_PARTS = {
     PRELOAD_NAME: ("recorder", "preload", "sockets", "verbs", "nccl"),
     PLUGIN_NAME: ("recorder", "plugin"),
@@ -65,10 +65,9 @@ def compile_shim(root: Path) -> Path | None:
     """Compile every C file of the shim into one executable and return its path; and with it
     dlq-init and dlq-tasks.
 
-    Returns None when there is nothing to compile or nothing to compile it with; the agent then
-    refuses to start and says how to get a compiler. A compiler that fails raises: a half-built
-    wheel must not look like a pure one. An old binary is replaced by rename, so a shim that is
-    running keeps its file.
+    Returns None without sources or without a compiler; the agent then refuses to start and says how
+    to get a compiler. A compiler that fails raises: a half-built wheel must not look like a pure
+    one. An old binary is replaced by rename, so a shim that is running keeps its file.
     """
     shim_dir = root / SHIM_DIR
     sources = sorted(str(path) for path in shim_dir.glob("*.c"))
@@ -123,8 +122,8 @@ def _accepts(compiler: list[str], flag: str) -> bool:
 
 
 def compile_profiler(root: Path) -> list[Path]:
-    """Compile the profiler's libraries and return their paths; none where that is not possible:
-    no sources, no compiler, or a processor that they do not know. Jobs then run without a profile.
+    """Compile the profiler's libraries and return their paths. There are none without sources,
+    without a compiler, or on a processor that they do not know. Jobs then run without a profile.
     """
     compiler = find_compiler()
     known = platform.machine() in ("x86_64", "aarch64")
@@ -151,7 +150,7 @@ def wheel_tag(built: list[Path]) -> str:
     """Any Python 3 on this platform: the shim is an executable, not an extension module.
 
     An index takes no `linux_x86_64`. On glibc the tag is `manylinux_X_Y` (PEP 600), where X.Y is
-    the newest version of glibc whose symbols the built files name; elsewhere, and where they name
+    the newest version of glibc whose symbols the built files name. Elsewhere, and where they name
     none, it is the platform's own.
     """
     platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")

@@ -2,12 +2,12 @@
 
     python -m benchmarks.admission [--days 3] [--gpus 960] [--resume 0] [--seeds 2] [--json]
 
-Poisson arrivals offer LOAD times what the cluster can do, in the mix of `slo_jobs` without its
-tilt. Each asks for its last deadline when it comes; at every slot's end the guaranteed jobs get a
-new plan if one serves everybody and ends no later, else they keep theirs, and run one slot by it.
+Poisson arrivals offer LOAD times the cluster's capacity, in the mix of `slo_jobs` without its tilt.
+Each job asks for its last deadline when it comes. At every slot's end the guaranteed jobs get a new
+plan if one serves all of them and ends no later. Else they keep theirs, and run one slot by it.
 Times are CPU time of an admission, new plans included. Goals: no guaranteed job misses; an
-admission 5 ms in the median and 30 ms at the 99th percentile; at most 2 % of the refusals by the
-plan, where fractions would have fitted.
+admission takes 5 ms in the median and 30 ms at the 99th percentile. At most 2 % of the refusals are
+by the plan, where fractions would have fitted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ OFFERS = 20  # refusals that are also asked for the earliest deadline
 
 @dataclass(slots=True)
 class Told:
-    """What one replay showed."""
+    """The results of one replay."""
 
     by: Counter[VerdictGround] = field(default_factory=Counter)
     check_ms: list[float] = field(default_factory=list)
@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def replay(gpus: int, slots: int, seed: int, resume_s: float) -> Told:
-    """Arrivals and leases, slot after slot; what is left at the end runs out."""
+    """Arrivals and leases, slot after slot; the rest at the end runs out."""
     draw, told = random.Random(seed), Told()
     every = sum(slo_jobs.WIDTHS[w] * w for w in slo_jobs.WIDTHS)
     sample = [slo_jobs.draw_one(random.Random(n)).runtime_s for n in range(2000)]
@@ -133,9 +133,10 @@ def tell(report: Report, name: str, told: Told) -> None:
     )
     report.say(
         f"{name}: {admitted} admitted ({told.by[VerdictGround.HOLES]} into holes, "
-        f"{told.by[VerdictGround.MOVED]} as others "
-        f"made room, {told.by[VerdictGround.REPLAN]} by a new plan), {refused} refused for "
-        f"capacity, {told.by[VerdictGround.REACH]} out of reach alone; {told.completed} completed; "
+        f"{told.by[VerdictGround.MOVED]} as others made room, "
+        f"{told.by[VerdictGround.REPLAN]} by a new plan). "
+        f"{refused} refused for capacity, {told.by[VerdictGround.REACH]} out of reach alone. "
+        f"{told.completed} completed. "
         f"{100 * told.busy / told.offered:.1f} % of the GPUs held in the second half"
     )
     report.figure(f"{name}: guaranteed jobs missed", told.missed, "jobs", at_most=0)

@@ -4,10 +4,11 @@ its planner.
     python -m benchmarks.admission_live [--policy dlq] [--jobs N] [--asks N] [--json]
 
 120 virtual nodes of 8 GPUs (`virtual_nodes`) on the line. First jobs with far deadlines come until
-so many are guaranteed; then strict deadlines are asked for one after another, jobs and deadlines
-drawn as in `slo_jobs`. Told: from sending SubmitJob to the event that says `promise_made` or
-`promise_refused`, as a client sees it that follows the events, and to the answer of the submit
-itself; what of it was planning the log tells. Goal of issue 8: 50 ms for the 99th percentile.
+so many are guaranteed. Then strict deadlines are asked for one after another, with jobs and
+deadlines drawn as in `slo_jobs`. Printed: the time from sending SubmitJob to the event
+`promise_made` or `promise_refused`, for a client that follows the events. Also the time to the
+answer of the submit itself. The log gives the planning part of it. Goal of issue 8: 50 ms for the
+99th percentile.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _PAUSE_S = 0.1  # between two that ask: longer than an answer takes
 
 @dataclass(slots=True)
 class Verdicts:
-    """What the journal said of each job, and when it came."""
+    """The journal's verdict on each job, and its time."""
 
     counts: Counter[str] = field(default_factory=Counter)
     at_s: dict[str, float] = field(default_factory=dict)

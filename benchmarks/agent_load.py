@@ -1,4 +1,4 @@
-"""What an agent takes of its host: processor and memory with 8 and with 64 tasks, and a flood of
+"""The cost of an agent to its host: processor and memory with 8 and with 64 tasks, and a flood of
 output.
 
     python -m benchmarks.agent_load [--tasks 8,64] [--seconds S] [--windows N] [--json]
@@ -9,9 +9,9 @@ seconds per second of the agent, and of one shim (from schedstat, in nanoseconds
 hold in memory: RSS, and PSS, which shares out what several processes have in common.
 
 Then eight of the tasks write as much as they can and four of them are followed by `dlq logs -f`,
-with a heartbeat every second; the longest time between two answered heartbeats is told, as the
-agent's contact file has it (that is what shims believe). Goal, of issue 3: 5 s. The other goals are
-ours: with 64 tasks an agent takes 5 % of a core and 150 MiB, and a shim 0.1 % and 1 MiB.
+with a heartbeat every second. Printed is the longest time between two answered heartbeats, by the
+agent's contact file, as shims see it. Goal, of issue 3: 5 s. The other goals are ours. With 64
+tasks an agent takes 5 % of a core and 150 MiB, and a shim 0.1 % and 1 MiB.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The workload of `benchmarks.aryl_tables`: Aryl's clusters (7.1) at a tenth of their size, jobs
 drawn.
 
-Of its trace the paper tells the number of jobs and GPUs, and completion and queueing times under
-FIFO. Run times here are drawn so that FIFO's means come out alike (16,600 s and 3,100 s; with these
-seeds 15,900 s and 3,200 s): that was fitted before anything else was replayed on it. Which jobs are
-elastic or take any GPU is `dlq_simulator.generate.aryl`'s to say, and the load of the inference
-cluster too.
+The paper gives the number of jobs and GPUs of its trace, and completion and queueing times under
+FIFO. Run times here are drawn so that FIFO's means come out alike: 16,600 s and 3,100 s, with these
+seeds 15,900 s and 3,200 s. That was fitted before anything else was replayed on it.
+`dlq_simulator.generate.aryl` chooses the elastic jobs, the jobs for any GPU, and the load of the
+inference cluster.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def cluster(
 
 
 def steps(seed: int, inference: int = INFERENCE) -> tuple[LoanStep, ...]:
-    """What is lent over time."""
+    """The lent servers over time."""
     lender, state = Lender(inference, settle_s=SETTLE_S), Lending()
     found: list[LoanStep] = []
     for load in Diurnal(days=DAYS).loads(Random(f"load/{seed}")):

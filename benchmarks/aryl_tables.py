@@ -5,10 +5,9 @@ ratios.
 
 The workload (`aryl_cases`) was fixed before the figures. Every method has the same placement, run
 times are known, and an interruption costs a minute. Queueing and completion times are means over
-the seeds; the ratio that stands beside the paper's is FIFO's over the method's. The crowded rows
-were added when the others had shown that hardly anybody is on a lent server when it is asked back,
-where the paper's are used above 93 %: there all jobs take any GPU, and there are 1.35 times as
-many.
+the seeds. The ratio beside the paper's is FIFO's over the method's. The crowded rows came later.
+The others had shown that hardly any job is on a lent server when it is asked back. The paper's
+servers are used above 93 %. There all jobs take any GPU, and there are 1.35 times as many.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ METHODS: Mapping[str, Method] = {
     "Scaling, Aryl": Method("aryl", elastic=5, paper=Printed(2275, 12048)),
     "Scaling, rollout": Method("aryl", ("size=rollout",), elastic=5),
 }
-# What the paper has in this order, the best first, and which figure says so.
+# The methods that the paper has in this order, the best first, and the figure that shows it.
 ORDERS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "Table 5, completion: Ideal, Advanced, Basic, Baseline": (
         ("Ideal, Aryl", "Advanced, Aryl", "Basic, Aryl", "Baseline"),
@@ -184,7 +183,7 @@ def tell(
 
 
 def mean(found: Sequence[Metrics], name: str) -> float:
-    """Over the seeds; what a method has not is 0."""
+    """The mean over the seeds; a missing value is 0."""
     return fmean(getattr(metrics, name) or 0.0 for metrics in found)
 
 

@@ -3,7 +3,7 @@ output.
 
     python beating_job.py SECONDS [FLOOD_MARK]
 
-It ends by itself after SECONDS, whatever became of who started it. It floods as long as FLOOD_MARK
+It ends by itself after SECONDS, also when its starter has gone. It floods as long as FLOOD_MARK
 exists.
 """
 

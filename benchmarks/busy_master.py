@@ -1,16 +1,16 @@
-"""What a master takes of a core with 1,000 agents, 10,000 jobs in the queue, and 20 starts and ends
-a second.
+"""A master's use of a core with 1,000 agents, 10,000 jobs in the queue, and 20 starts and ends a
+second.
 
     python -m benchmarks.busy_master [--policy dlq] [--agents N] [--queued N] [--rate R] [--windows
     N] [--json]
 
-A real master; agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the benchmark,
-each with its own certificate and a heartbeat every 5 s, in which every rank tells its step. Jobs of
-1 to 8 GPUs, half of them with an estimate of their run time, come as fast as they end, one call
-after another; how long they run is drawn so that the cluster ends so many a second. Told over
-windows: CPU seconds a second of the master's process alone (all its threads), beside it those of
-its planner and of its twin, the starts and ends that the agents saw, and how long heartbeats and
-submits were on their way. Goal of issue 8: 60 % of a core.
+A real master, and agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the
+benchmark. Each has its own certificate and a heartbeat every 5 s, in which every rank reports its
+step. Jobs of 1 to 8 GPUs come as fast as they end, one call after another. Half of them have an
+estimate of their run time. Their run times are drawn so that the cluster ends so many a second.
+Printed over windows: CPU seconds a second of the master's process alone (all its threads), and
+beside it those of its planner and of its twin. Also the starts and ends that the agents saw, and
+the delays of heartbeats and submits. Goal of issue 8: 60 % of a core.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ policy = "{policy}"
 
 
 class Crowd:
-    """Who submits, and what."""
+    """The submitters, and their jobs."""
 
     def __init__(self, stub: JobServiceAsyncStub, mean_s: float) -> None:
         self._stub = stub

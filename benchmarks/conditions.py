@@ -1,4 +1,4 @@
-"""What a figure was measured under, told beside it: the machine, its load, its disk and the
+"""The conditions of a measured figure, printed beside it: the machine, its load, its disk and the
 versions.
 """
 
@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-# What the figures depend on besides Python; those that are not installed are left out.
+# Packages that the figures depend on besides Python; missing ones are left out.
 PACKAGES = ("dlq", "grpcio", "protobuf", "sqlite-utils", "numpy", "scipy")
 
 

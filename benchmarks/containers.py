@@ -26,7 +26,7 @@ _LINKER = ("ld.so.cache", "ld.so.conf", "nsswitch.conf")
 
 
 def why_no_containers() -> str:
-    """What this machine lacks to run containers; empty: nothing."""
+    """The parts that this machine lacks to run containers; empty: none."""
     if os.geteuid() != 0:
         return "containers need root"
     missing = [program for program in ("podman", "busybox") if shutil.which(program) is None]

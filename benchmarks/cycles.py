@@ -94,7 +94,7 @@ class Job:
         await self._stub.CancelJob(request, timeout=30)
 
     async def noted(self, attempt: int, what: str) -> dict[str, float]:
-        """What an attempt has noted, once it has noted this."""
+        """The notes of an attempt, once it has noted this."""
         deadline_s = now_s() + 60
         while now_s() < deadline_s:
             lines = self._notes.read_text().splitlines() if self._notes.exists() else []

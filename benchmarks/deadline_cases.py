@@ -2,12 +2,11 @@
 
 The seeds were written down before any result: nothing was tuned on another choice of them.
 
-A base is drawn like the sets of `slo_jobs`, of heavy-tailed run times from 5 minutes to 3 days and
-mostly narrow jobs, as Philly's are; arrivals are random with a wave of a day, which is what the
-paper's figure 5b shows of Philly. Its span is such that its work is `LOAD` times what the cluster
-can do in it: the workloads that the authors released offer 1.14 to 1.18 at 100 %. Deadlines, mixes
-and densities are the paper's (sections 4.1 and 5.4), by the generator of `dlq simulate generate
-chronus`.
+A base is drawn like the sets of `slo_jobs`: heavy-tailed run times from 5 minutes to 3 days and
+mostly narrow jobs, as Philly's are. Arrivals are random with a wave of a day, as the paper's figure
+5b shows for Philly. Its span is such that its work is `LOAD` times the cluster's capacity in it.
+The workloads that the authors released offer 1.14 to 1.18 at 100 %. Deadlines, mixes and densities
+are the paper's (sections 4.1 and 5.4), by the generator of `dlq simulate generate chronus`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Who keeps deadlines: Chronus beside what it is compared with, over mixes, densities and noise.
+"""Kept deadlines by policy: Chronus beside what it is compared with, over mixes, densities and
+noise.
 
     python -m benchmarks.deadlines [--quick] [--only matrix|noise] [--policy NAME ...] [--seeds N]
                                    [--jobs N] [--processes N] [--json]
@@ -6,8 +7,8 @@
 Every cell is the mean over the seeds; preemptions cost what they cost by default. wDMR is the
 weighted miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The
 tables are for docs/policies/reproduction.md. Goals: in every cell the wDMR of `chronus` is below
-those of `BELOW`, and below that of `edf-preemptive` wherever more is offered than the cluster can
-do; no promise is missed.
+those of `BELOW`. It is below that of `edf-preemptive` wherever more is offered than the cluster's
+capacity. No promise is missed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Task(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a replay, or the mean of some, showed."""
+    """The results of a replay, or the mean of some."""
 
     load: float
     wdmr: float
@@ -203,7 +204,7 @@ def _line(ran: Ran) -> str:
 
 
 def _rank(row: Row, policy: str) -> int:
-    """1 for the least wDMR; who has the same shares a rank."""
+    """1 for the least wDMR; equal values share a rank."""
     return 1 + sum(ran.wdmr < row[policy].wdmr for ran in row.values())
 
 

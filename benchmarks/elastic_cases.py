@@ -1,7 +1,7 @@
 """The cases of `benchmarks.elastic_fill`: drawn from these seeds, which were fixed before the code.
 
-Three kinds: many elastic jobs at one instant (the knapsack), three jobs on a few GPUs (small enough
-for the exact optimum over time), and jobs that arrive over time.
+Three kinds: many elastic jobs at one instant (the knapsack), three jobs on a few GPUs, and jobs
+that arrive over time. Three jobs are few enough for the exact optimum over time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""How elastic jobs share what is left: the knapsack's gap and time, and what each rule makes of
-completion times.
+"""The rules for elastic jobs on the free GPUs: the knapsack's gap and time, and the completion
+times under each rule.
 
     python -m benchmarks.elastic_fill [--json]
 
@@ -7,8 +7,8 @@ The cases (`elastic_cases`) were fixed before the code; scaling is linear and a 
 the paper. The knapsack's bound is its relaxation: no sizes are worth more. Of three jobs the
 optimum is exact, over all sizes that change when a job ends. With arrivals whole replays decide,
 bases shortest first. Times are CPU time of this thread, the best of three. Goals: the knapsack of
-5,000 jobs and 4,160 GPUs within 0.01 % of its bound in 50 ms; the default rule (`rollout`) at most
-0.95 of the knapsack's mean completion time at load 0.9, 1.01 of the optimum of three jobs.
+5,000 jobs and 4,160 GPUs is within 0.01 % of its bound in 50 ms. The default rule (`rollout`) is at
+most 0.95 of the knapsack's mean completion time at load 0.9, and 1.01 of the optimum of three jobs.
 """
 
 from __future__ import annotations

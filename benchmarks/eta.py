@@ -1,14 +1,14 @@
-"""How far the start that the twin foresees is from the start that comes, and what a look costs.
+"""The distance of the twin's forecast start from the real start, and the cost of a look.
 
     python -m benchmarks.eta [--json]                      a generated Philly-like trace, and 10,000
     queued python -m benchmarks.eta --trace philly_jobs.csv.gz [--skip N] [--jobs N] [--cluster
     60x8]
 
 Every so often the state of a replay is frozen and foreseen, as a master does it, in the same CPU
-time. Counted are jobs that have been submitted in the last quarter of an hour and wait: what their
-users see first. The twin knows the jobs that have ended by then (of a trace, also the 2,000
-before), and no run time of one that has not. A look at many queued jobs has the CPU time of `[twin]
-cpu_seconds`; how far ahead that goes is a figure.
+time. Counted are waiting jobs that were submitted in the last quarter of an hour: the forecast that
+their users see first. The twin knows the jobs that have ended by then (of a trace, also the 2,000
+before). It knows no run time of a living job. A look at many queued jobs has the CPU time of
+`[twin] cpu_seconds`; its reach ahead is a figure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POLICIES = ("fifo", "best-effort", "tiresias-las", "dlq")
 
 
 class Seen(NamedTuple):
-    """What was foreseen for a job, and when."""
+    """The forecast of a job, and its time."""
 
     at_s: float
     range: Range

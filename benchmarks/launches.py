@@ -1,12 +1,12 @@
-"""What it takes to start a rank, by runtime, beside the floors that nothing can be below.
+"""The cost of starting a rank, by runtime, beside the floors.
 
     python -m benchmarks.launches [--count N] [--json]
 
-Measured in one process over a state directory of its own, one rank after another: from
-`Runtime.start` to the record that the program runs, and to the record that it has ended and nothing
-of it is left. Floors: a posix_spawn of /bin/true, waited for; and for containers a bare `podman
-run` of the same image. Containers need root, podman and a static busybox; without them they are
-left out, and the text says so.
+Measured in one process over a state directory of its own, one rank after another. From
+`Runtime.start` to the record that the program runs, and to the record that it has ended without
+remains. Floors: a posix_spawn of /bin/true, waited for; and for containers a bare `podman run` of
+the same image. Containers need root, podman and a static busybox; without them they are left out,
+and the text says so.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A job under torchrun that trains nothing, saves when asked, and notes on CLOCK_BOOTTIME when it
-does what.
+"""A job under torchrun that trains nothing, saves when asked, and notes its steps on
+CLOCK_BOOTTIME.
 
     torchrun live_job.py NOTES DIRECTORY MIB
 
-Needs PyTorch, and knows nothing of any scheduler. Rank 0 appends JSON lines {"world", and what ->
-when} to NOTES, one when it has loaded and one when it has saved; its checkpoint is one file of MIB
-mebibytes.
+Needs PyTorch, and knows nothing of any scheduler. Rank 0 appends JSON lines {"world", and step ->
+instant} to NOTES, one when it has loaded and one when it has saved. Its checkpoint is one file of
+MIB mebibytes.
 """
 
 import time

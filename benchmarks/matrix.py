@@ -6,15 +6,15 @@ costs for all.
                                 [--know known profiled unknown] [--set KEY=VALUE ...] [--jobs N]
                                 [--seeds N] [--workers 2] [--markdown] [--json]
 
-A cell is a workload (`matrix_cases`) and what is known of run times. Presets that can be told run
-times are told what the cell says; those that know nothing of them are in every column as they are.
-Where nodes are rented by need, the policies that rent (all are told all run times) are compared
-among themselves, in the first column. Preemptions and spreading cost what they cost by default, and
-everybody places as it does by default (`--set place=consolidate`: all alike). Figures are means
-over the seeds, a file being one. Goals (`matrix_verdicts`): average JCT at most 1.03 times that of
-the best preset, wDMR at most 0.005 more, cost at most 1.03 times; on mixed workloads no preset
-beats the challenger on both wDMR and best-effort JCT. `--also` shows variants that do not count. A
-cell may be a trace of one's own: `--cells philly.csv@60x8 philly.csv@60x8+mixed`.
+A cell is a workload (`matrix_cases`) and a knowledge of run times. Presets that use run times are
+told those of the cell. Presets that use none are alike in every column. Where nodes are rented by
+need, the policies that rent (all are told all run times) are compared among themselves, in the
+first column. Preemptions and spreading have their default costs, and all place by default (`--set
+place=consolidate`: all alike). Figures are means over the seeds, a file being one. Goals
+(`matrix_verdicts`): average JCT at most 1.03 times that of the best preset, wDMR at most 0.005
+more, cost at most 1.03 times. On mixed workloads no preset beats the challenger on both wDMR and
+best-effort JCT. `--also` shows variants that do not count. A cell may be a trace of one's own:
+`--cells philly.csv@60x8 philly.csv@60x8+mixed`.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _ran(result: Result) -> Ran:
 
 
 def _tasks(cell: str, contenders: Sequence[str], options: argparse.Namespace) -> Iterator[Task]:
-    """Who cannot be told run times is replayed once for all columns."""
+    """A preset that uses no run times is replayed once for all columns."""
     seeds = cases.SEEDS[: options.seeds if cases.cell(cell).drawn else 1]
     rented = cases.cell(cell).rented
     for contender, seed in product(contenders, seeds):
@@ -171,8 +171,8 @@ def _known(settings: Sequence[str]) -> tuple[str, ...]:
 def _columns(
     tasks: Sequence[Task], results: Iterable[Ran | str], knows: Sequence[str], report: Report
 ) -> dict[str, Row]:
-    """Knowledge -> contender -> the mean over the seeds; who could not run is left out, and that is
-    told.
+    """Knowledge -> contender -> the mean over the seeds; a contender that cannot run is named and
+    left out.
     """
     found: dict[str, dict[str, list[Ran]]] = {know: {} for know in knows}
     for task, ran in zip(tasks, results, strict=True):

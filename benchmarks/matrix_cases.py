@@ -1,7 +1,7 @@
 """The workloads of `benchmarks.matrix`, each with the cluster that is natural for it.
 
 Seeds, shares and sizes were written down before any result. `own-480` and `tiresias-60` are files,
-the `gpuaas` ones too; the others are drawn, by the generators of `dlq simulate generate` and those
+the `gpuaas` ones too. The others are drawn, by the generators of `dlq simulate generate` and those
 of the benchmarks beside this one. The mixed ones put Chronus' deadlines over Aryl's jobs and lent
 servers: deadlines, best effort, elastic jobs and loans in one trace. `mixed-typed` was added after
 the first results: where no job names a GPU type, as in the first two, nothing can be promised.
@@ -31,7 +31,7 @@ from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
 
 SEEDS = (7601, 7602, 7603)
 JOBS = 400  # of a drawn workload
-JOBS_PER_CPU_S = 500.0  # of a long trace; what a replay starts with weighs on a short one
+JOBS_PER_CPU_S = 500.0  # of a long trace; the start of a replay weighs on a short one
 TRACES = Path(__file__).parent.parent / "tests" / "data" / "traces"
 
 # Aryl's clusters and arrivals, cut so that servers x days go with the jobs: at 500 jobs 22 and 26
@@ -52,8 +52,8 @@ class Case(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """What the matrix has of a workload: what is special in it, and how it is made from a seed and
-    a number of jobs.
+    """The matrix' entry for a workload: its special parts, and its making from a seed and a number
+    of jobs.
     """
 
     about: str
@@ -65,7 +65,7 @@ class Cell(NamedTuple):
 
 
 class Elastic(NamedTuple):
-    """What a trace of Aryl's is made with, in percent of the jobs."""
+    """The parameters of one of Aryl's traces, in percent of the jobs."""
 
     elastic: float
     any_gpu: float

@@ -77,7 +77,7 @@ def summary(report: Report, found: Mapping[Key, Sequence[Verdict]], challenger: 
 def markdown(
     rows: Mapping[Key, Row], found: Mapping[Key, Sequence[Verdict]], challenger: str
 ) -> str:
-    """A line for each cell: what the challenger has, what the best preset has, and the verdict."""
+    """A line for each cell: the challenger's figure, the best preset's figure, and the verdict."""
     lines = [
         f"| workload, run times | avg JCT of `{challenger}`, s | the best | wDMR, % | the best | "
         "BE JCT, s | cost | the best "

@@ -1,9 +1,9 @@
-"""What is asked of the challenger in one cell of the matrix, and whether it holds.
+"""The goals for the challenger in one cell of the matrix, and whether they hold.
 
 Against the best preset of each figure: average JCT and cost at most `RATIO` times, wDMR at most
 `POINTS` more. Where deadlines and best effort, elastic jobs and loans are mixed, also that no
 preset is better on both wDMR and best-effort JCT. Presets that refused more jobs than another are
-out of comparison: who runs fewer jobs is done sooner.
+out of comparison: a policy with fewer jobs is done sooner.
 """
 
 from __future__ import annotations
@@ -44,9 +44,7 @@ Row = Mapping[str, Ran]  # preset -> what it showed
 
 
 class Verdict(NamedTuple):
-    """One thing that is asked: what the challenger has, what the best preset has, and which that
-    is.
-    """
+    """One goal: the challenger's figure, the best preset's figure, and that preset."""
 
     asked: str
     ok: bool
@@ -96,7 +94,7 @@ def ratio(own: float, best: float) -> float:
 
 
 def beaten_by(own: Ran, others: Row) -> list[str]:
-    """Who has both a smaller wDMR and a smaller best-effort JCT."""
+    """The presets with both a smaller wDMR and a smaller best-effort JCT."""
     return [
         name
         for name, ran in others.items()

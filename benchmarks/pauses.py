@@ -1,19 +1,19 @@
-"""What a pause and a resume take beyond the job's own save and load, by runtime.
+"""The time of a pause and a resume beyond the job's own save and load, by runtime.
 
     python -m benchmarks.pauses [--count N] [--mib N] [--json]
 
 A real master and agent, and one job (saving_job.py) that is paused and resumed again and again. It
-notes on CLOCK_BOOTTIME when it begins, loads, sees the notice and has saved; the client notes on
+notes on CLOCK_BOOTTIME when it begins, loads, sees the notice and has saved. The client notes on
 the same clock when it asks, and when it hears from the master that the GPUs are given back
 (attempt_preempted).
 
-Pause: from the request to that word, less the save. Resume: from the request to the first line of
-the program; what comes then until it loads is its own. Floors: what an interpreter takes to its
-first line, and in a container what podman alone takes for it (benchmarks/launches.py): `podman run`
-before, and `podman wait` and `rm` after. The goals are ours, nothing gives one: a pause takes 100
-ms beyond the save and the floor, and a resume, as any start, 50 ms until the shim starts the
-program or podman. A pause that comes in the job's first second must wait for its first beat, and
-should wait for nothing else.
+Pause: from the request to that event, less the save. Resume: from the request to the first line of
+the program. The time from there until it loads is its own. Floors: an interpreter's time to its
+first line, and in a container podman's own time for it (benchmarks/launches.py): `podman run`
+before, and `podman wait` and `rm` after. The goals are ours. A pause takes 100 ms beyond the save
+and the floor. A resume, as any start, takes 50 ms until the shim starts the program or podman. A
+pause that comes in the job's first second must wait for its first beat, and should wait for nothing
+else.
 """
 
 from __future__ import annotations

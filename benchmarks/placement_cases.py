@@ -1,7 +1,7 @@
 """The cases of `benchmarks.placement`: drawn from these seeds, which were fixed before the code.
 
-A case is a cluster of 8-GPU nodes on which much runs already, and a batch of small jobs (1 to 15
-GPUs) that all fit when only numbers of GPUs count. On how few nodes each can be is the question.
+A case is a cluster of 8-GPU nodes with many running jobs, and a batch of small jobs (1 to 15 GPUs).
+All of them fit when only numbers of GPUs count. The question is the least number of nodes for each.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Case(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """`slack`: free GPUs over those asked for, as far as the nodes have them; what does not fit
-    then is left out. `distinct`: no two jobs have the same t_2 / t_1."""
+    """`slack`: free GPUs over the requested ones, as far as the nodes have them; jobs that do not
+    fit then are left out. `distinct`: no two jobs have the same t_2 / t_1.
+    """
 
     nodes: int
     jobs: int

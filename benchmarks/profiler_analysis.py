@@ -3,7 +3,7 @@
     python -m benchmarks.profiler_analysis [--records 1000000] [--json]
 
 Four ranks of a ring all-reduce, with the buckets of AlexNet and two receives for each send, as gloo
-makes them; one file for each rank, as the libraries write them. CPU time of this process, the best
+makes them. One file for each rank, as the libraries write them. CPU time of this process, the best
 of three, reading included. Goal: one million records in 2 s.
 """
 

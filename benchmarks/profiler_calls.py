@@ -1,5 +1,4 @@
-"""What the profiler's preloaded library costs: CPU time per call that it records and that it does
-not.
+"""The cost of the profiler's preloaded library: CPU time per recorded and per unrecorded call.
 
     python -m benchmarks.profiler_calls [--rounds N] [--calls N] [--json]
 

@@ -1,10 +1,11 @@
-"""What recording costs a real training job: CPU time of iterations with it and without, in pairs.
+"""The cost of recording to a real training job: CPU time of iterations with it and without, in
+pairs.
 
     python -m benchmarks.profiler_ddp [--pairs N] [--json]
 
-AlexNet by PyTorch's DistributedDataParallel on two ranks and gloo; recording is switched at every
-iteration of one run, so that whatever else the machine does falls on both. Needs .venv-torch
-(`make bench` makes it).
+AlexNet by PyTorch's DistributedDataParallel on two ranks and gloo. Recording is switched at every
+iteration of one run, so that the machine's other load falls on both. Needs .venv-torch (`make
+bench` makes it).
 """
 
 from __future__ import annotations

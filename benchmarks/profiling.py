@@ -1,11 +1,11 @@
-"""Profiling in whole replays: how long jobs wait for their trials, and what that does to deadlines.
+"""Trial runs in whole replays: the waits of jobs for their trials, and the effect on deadlines.
 
     python -m benchmarks.profiling [--jobs N] [--policy NAME] [--choice "KEY=VALUE ..."]...
 
 Chronus' section 5.1 mixes its Short and H_MIX2 workloads (5,735 and 6,599 jobs). Here the long jobs
-are the `mix2` ones of `deadline_cases` at 100 %, with its seeds, and for each there are 0.87 jobs
-of less than T_profile, in bursts of one user as figure 5b shows them. What can be compared with the
-paper is the shape of a figure, not its numbers: the traces are others.
+are the `mix2` ones of `deadline_cases` at 100 %, with its seeds. For each there are 0.87 jobs of
+less than T_profile, in bursts of one user as figure 5b shows them. The shape of a figure can be
+compared with the paper, not its numbers: the traces are others.
 """
 
 from __future__ import annotations

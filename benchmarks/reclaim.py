@@ -2,12 +2,12 @@
 
     python -m benchmarks.reclaim [--json]
 
-The cases (`reclaim_cases`) of 70 and 85 % busy servers were fixed before the code, those of 95 %,
-of scattered workers and of elastic jobs added after it. The bound is proven: no choice preempts
-fewer. Times are CPU time of this thread, in a process that has solved a program before; the wall
-clock stands beside them. Goals: the least, proven, within 2 s in 95 % of the cases and within 0.5 s
-in 90 %, of 520 servers; in all at least 15 % fewer preemptions than Algorithm 1. For the ties a
-quarter of the jobs cannot save, and would lose up to a day; the others lose a minute.
+The cases (`reclaim_cases`) of 70 and 85 % busy servers were fixed before the code. Those of 95 %,
+of scattered workers and of elastic jobs were added after it. The bound is proven: no choice
+preempts fewer. Times are CPU time of this thread, in a process that has solved a program before;
+the wall clock stands beside them. Goals: the least, proven, within 2 s in 95 % of the cases and
+within 0.5 s in 90 %, of 520 servers. In all at least 15 % fewer preemptions than Algorithm 1. For
+the ties a quarter of the jobs cannot save, and would lose up to a day; the others lose a minute.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _tenant(job_id: JobId, held: dict[NodeId, int], lost_gpu_s: float, *, elasti
 
 
 def lost_s(dice: Random) -> float:
-    """What a preemption takes of each GPU of a job."""
+    """The loss of a preemption on each GPU of a job, in seconds."""
     return dice.uniform(0.0, DAY_S) if dice.random() < CANNOT_SAVE else PAUSE_S
 
 

@@ -1,22 +1,22 @@
 """The cases of `benchmarks.reclaim`: drawn from these seeds, which were fixed before the code.
 
-A case is a set of lent 8-GPU servers after a long day: jobs took the tightest of a few servers that
-could hold them, many have left, and others took their room, so that wide jobs lie in pieces. So
-many of the servers are asked back.
+A case is a set of lent 8-GPU servers after a long day. Jobs took the tightest of a few servers that
+could hold them. Many have left, and others took their room, so that wide jobs lie in pieces. A
+number of the servers is asked back.
 
-`FULL_RECIPES` came later: the first figures had shown that at 70 and 85 % a third to a fifth of the
-servers is idle, and half of the reclaims cost nothing. The paper's lent servers are used above 93 %
-(Figure 7).
+`FULL_RECIPES` came later. The first figures had shown that at 70 and 85 % a third to a fifth of the
+servers is idle. Half of the reclaims then cost nothing. The paper's lent servers are used above 93
+% (Figure 7).
 
-`SCATTERED_RECIPES` came last, with seeds of their own: a job's workers have 2, 4 or 8 GPUs, and
-each is on any server with room for it. How workers lie is what the quality of Algorithm 1 hangs on,
-and this is like the study from which the goal of the benchmark is (a third of a reclaim's jobs too
-many at 60 servers of 520).
+`SCATTERED_RECIPES` came last, with seeds of their own. A job's workers have 2, 4 or 8 GPUs, and
+each is on any server with room for it. The quality of Algorithm 1 depends on the workers' places.
+These are like the study behind the goal of the benchmark (a third of a reclaim's jobs too many at
+60 servers of 520).
 
 `USUAL_RECIPES` are the 20 of 520 of issue 9, with the seeds of the first.
 
-Of `ELASTIC_RECIPES` a quarter of the jobs of two GPUs and more can do with half of what they have,
-whichever GPUs that are; their base is counted where most of them lie.
+In `ELASTIC_RECIPES` a quarter of the jobs of two GPUs and more can go on with any half of their
+GPUs. Their base is counted where most of them lie.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Recipe(NamedTuple):
 RECIPES = tuple(Recipe(520, busy, wanted) for busy in BUSY for wanted in DEMANDS)
 FULL_RECIPES = tuple(Recipe(520, 0.95, wanted) for wanted in DEMANDS)
 SCATTERED_RECIPES = tuple(recipe._replace(scattered=True) for recipe in RECIPES)
-# What an inference side asks for at a time.
+# The sizes of an inference side's requests.
 USUAL_RECIPES = tuple(Recipe(520, busy, 20) for busy in (*BUSY, 0.95))
 ELASTIC_RECIPES = tuple(
     Recipe(520, busy, wanted, scattered, elastic=0.25)

@@ -4,16 +4,16 @@ proven empty.
     python -m benchmarks.reclaim_live [--policy dlq] [--servers N] [--wanted N] [--busy SHARE]
     [--elastic SHARE] [--rounds N] [--json]
 
-520 virtual servers of 8 GPUs (`virtual_nodes`) on the line, all lent; jobs as wide as in
-`reclaim_cases`, of those of two GPUs and more a quarter elastic (half of what they ask for will
-do), ask for more GPUs than there are, so that nothing is idle. In every round 20 servers are
-planned to go, do so by the token of that plan, and are lent again when they have gone. A rank that
-is told to leave saves for a second; its devices show 8 GiB until it has left.
+520 virtual servers of 8 GPUs (`virtual_nodes`) on the line, all lent. The jobs are as wide as in
+`reclaim_cases`. A quarter of those of two GPUs and more are elastic (half of their GPUs is enough).
+They ask for more GPUs than there are, so that none is idle. In every round 20 servers are planned
+to go, do so by the token of that plan, and are lent again when they have gone. A rank that is told
+to leave saves for a second; its devices show 8 GiB until it has left.
 
-Told: from sending PlanReclaim to its answer, and what share of the plans is proven; from sending
-ReclaimServers to the last server that is proven empty, less the second of the save; what of that is
-the release check, from the last rank that left (the master asks the devices once a second). Goals
-of issue 9: 2 s, and 2 s plus the release check.
+Printed: the time from sending PlanReclaim to its answer, and the share of proven plans. Also the
+time from sending ReclaimServers to the last server that is proven empty, less the second of the
+save. The release check is its part after the last rank left (the master asks the devices once a
+second). Goals of issue 9: 2 s, and 2 s plus the release check.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Rounds:
-    """What each round took, in seconds."""
+    """The times of each round, in seconds."""
 
     plan_s: list[float] = field(default_factory=list)
     empty_s: list[float] = field(default_factory=list)  # beyond the save

@@ -1,11 +1,10 @@
-"""What one decision of renting costs: 100 own nodes, 450 jobs that wait, four pools. `python -m
+"""The cost of one decision of renting: 100 own nodes, 450 waiting jobs, four pools. `python -m
 benchmarks.renting`.
 
 CPU time of the whole look that the master takes once a second: run times, list schedule, method,
-and what follows from it; in every 30th somebody has ended, and all run times are worked out anew.
-Twice: where nobody gives way, and under `dlq`, where each look that would rent first walks over all
-to see who takes GPUs over at the next boundary, and decides again. Goal: 5 ms at the 95th
-percentile.
+and their consequences. In every 30th look a job has ended, and all run times are worked out anew.
+Twice: without preemption, and under `dlq`. There each look that would rent first walks over all
+jobs that take GPUs over at the next boundary, and decides again. Goal: 5 ms at the 95th percentile.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def main() -> int:
 
 
 def looks(policy: str) -> list[float]:
-    """What each took, in ms."""
+    """The time of each, in ms."""
     site, waiting = filled(policy)
     state, took = site.master.state, []
     gc.collect()
@@ -72,7 +71,7 @@ def looks(policy: str) -> list[float]:
 
 
 def filled(policy: str) -> tuple[Site, list[JobId]]:
-    """All own nodes are held, and who waits may be late."""
+    """All own nodes are held, and the waiting jobs may be late."""
     pools = tuple(
         PoolConfig(
             f"pool{n}", FAKE, "H100", 8, 10.0 + n, most=25, boot=Seconds(60.0), speed=1.0 + n / 10

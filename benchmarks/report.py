@@ -1,4 +1,4 @@
-"""What a benchmark found: figures beside their goals, under conditions; as text, or as one JSON
+"""The results of a benchmark: figures beside their goals, under conditions; as text, or as one JSON
 object.
 
     report = Report.begin("submits", parser)   # adds --json, parses, tells the conditions

@@ -1,13 +1,13 @@
-"""What a resize takes beyond the job's own save and load.
+"""The time of a resize beyond the job's own save and load.
 
     python -m benchmarks.resizes [--count N] [--mib N] [--json]
 
-A real master under the default policy, an agent, and an elastic job (saving_job.py) that gives 6 of
+A real master under the default policy, an agent, and an elastic job (saving_job.py). It gives 6 of
 8 GPUs back when another job comes, and grows again when that has gone. It notes on CLOCK_BOOTTIME
 when it sees the notice, has saved, begins again, and has loaded. Beyond both: from saved to the
-next attempt's first line, which has the end of the process, two commits of the master and a start
-in it. What comes then until it loads are the job's own imports. The floor is what an interpreter
-takes to its first line; the goal, 150 ms beyond it, is that of a pause and of a resume together
+next attempt's first line. It covers the end of the process, two commits of the master and a start.
+The time from there until it loads is the job's own imports. The floor is an interpreter's time to
+its first line. The goal, 150 ms beyond it, is that of a pause and of a resume together
 (benchmarks/pauses.py), and ours.
 
 Terms last two seconds here: how long a job waits for its boundary is no downtime, since it trains
@@ -44,11 +44,11 @@ policy = "dlq"
 settings = { cooldown_s = "off", min_run = "off", know = "unknown" }
 """
 PATIENCE_S = 60.0
-Notes = dict[int, dict[str, float]]  # of each attempt: what -> when
+Notes = dict[int, dict[str, float]]  # of each attempt: step -> instant
 
 
 def resized(living: Living, count: int, mib: int) -> Notes:
-    """What the job has noted over so many resizes."""
+    """The notes of the job over so many resizes."""
     said = living.root / "notes"
     job = living.run(
         "dlq", "submit", "--parsable", "--elastic-sizes", "2,8", "--env", f"PYTHONPATH={LIBRARY}", "--workdir", "/tmp",  # noqa: E501

@@ -3,10 +3,10 @@
     python -m benchmarks.resizes_live [--count N] [--mib N] [--json]
 
 A real master under the default policy, two agents with a GPU each, and PyTorch (.venv-torch: make
-e2e) on one node or two: it gives one back when another job comes, and grows again when that has
-gone. From the step after which all ranks stop to the first step of the others; the job's own save
-and load are taken off. What is left has the ends of processes, the rendezvous, and starts: by a
-restart torchrun and the workers each import torch, live only the workers do. So the time of that
+e2e) on one node or two. The job gives one back when another job comes, and grows again when that
+has gone. From the step after which all ranks stop to the first step of the others; the job's own
+save and load are taken off. The rest holds the ends of processes, the rendezvous, and starts. By a
+restart torchrun and the workers each import torch; live only the workers do. So the time of that
 import stands beside it. There is no goal: it is torchrun's time, and says when live is worth it.
 """
 
@@ -43,7 +43,7 @@ class Down(NamedTuple):
 
 
 def measured(living: Living, mode: str, count: int, mib: int) -> list[Down]:
-    """What so many resizes of a job have taken."""
+    """The downtimes of so many resizes of a job."""
     notes, kept = living.root / f"notes-{mode}", living.root / f"kept-{mode}"
     kept.mkdir()
     words = (

@@ -2,11 +2,10 @@
 
     python -m benchmarks.restart [--jobs N] [--ended N] [--json]
 
-The jobs lie in the database as the master itself would have written them: queued ones, each with
-its spec, its answered request and two lines in the journal, and as many again that have ended, with
-an attempt each and six lines. Of these the newest 10,000 are loaded. Serving means that a client's
-call over mutual TLS is answered. Goal: 5 s for 100,000 of both, 2 KiB of memory for each queued
-job.
+The jobs lie in the database as the master itself would have written them. Queued ones have their
+spec, their answered request and two lines in the journal. As many again have ended, with an attempt
+each and six lines. Of these the newest 10,000 are loaded. Serving means that a client's call over
+mutual TLS is answered. Goal: 5 s for 100,000 of both, 2 KiB of memory for each queued job.
 """
 
 from __future__ import annotations

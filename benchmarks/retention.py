@@ -1,10 +1,10 @@
-"""What cutting the journal costs the turns that go on meanwhile.
+"""The cost of cutting the journal to the turns that go on meanwhile.
 
     python -m benchmarks.retention [--events N] [--json]
 
-A journal of half a million events, of jobs that have ended, is cut to a tenth while batches like
-those of a busy master (a job and three events) are committed one after another, 100 a second; each
-commit is timed, first without and then with the cut beside it. Goal: the 99th percentile of a
+A journal of half a million events, of jobs that have ended, is cut to a tenth. Meanwhile batches
+like those of a busy master (a job and three events) are committed one after another, 100 a second.
+Each commit is timed, first without and then with the cut beside it. Goal: the 99th percentile of a
 commit rises by at most 10 ms.
 """
 

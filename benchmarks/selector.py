@@ -5,11 +5,11 @@ it.
 
 Every figure is of the integral plan, on sets and seeds of `slo_jobs`. The bound is the relaxation
 of the prefix-capacity model: no plan of any program exceeds it. Times are CPU time of this process
-after one warm-up, which is wall time on an idle machine; the wall time of the same runs stands
+after one warm-up, which is wall time on an idle machine. The wall time of the same runs stands
 beside it. --printed N gives the time-indexed program N seconds of wall time at each load; without
 it that part is left out. Goals: 960 GPUs x 400 jobs within 0.5 % of the bound for every seed and
-0.2 % in the median, 250 and 100 ms; 4,096 x 800 and 10,000 x 2,000 within 0.5 %, 500 and 1,500 ms;
-sticky orders stop at most half as many jobs as plain least laxity.
+0.2 % in the median, 250 and 100 ms. 4,096 x 800 and 10,000 x 2,000 within 0.5 %, 500 and 1,500 ms.
+Sticky orders stop at most half as many jobs as plain least laxity.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dlq_master.policy.promise.slots.plan import faults
 from dlq_master.policy.promise.solver.printed import time_indexed
 from dlq_master.policy.promise.solver.selector import Selection, select
 
-# What improving may take before the best so far is used.
+# The time for improving before the best so far is used.
 BUDGET_S = {960: 0.20, 64: 0.20, 4096: 0.40, 10_000: 1.20}
 
 

@@ -26,9 +26,9 @@ from dlq_simulator.generate.write import write_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import read_cluster
 
-# Shares of GPU counts and the spread of run times, after Microsoft's Philly trace (ATC 2019):
-# mostly one GPU, a median of about ten minutes, a long tail (cut at a day, so that the load soon
-# reaches its steady state). LOAD is work offered over what the cluster can do.
+# Shares of GPU counts and the spread of run times, after Microsoft's Philly trace (ATC 2019).
+# Mostly one GPU, a median of about ten minutes, and a long tail. It is cut at a day, so that the
+# load soon reaches its steady state. LOAD is offered work over the cluster's capacity.
 WIDTHS = {1: 0.80, 2: 0.07, 4: 0.06, 8: 0.05, 16: 0.015, 32: 0.005}
 MEDIAN_S, SIGMA, LONGEST_S = 600.0, 1.9, 86_400
 LOAD = 1.3
@@ -40,7 +40,7 @@ MEMORY_MIB = 1024.0
 
 
 class Run(NamedTuple):
-    """What one process took, and what it printed of its policy."""
+    """The cost of one process, and its printed result for its policy."""
 
     cpu_s: float
     rss_mib: float

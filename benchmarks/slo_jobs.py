@@ -3,12 +3,12 @@
 The seeds were written down before the solver that they judge: nothing was tuned on another choice
 of them.
 
-All jobs of a set are there now. Run times are log-uniform from 5 minutes to 3 days, the first
-deadline is uniform in [1.2, 2] run times, and every second job is soft: full reward, then 80, 50
-and 20 up to 1.1, 1.2 and 1.5 times the first deadline (Chronus, section 5.1). Widths follow
-`WIDTHS`, tilted towards wide jobs until the set reaches its load: p(w) is multiplied by w^theta,
-with the least theta that suffices. The load of a set is the most that any stretch of time from now
-on is asked for, if every job makes its first deadline, in parts of what the cluster can do: more
+All jobs of a set are there now. Run times are log-uniform from 5 minutes to 3 days, and the first
+deadline is uniform in [1.2, 2] run times. Every second job is soft: full reward, then 80, 50 and 20
+up to 1.1, 1.2 and 1.5 times the first deadline (Chronus, section 5.1). Widths follow `WIDTHS`,
+tilted towards wide jobs until the set reaches its load: p(w) is multiplied by w^theta, with the
+least theta that suffices. The load of a set is the greatest demand of any stretch of time from now
+on, in parts of the cluster's capacity. It supposes that every job makes its first deadline. More
 than 1 cannot be served.
 """
 

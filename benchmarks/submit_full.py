@@ -1,5 +1,4 @@
-"""Submits to a full cluster while its queue grows: how many a second, and what each costs the
-master.
+"""Submits to a full cluster while its queue grows: their rate, and the cost of each to the master.
 
     python -m benchmarks.submit_full [--agents N] [--lengths 0,400,1600,4000] [--count N] [--policy
     dlq] [--json]
@@ -7,10 +6,10 @@ master.
 A real master; agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the benchmark.
 First as many jobs of 8 GPUs as there are nodes are submitted to the empty cluster: each of them
 starts. From then on nothing ends, and every job that comes (1 to 8 GPUs) waits. At each length of
-the queue `--count` submits are timed, with `--in-flight` of them on their way; the queue is then
-filled up to the next length. Told for each: submits a second, the spread of their times, and CPU
-seconds of the master's process for each submit, which holds its heartbeats too. Goal of issue 18:
-at the longest queue a submit costs the master no more than half as much again as at the shortest.
+the queue `--count` submits are timed, with `--in-flight` of them on their way. The queue is then
+filled up to the next length. Printed for each: submits a second, the spread of their times, and CPU
+seconds of the master's process for each submit, with its heartbeats. Goal of issue 18: at the
+longest queue a submit costs the master no more than half as much again as at the shortest.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ LONGER_THAN_THE_BENCHMARK_S = 86_400
 
 
 class Submitter:
-    """Who submits: jobs of all widths, one user."""
+    """The submitter of jobs of all widths, as one user."""
 
     def __init__(self, stub: JobServiceAsyncStub, in_flight: int) -> None:
         self._stub = stub

@@ -2,11 +2,11 @@
 
     python -m benchmarks.tick [--queued 1000,10000,100000] [--policy tiresias-las] [--json]
 
-A completion is the end of a running job and all that the core does about it: the attempt's and the
-job's machines, every index, plan, check, and the start of the job that follows. It is shown whole
-and by part: first where jobs of one GPU end and start, then for as many of each of the `KINDS`.
-All times are CPU time of this thread, less what reading its clock costs. Goals: <= 20 us per
-completion, at most 1.5 times as much at the longest queue as at the shortest; <= 15 ms for a full
+A completion is the end of a running job and the core's work about it. It covers the attempt's and
+the job's state machines, every index, plan, check, and the start of the next job. It is shown whole
+and by part: first where jobs of one GPU end and start, then for as many of each of the `KINDS`. All
+times are CPU time of this thread, less what reading its clock costs. Goals: <= 20 us per
+completion, at most 1.5 times as much at the longest queue as at the shortest. <= 15 ms for a full
 replan of 10,000 GPUs; <= 2 KiB per queued job.
 """
 
@@ -49,7 +49,7 @@ WIDTHS = {1: 0.60, 2: 0.14, 4: 0.12, 8: 0.10, 16: 0.02, 32: 0.02}
 LEVELLED, LEVELS = "tiresias-las", "1000,5000,20000,80000"  # five levels
 COMPLETIONS = 3000
 STEPS = ("end", "plan", "check", "start")
-# What ends, and what starts in its place, where widths are mixed.
+# The ending jobs, and their successors, where widths are mixed.
 KINDS = {
     "1 GPU": Request(gpus=1),
     "2 GPUs": Request(gpus=2),
@@ -150,8 +150,8 @@ def _replaced(
     many jobs started. One starts for each that ends, unless the policy lets the head of the line
     block it.
 
-    Every other one is timed by part: what a reading of the clock pushes out of the processor's
-    caches costs more than the reading itself, and the whole shall not pay for it.
+    Every other one is timed by part. A reading of the clock evicts more from the processor's caches
+    than the reading itself costs, and the whole shall not pay for it.
     """
     now_s = 12.0
     next_id = max(cluster.jobs) + 1
@@ -222,7 +222,7 @@ def _starts(found: Plan) -> int:
 
 
 def boundary(report: Report, policy: Policy, queued: int) -> None:
-    """Every term ends: who is renewed, who has to leave for whom."""
+    """Every term ends: the renewed jobs, and the jobs that leave for others."""
     cluster = loaded(policy, queued)
     now_s = 290.0
     _settled(cluster, policy, now_s)
@@ -262,7 +262,7 @@ def loaded(policy: Policy, queued: int) -> Cluster:
             break
         if cluster.jobs[job_id].waiting:
             drive.step_job(cluster, job_id, job_steps.Cancelled(), 11.0)
-    # Whatever the length of the queue, a 1-GPU job waits in level 0 for the GPU that falls free.
+    # At any length of the queue, a 1-GPU job waits in level 0 for the GPU that falls free.
     first = max(cluster.jobs) + 1
     for number in range(first, first + 10):
         cluster.put_job(_queued(number, Request(gpus=1), level=0))

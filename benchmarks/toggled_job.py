@@ -32,7 +32,7 @@ def alexnet() -> nn.Module:
 
 
 def main() -> None:
-    """Two iterations to warm up, then pairs; which half comes first changes from pair to pair."""
+    """Two iterations to warm up, then pairs; the first half of a pair changes from pair to pair."""
     notes, pairs = Path(sys.argv[1]), int(sys.argv[2])
     torch.set_num_threads(1)
     dist.init_process_group("gloo")

@@ -1,8 +1,8 @@
 """A thousand agents in one process: real sessions over mutual TLS, no hosts behind them.
 
-A rank that is launched says that it prepares and that it runs, works for as long as its environment
-names (`RUN_S`, seconds of work left over all attempts), and ends. One that is told to stop saves
-for a moment and leaves; what it had done by then counts.
+A launched rank says that it prepares and that it runs, and works as long as its environment names,
+then ends. (`RUN_S` is seconds of work left over all attempts.) A stopped rank saves for a moment
+and leaves; its work until then counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Rank(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What all nodes have seen so far: `starts` and `ends` of jobs (their first ranks), answers to
+    """The counts over all nodes so far: `starts` and `ends` of jobs (their first ranks), answers to
     heartbeats.
     """
 
@@ -51,7 +51,7 @@ class VirtualNode:
     def __init__(
         self, channel: aio.Channel, node_id: str, gpus: int, tally: Tally, pool: str = ""
     ) -> None:
-        """`pool`: whose it is, as its agent says; empty: the cluster's own."""
+        """`pool`: its pool, as its agent says; empty: the cluster's own."""
         self.node_id = node_id
         self._pool = pool
         self._gpus = gpus
@@ -120,7 +120,7 @@ class VirtualNode:
             self._out.put_nowait(wire.SessionRequest(command_result=taken))
 
     def _look(self, number: int) -> None:
-        """Whoever is there holds memory of all GPUs, as far as its devices say."""
+        """A running rank holds memory of all its GPUs, as far as its devices say."""
         look = wire.GpuLook(number=number)
         for index in range(self._gpus):
             used = 1 << 33 if self._ranks or self._saving else 0

@@ -3,12 +3,12 @@ decision.
 
     python -m benchmarks.vm_allocation [--iterations 1000] [--nodes 10 20] [--no-scale] [--json]
 
-Whole replays of the cases and seeds of `vm_cases`, decided at submits, completions and every hour;
-cost is that of nodes and of being late, and a figure the mean over seeds and numbers of nodes of
-one method's cost over the other's. Path relinking is the paper's (elite pool of 10, f-bar), EDF its
+Whole replays of the cases and seeds of `vm_cases`, decided at submits, completions and every hour.
+Cost is that of nodes and of lateness. A figure is the mean over seeds and numbers of nodes of one
+method's cost over the other's. Path relinking is the paper's (elite pool of 10, f-bar), EDF its
 baseline. A decision is for 100 nodes and 450 jobs, in CPU time of this process. Goals: the default
 costs at most 1.01, 0.85 and 0.60 of path relinking at loads 1.0, 1.5 and 2.0, and 0.40 of EDF at
-2.0; a decision takes at most 5 ms.
+2.0. A decision takes at most 5 ms.
 """
 
 from __future__ import annotations

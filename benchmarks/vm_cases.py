@@ -2,11 +2,11 @@
 from.
 
 The seeds were written down before the solvers that they judge. A case has N nodes and 10 N jobs, as
-in section 4.1 of the path relinking paper; what the paper does not say is invented: arrivals are
-exponential with a mean of 75,000 s / N / load; a job takes t(1) / g**a on g GPUs of a K80, with a
-uniform in [0.75, 0.95] and t(1) lognormal around 6e5 s; an M60 is 1.05 to 2 times as fast; due
-dates are 1 to 3 times the shortest run time after the submit, and weights uniform in [0.003, 0.015]
-$/s. The catalogue is its Table 2.
+in section 4.1 of the path relinking paper. The rest is invented. Arrivals are exponential with a
+mean of 75,000 s / N / load. A job takes t(1) / g**a on g GPUs of a K80, with a uniform in [0.75,
+0.95] and t(1) lognormal around 6e5 s. An M60 is 1.05 to 2 times as fast. Due dates are 1 to 3 times
+the shortest run time after the submit, and weights uniform in [0.003, 0.015] $/s. The catalogue is
+its Table 2.
 """
 
 from __future__ import annotations

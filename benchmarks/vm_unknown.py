@@ -1,13 +1,11 @@
-"""Rented nodes when nobody knows run times: what it costs to learn them from the jobs that have
-ended.
+"""Rented nodes with unknown run times: the cost of learning them from the ended jobs.
 
     python -m benchmarks.vm_unknown [--json]
 
-Cost of nodes and of being late under the default and greedy with `times=fitted`, over that with
-exact run times: on the five shipped instances, whose jobs tell nothing but their network, and on
-the cases and seeds of `vm_cases`, whose jobs say how many iterations they make. `refine=off`: what
-is measured of a job that runs counts for later ones only. `taught`: with all run times of another
-instance as history.
+Cost of nodes and of lateness under the default and greedy with `times=fitted`, over that with exact
+run times. Replayed are the five shipped instances, whose jobs name only their network, and the
+cases and seeds of `vm_cases`, whose jobs name their iterations. `refine=off`: measurements of a
+running job count for later ones only. `taught`: with all run times of another instance as history.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from grpc_tools import protoc
 ROOT = Path(__file__).resolve().parent
 GENERATED = ROOT / "gen"
 FROZEN = ROOT / "v1.binpb"
-# Which files `python -m` and editors leave beside the generated ones is no concern of ours.
+# `python -m` and editors leave these beside the generated files.
 IGNORED = ("__pycache__",)
 
 

@@ -133,7 +133,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C is for us, who then stop it in order
+                start_new_session=True,  # Ctrl-C is for the demo, which then stops it in order
             )
 
     def kill(self, name: str) -> None:

@@ -72,7 +72,7 @@ class Costs(Site):
         return [one for one in _events(told) if one["kind"] in kinds]
 
     def bill(self) -> list[str]:
-        """What the provider was asked."""
+        """The requests to the provider."""
         path = self.root / "bill"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -87,7 +87,7 @@ def _events(text: str) -> list[Job]:
 
 
 def own_first(site: Costs) -> None:
-    """The own node is enough for who has time."""
+    """The own node is enough for a job with time."""
     site.screen.act("One own node with 8 GPUs; a machine of pool spot costs 36 an hour")
     site.submit("first", 8, "--work", "1h", steps=3000)
     site.until(lambda: site.of("first")["state"] == "running", "the first job to run")
@@ -132,8 +132,8 @@ def given_back(site: Costs) -> float:
 
 
 def accounted(site: Costs, cost: float) -> str:
-    """What it has cost, of whom, and what had been foretold."""
-    site.screen.act("What it has cost beside what was foretold")
+    """The cost, by user and pool, and its forecast."""
+    site.screen.act("The cost, beside its forecast")
     print(site.cluster.dlq("report", "cost", "--by", "job,pool"))
     told = json.loads(site.cluster.dlq("report", "cost", "--by", "job,pool", "--json"))
     (paid,) = told["pools"]

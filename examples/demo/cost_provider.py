@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What an operator writes for provider = "exec": machines here are agents of this machine, each in
-a directory of its own.
+"""An example of an operator's program for provider = "exec": machines here are agents of this
+machine, each in a directory of its own.
 
-`cost_provider.py ROOT start|stop|list`, called by a one-line script of the pool. Whatever it has
-begun is written down first, so that a call that is killed half way is found again. Each call is a
+`cost_provider.py ROOT start|stop|list`, called by a one-line script of the pool. Every begun
+machine is written down first, so that a call that is killed half way is found again. Each call is a
 line of ROOT/bill.
 """
 
@@ -56,7 +56,7 @@ def start(machines: Path, asked: Asked) -> Told:
 
 
 def run_agent(home: Path, asked: Asked, instance_id: str) -> None:
-    """What boots on a machine: the agent joins with its token, then serves."""
+    """The boot of a machine: the agent joins with its token, then serves."""
     config = home / "agent.toml"
     facts = {key: asked[key] for key in ("node_id", "gpu_count", "gpu_type", "pool")}
     root = "true" if os.getuid() == 0 else "false"

@@ -142,7 +142,9 @@ class Loans(Site):
 
 
 def by_day(site: Loans) -> None:
-    """The inference side needs its servers: who does not fit onto the cluster's own node waits."""
+    """The inference side needs its servers: jobs that do not fit onto the cluster's own node
+    wait.
+    """
     site.hour("18:00", 0.95, "none is lent")
     site.train(DAY)
     site.until(lambda: site.training(DAY), "the first job to train")
@@ -157,7 +159,7 @@ def by_night(site: Loans) -> None:
     site.hour("21:00", 0.60, "one is idle beyond the head-room")
     site.lent(1)
     site.until(lambda: site.training(*PAIR), "two jobs to train on it")
-    site.hour("01:00", 0.10, "three are idle; what is left of the fourth is the head-room")
+    site.hour("01:00", 0.10, "three are idle; the rest of the fourth is the head-room")
     site.lent(3)
     site.until(lambda: site.training(*PAIR, WIDE), "the wide job to train on two more")
     site.screen.quote(site.cluster.dlq("admin", "loan", "status"))
@@ -192,7 +194,9 @@ def all_back(site: Loans) -> str:
         raise ProofFailed("two servers with jobs on them were promised within a second")
     site.screen.say("dlq admin reclaim --count 2 --within 1s")
     site.screen.quote(soon.stderr)
-    site.hour("08:00", 0.95, f"all are wanted back, whoever has not saved after {WITHIN_S} s")
+    site.hour(
+        "08:00", 0.95, f"all are wanted back; a job that has not saved after {WITHIN_S} s is killed"
+    )
     began_s = time.monotonic()
     site.lent(0)
     took_s = time.monotonic() - began_s
@@ -280,7 +284,7 @@ def started_over(site: Loans, work: Training) -> str:
 
 
 def stayed_at_home(site: Loans, work: Training) -> str:
-    """What has a promised deadline runs on the cluster's own nodes."""
+    """Jobs with a promised deadline run on the cluster's own nodes."""
     nodes = [
         node
         for event in site.story(work, "attempt_assigned")
@@ -321,7 +325,7 @@ def accounted(site: Loans) -> str:
 
 
 def perform(site: Loans) -> list[str]:
-    """All acts; what they have shown, as sentences."""
+    """All acts; their results, as sentences."""
     by_day(site)
     by_night(site)
     proofs = [one_back(site), all_back(site), next_night(site)]

@@ -1,4 +1,4 @@
-"""Which processes belong to a demo: found by its directory in their arguments or environment."""
+"""Finds the processes of a demo by its directory in their arguments or environment."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the demo promises, checked; a promise that does not hold is an exception with the reason."""
+"""Checks the promises of the demo; a broken one is an exception with the reason."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -7,13 +7,15 @@ import time
 USUAL_S = 0.4  # at most, for one command of `dlq` on a machine that has time for it
 SLOWEST = 4
 
-STAYS = ', min_run = "3600"'  # who runs gives way to nobody but a deadline, or who owns its machine
+# A running job gives way only to a deadline, or to its machine's owner.
+STAYS = ', min_run = "3600"'
 
 
 def slowness() -> int:
-    """By how much a demo stretches its times on this machine now, from 1 to SLOWEST: on a busy one
-    every command takes longer, and a deadline in seconds would be over before anybody could keep
-    it."""
+    """The factor by which a demo stretches its times on this machine now, from 1 to SLOWEST. On a
+    busy one every command takes longer, and a deadline in seconds would be over before any policy
+    could keep it.
+    """
     began_s = time.monotonic()
     subprocess.run(
         [sys.executable, "-m", "dlq_cli.main", "submit", "--help"],
@@ -24,8 +26,9 @@ def slowness() -> int:
 
 
 def quick(more: str = "", *, lease: str = "", settings: str = "", stretch: int = 1) -> str:
-    """What is appended to the configuration: `lease` and `settings` beside those here, and `more`
-    tables. The terms are `stretch` times as long."""
+    """The tables appended to the configuration: `lease` and `settings` beside those here, and
+    `more` tables. The terms are `stretch` times as long.
+    """
     return f"""
 [lease]
 heartbeat = "1s"

@@ -1,4 +1,4 @@
-"""What the demo shows: a live table on a terminal, a line for each change anywhere else."""
+"""The output of the demo: a live table on a terminal, a line for each change anywhere else."""
 
 import sys
 import time
@@ -71,7 +71,7 @@ class Screen:
         self._line(Text(f"  {text}"))
 
     def quote(self, output: str) -> None:
-        """What a command printed."""
+        """Print a command's output."""
         for line in output.splitlines():
             self._line(Text(f"    | {line}", style="dim"))
 
@@ -121,7 +121,7 @@ class Screen:
         self._console.print(Padding(table, (1, 0, 1, 0)))
 
     def proved(self, sentences: Iterable[str]) -> None:
-        """What the demo has shown."""
+        """Print the results of the demo."""
         for sentence in sentences:
             self._console.print(Text.assemble(("proved ", "bold green"), sentence))
 

@@ -35,8 +35,7 @@ unreachable = "{6 * STRETCH}s"
 hold = "{10 * STRETCH}s"
 hold_margin = "1s"
 '''
-# What was offered may be too early once it is asked for, if the machine takes its time: then there
-# is a new offer.
+# An offer may be too early once it is asked for, on a slow machine: then there is a new offer.
 MOST_OFFERS = 5
 
 
@@ -73,7 +72,7 @@ def too_early(deadline: str) -> Ask:
 
 
 class Promises(Site):
-    """What is asked for, and what is promised."""
+    """The requests and promises of the demo."""
 
     def submit(self, ask: Ask) -> tuple[int, Job]:
         """The exit code, and the job once it has been judged."""
@@ -191,7 +190,7 @@ def given_up(site: Promises, job_id: str, node: str) -> str:
 
 
 def perform(site: Promises, root: Path) -> list[str]:
-    """All acts; what they have shown, as sentences."""
+    """All acts; their results, as sentences."""
     fill(site)
     wide, soft, strict = promise(site)
     second = refuse(site, wide)

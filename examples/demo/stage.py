@@ -68,7 +68,7 @@ class Stage:
         return self.cluster.root / "out" / work.name
 
     def job(self, work: Work) -> job_pb2.Job:
-        """What was last seen of one job."""
+        """The last seen state of one job."""
         return next(job for job in self.jobs if job.job_id == self._ids[work.name])
 
     def running(self, *works: Work) -> bool:
@@ -99,7 +99,7 @@ class Stage:
         return found
 
     def epoch(self) -> int:
-        """Which start of the master answers."""
+        """The start of the master that answers."""
         return self._queues.cluster().epoch
 
     def trail(self, job_id: str) -> list[str]:

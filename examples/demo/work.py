@@ -1,4 +1,4 @@
-"""What the demo trains: six real jobs, and the same long one once more without any cluster."""
+"""The training of the demo: six real jobs, and the same long one once more without any cluster."""
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ class Work:
         return [
             "submit", "--parsable", "-J", self.name, "-N", str(self.nodes),
             "--gpus-per-node", str(self.gpus), "-D", str(out),
-            "--signal", "TERM",  # it saves when it is told to: who pauses it is not asked
+            "--signal", "TERM",  # it saves when told to, so the pausing user is not asked
             "--", *self.command(out),
         ]  # fmt: skip
 

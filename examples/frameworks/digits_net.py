@@ -1,6 +1,4 @@
-"""What the examples of frameworks share: the digits, a small network, and the hash of its
-weights.
-"""
+"""Shared by the examples of frameworks: the digits, a small network, the hash of its weights."""
 
 import argparse
 import gzip
@@ -31,11 +29,11 @@ def load() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Unhurried(nn.Module):
-    """Passes its input on, slower and slower as long as a file is there: for those who want to
+    """Passes its input on, slower and slower as long as a file is there, for a user that wants to
     look.
 
-    A step takes a twentieth of the time since the first one, at least 20 ms: however long it takes
-    until somebody stops the training, it has not ended by then, and it stops soon.
+    A step takes a twentieth of the time since the first one, at least 20 ms. The training therefore
+    has not ended when somebody stops it, and it stops soon.
     """
 
     def __init__(self, file: Path | None) -> None:

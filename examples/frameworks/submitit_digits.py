@@ -21,7 +21,9 @@ import digits_net
 
 @dataclass
 class Training:
-    """What is pickled and sent. It saves every so often, and when it is asked to it only leaves."""
+    """The object that is pickled and sent. It saves every so often, and when it is asked to it only
+    leaves.
+    """
 
     out: Path
     steps: int

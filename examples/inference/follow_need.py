@@ -5,10 +5,10 @@ when it does.
     dlq login                                       # on the master's host, as a user of the role
     inference python follow_need.py /run/serving/need --headroom 1 --within 60s --force
 
-The file holds one number: how many servers serving needs now. Whoever knows that writes it (an
-autoscaler); what stands in it otherwise is told, and changes nothing. This program remembers
-nothing that counts: where each server stands it asks at every look, so it may be ended and started
-at any time, and the master too.
+The file holds one number: how many servers serving needs now. A program that knows it writes it (an
+autoscaler). Other content is reported, and changes nothing. This program remembers nothing that
+counts: it asks for each server's state at every look. It may be ended and started at any time, and
+the master too.
 """
 
 import os
@@ -33,8 +33,9 @@ TRIES = 3  # looks of which each was overtaken by somebody else
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`headroom`: servers that are kept beside those in need. `settle_s`: so long they must have
-    been idle before they are lent. `within_s`: by then they are wanted back; `force`: whoever saves
-    for longer is ended."""
+    been idle before they are lent. `within_s`: by then they are wanted back; `force`: a job that
+    saves for longer is ended.
+    """
 
     headroom: int = 0
     settle_s: float = 0.0
@@ -71,7 +72,7 @@ class Scheduler:
                     self._lend(loans, more)
             except (
                 Conflict
-            ) as changed:  # somebody was quicker: what is to be done may be something else now
+            ) as changed:  # somebody was quicker: the next action may be another one now
                 self._say(f"looked again: {changed.what}")
             else:
                 return

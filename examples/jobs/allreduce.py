@@ -1,8 +1,8 @@
 """All-reduce over TCP for a handful of processes: a star around rank 0, the same bits every time.
 
-Rank 0 adds the vectors in the order of the ranks, whoever arrives first, and sends one result to
-all. A peer that dies closes its connection, and everybody who waits for it gets PeerLost at once;
-one that vanishes with its host is missed after about 10 s.
+Rank 0 adds the vectors in the order of the ranks, in any order of arrival, and sends one result to
+all. A peer that dies closes its connection, and every rank that waits for it gets PeerLost at once.
+A peer that vanishes with its host is missed after about 10 s.
 """
 
 import json
@@ -60,7 +60,7 @@ class Group:
         return largest
 
     def broadcast(self, message: bytes) -> bytes:
-        """Rank 0's message, on every rank; what the others pass in is ignored."""
+        """Rank 0's message, on every rank; the arguments of the others are ignored."""
         if self.rank != 0:
             return self._receive(self.peers[0])
         for peer in self.peers:

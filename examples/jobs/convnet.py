@@ -54,7 +54,7 @@ class ConvNet:
         return self.rng.normal(0.0, (2 / inputs) ** 0.5, (inputs, outputs))
 
     def _forward(self, x: Floats) -> tuple[Floats, Floats, Floats, Floats, Floats]:
-        """What each layer saw and gave, up to the scores."""
+        """The input and output of each layer, up to the scores."""
         patches, one = self._layer("first", x.reshape(-1, digits.SIDE, digits.SIDE, 1))
         patches_two, two = self._layer("second", one)
         scores = two.reshape(len(x), -1) @ self._layers["dense"]

@@ -1,7 +1,7 @@
 """Arrays that are used again at every step.
 
-A large temporary of numpy is fresh memory each time, which the kernel maps, clears and takes back:
-on these small models that would cost as much time as the training itself. Results written into the
+A large temporary of numpy is fresh memory each time, which the kernel maps, clears and takes back.
+On these small models that would cost as much time as the training itself. Results written into the
 same arrays (`out=`) are the same to the bit.
 """
 
@@ -34,6 +34,6 @@ class Scratch:
     def rows(self, name: str, table: NDArray[np.float64], drawn: NDArray[np.int64]) -> NDArray[Any]:
         """`table[drawn]`, written into the array of that name."""
         into = self.floats(name, *drawn.shape, *table.shape[1:])
-        # "clip" writes straight into the array; what is drawn is never outside.
+        # "clip" writes straight into the array; the drawn values are never outside.
         np.take(table, drawn, axis=0, out=into, mode="clip")
         return into

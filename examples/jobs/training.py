@@ -12,7 +12,7 @@ from digits import Floats
 
 
 class Model(Protocol):
-    """What a job brings along."""
+    """The parts that a job brings along."""
 
     rng: np.random.Generator  # its only source of chance
 

@@ -4,9 +4,9 @@
     torchrun --nproc-per-node 2 train_ddp.py --checkpoint-dir ckpt
 
 On SIGTERM it finishes the step, saves, and exits 0. Started again, it goes on from the newest file.
-With --if-stopped 1 it exits 1 instead, since 0 tells torchrun that all is done: so torchrun starts
-it again when others join or leave (--nnodes 1:4, --max-restarts above 0).
---workers lets a DataLoader fetch the images; --unhurried-while is for those who want to look.
+With --if-stopped 1 it exits 1 instead, since 0 tells torchrun that all is done. Torchrun then
+starts it again when others join or leave (--nnodes 1:4, --max-restarts above 0). --workers lets a
+DataLoader fetch the images; --unhurried-while is for a user that wants to look.
 """
 
 import argparse
@@ -135,7 +135,7 @@ def batches(args: argparse.Namespace, first: int) -> Iterator[list[torch.Tensor]
 
 
 def drawn_for(args: argparse.Namespace, step: int) -> torch.Tensor:
-    """Which images this step and rank take, drawn from the seed and the step alone."""
+    """The images of this step and rank, drawn from the seed and the step alone."""
     generator = torch.Generator().manual_seed(args.seed * 1_000_003 + step)
     if args.global_batch is not None:
         drawn = torch.randint(TRAINED, (args.global_batch,), generator=generator)

@@ -24,9 +24,9 @@ INNER = re.compile(
 )
 # Comments that speak to a tool.
 _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:|pylint:|SPDX|!)")
-# Literals in another language: SQL, and style sheets.
+# Literals in another language: SQL, style sheets, TOML.
 _CODE = re.compile(
-    r"\s*((SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|ATTACH)\b|\w+ \{ )"
+    r"\s*((SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|ATTACH)\b|\w+ \{ |\[\[?\w+\])"
 )
 _C_TEXT = re.compile(
     r"""//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""",

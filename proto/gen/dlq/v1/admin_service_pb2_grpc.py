@@ -150,8 +150,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetNodeLabels(self, request, context):
-        """Sets and clears labels of a node (operator), for jobs that ask for them; what runs there goes on
-        whatever its labels become. The labels stay when the node's agent registers anew. Idempotent.
+        """Sets and clears labels of a node (operator), for jobs that ask for them. Running jobs go on
+        with any labels. The labels stay when the node's agent registers anew. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,8 +166,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClearGpuConditions(self, request, context):
-        """Takes GPUs into use again that were withheld for what was wrong with them (operator). What is still
-        the case comes back with the next heartbeat. Idempotent.
+        """Takes GPUs into use again that were withheld for what was wrong with them (operator). A
+        condition that still holds comes back with the next heartbeat. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -210,9 +210,9 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetPolicy(self, request, context):
-        """Lets another policy decide from now on (admin), also after restarts; what runs goes on. Refused with
-        FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced; the owner of each
-        promise that is dropped finds an event. Idempotent.
+        """Lets another policy decide from now on (admin), also after restarts. Running jobs go on.
+        Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
+        the owner of each promise that is dropped finds an event. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -93,20 +93,21 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AnnounceMaintenance(self, request, context):
-        """Asks, for the caller's own node, that its ranks may go on for longer without their agent, before
-        the agent goes down; a duration of 0 ends it early. Answered when it is on disk. `in_force` says
-        whether the ranks have been told, which takes a heartbeat: ask again until they have been. A repeat
-        with the same request_id changes nothing and says how things stand now. INVALID_ARGUMENT: longer than the
-        cluster allows. FAILED_PRECONDITION: the node's agent is not connected, so nobody can be told.
+        """Asks, for the caller's own node, that its ranks may go on for longer without their agent,
+        before the agent goes down. A duration of 0 ends it early. Answered when it is on disk.
+        `in_force` says whether the ranks have been told, which takes a heartbeat: ask again until they
+        have been. A repeat with the same request_id changes nothing and returns the present state.
+        INVALID_ARGUMENT: longer than the cluster allows. FAILED_PRECONDITION: the node's agent is not
+        connected, so nobody can be told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AnnounceLeave(self, request, context):
-        """A rented machine is taken back by its provider in so long: nobody new starts there, and who is there saves in
-        that time and queues again. Idempotent by request_id; said again, the earlier end counts. FAILED_PRECONDITION
-        from a node that is not rented.
+        """The provider takes a rented machine back in this time. No job starts there any more, and its
+        jobs save in that time and queue again. Idempotent by request_id; said again, the earlier end
+        counts. FAILED_PRECONDITION from a node that is not rented.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -57,7 +57,7 @@ class Event(_message.Message):
     sequence: _builtins.int
     """Position in the journal, rising; also the cursor of a watch."""
     kind: _builtins.str
-    """What happened: a fixed snake_case word such as "attempt_running"."""
+    """The kind of event: a fixed snake_case word such as "attempt_running"."""
     job_id: _builtins.str
     """The job it is about; empty for events of nodes and of the cluster."""
     attempt: _builtins.int
@@ -67,7 +67,7 @@ class Event(_message.Message):
     cause: _builtins.str
     """Why it happened, in words."""
     actor: _builtins.str
-    """Who caused it: "user:alice", "node:gpu01", "scheduler", "master"."""
+    """The cause of the event: "user:alice", "node:gpu01", "scheduler", "master"."""
     @_builtins.property
     def event_time(self) -> _timestamp_pb2.Timestamp:
         """When the turn that wrote it read its clock."""
@@ -99,7 +99,9 @@ Global___Event: _TypeAlias = Event  # noqa: Y015
 
 @_typing.final
 class EventFilter(_message.Message):
-    """Which events are asked for: those that satisfy all that is set. Nobody is shown more by it."""
+    """The filter selects the events that satisfy all of its set fields. It never widens the caller's
+    view.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

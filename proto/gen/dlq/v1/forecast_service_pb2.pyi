@@ -71,7 +71,7 @@ class EstimateJobResponse(_message.Message):
     MISSING_FIELD_NUMBER: _builtins.int
     JOB_FIELD_NUMBER: _builtins.int
     basis: _builtins.str
-    """What its run time was drawn from: "estimate", "family", "limit", "user", "all", "guess"."""
+    """The source of its run time: "estimate", "family", "limit", "user", "all", "guess"."""
     missing: _builtins.str
     """Why there is no estimate; empty: there is one."""
     @_builtins.property
@@ -263,7 +263,7 @@ class CompareForecastsRequest(_message.Message):
 
     @_builtins.property
     def closed_node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Nodes that would take no more work; what runs there goes on."""
+        """Nodes that would take no more work; their running jobs go on."""
 
     @_builtins.property
     def policy_settings(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

@@ -254,12 +254,13 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExecJob(self, request_iterator, context):
-        """Runs a command inside a running job: on the node of one of its ranks, in its control group, with its
-        user, environment and GPUs and with no right that the job has not. For the job's own user and for
-        admins. The first message says what to run. The command and what it started are killed when the
-        caller's stream ends for whatever reason (the caller, the master or the agent is gone), and when
-        the rank ends. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be reached;
-        RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not idempotent.
+        """Runs a command inside a running job, on the node of one of its ranks. It has the job's control
+        group, user, environment and GPUs, and no further right. For the job's own user and for admins.
+        The first message names the command. The command and its children are killed when the rank
+        ends. They are also killed when the caller's stream ends because the caller, the master or the
+        agent is gone. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be
+        reached; RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not
+        idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,7 +35,7 @@ class _LeaseKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeaseKind.V
     """Best effort: renewed or lapsed at every best-effort boundary."""
 
 class LeaseKind(_LeaseKind, metaclass=_LeaseKindEnumTypeWrapper):
-    """What a lease was given for."""
+    """The purpose of a lease."""
 
 LEASE_KIND_UNSPECIFIED: LeaseKind.ValueType  # 0
 """Never sent."""
@@ -86,7 +86,7 @@ class Lease(_message.Message):
     TERM_END_TIME_FIELD_NUMBER: _builtins.int
     HOLD_UNTIL_TIME_FIELD_NUMBER: _builtins.int
     kind: Global___LeaseKind.ValueType
-    """What it was given for."""
+    """Its purpose."""
     @_builtins.property
     def allocation(self) -> _resource_pb2.Allocation:
         """Exact GPUs."""

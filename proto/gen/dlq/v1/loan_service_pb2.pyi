@@ -42,9 +42,9 @@ class LoanServer(_message.Message):
     gpu_count: _builtins.int
     """Its GPUs."""
     detail: _builtins.str
-    """What it waits for, in words; empty: for nothing."""
+    """The reason why it waits, in words; empty: none."""
     actor: _builtins.str
-    """Who asked for that: "user:alice"; empty: not known."""
+    """The user that asked for it: "user:alice"; empty: not known."""
     @_builtins.property
     def attempts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Attempts on it, such as "17.2"."""
@@ -74,7 +74,7 @@ Global___LoanServer: _TypeAlias = LoanServer  # noqa: Y015
 
 @_typing.final
 class ReclaimedJob(_message.Message):
-    """What a reclaim means for one job."""
+    """The effect of a reclaim on one job."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -138,7 +138,7 @@ Global___ReclaimedJob: _TypeAlias = ReclaimedJob  # noqa: Y015
 
 @_typing.final
 class ReclaimPlan(_message.Message):
-    """What a reclaim does."""
+    """The effects of a reclaim."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -160,7 +160,7 @@ class ReclaimPlan(_message.Message):
 
     @_builtins.property
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReclaimedJob]:
-        """What that means for jobs."""
+        """The effects on jobs."""
 
     @_builtins.property
     def promised_duration(self) -> _duration_pb2.Duration:
@@ -215,7 +215,7 @@ class ListLoansResponse(_message.Message):
 
     @_builtins.property
     def controller(self) -> Global___LoanController:
-        """Who lends them by the load of the inference side; unset: nobody does."""
+        """The controller that lends them by the load of the inference side; unset: there is none."""
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ Global___ListLoansResponse: _TypeAlias = ListLoansResponse  # noqa: Y015
 
 @_typing.final
 class LoanController(_message.Message):
-    """What lends servers, and asks them back, by itself."""
+    """The controller that lends servers, and asks them back, by itself."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -253,7 +253,7 @@ class LoanController(_message.Message):
     fault: _builtins.str
     """Why the last look told nothing, or could not be followed; empty: it could."""
     off_by: _builtins.str
-    """Who has switched it off: "user:alice"; empty: nobody has, it is on."""
+    """The user that switched it off: "user:alice"; empty: it is on."""
     @_builtins.property
     def load_time(self) -> _timestamp_pb2.Timestamp:
         """When that was read; unset: never."""
@@ -374,7 +374,7 @@ class LendServersResponse(_message.Message):
     SERVERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoanServer]:
-        """Those that were named or chosen."""
+        """The named or chosen servers."""
 
     def __init__(
         self,
@@ -436,7 +436,7 @@ class PlanReclaimResponse(_message.Message):
     PLAN_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def plan(self) -> Global___ReclaimPlan:
-        """What would be done."""
+        """The plan."""
 
     def __init__(
         self,
@@ -470,7 +470,7 @@ class ReclaimServersRequest(_message.Message):
     force: _builtins.bool
     """End jobs by then that would save for longer."""
     token: _builtins.str
-    """What PlanReclaim has told: with nothing else, or with just what was asked then."""
+    """The token of PlanReclaim: with nothing else, or with exactly its arguments."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """These."""
@@ -507,7 +507,7 @@ class ReclaimServersResponse(_message.Message):
     SERVERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def plan(self) -> Global___ReclaimPlan:
-        """What was done."""
+        """The plan that was carried out."""
 
     @_builtins.property
     def servers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoanServer]:

@@ -79,9 +79,9 @@ class LoanServiceServicer:
 
     def LendServers(self, request, context):
         """Lends servers: those named, or so many that can be lent, by name. A server takes jobs only once its devices
-        show that nothing is on them: until then its state is "lending". Idempotent by request_id; what is lent
-        already stays lent. FAILED_PRECONDITION, and nothing is lent: a server is not the inference side's, or does
-        not answer; fewer than `count` could be lent.
+        show that nothing is on them: until then its state is "lending". Idempotent by request_id; lent
+        servers stay lent. FAILED_PRECONDITION, and no server is lent: one is not the inference side's,
+        or does not answer, or fewer than `count` could be lent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -95,14 +95,15 @@ class LoanServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReclaimServers(self, request, context):
-        """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are preempted; nothing new
-        starts on them from then on, jobs that can go on with what they have elsewhere give up what is there, the
-        others save and queue again. A server has gone ("away") when its devices show that nothing is on them.
-        With a token: exactly what PlanReclaim told, and ABORTED if it would not be that any more; with what was asked
-        of PlanReclaim beside it also after the master has forgotten its plans. Idempotent by
-        request_id; what is asked back already goes on leaving, what is away stays away. FAILED_PRECONDITION, and
-        nothing is asked back: fewer than `count` are lent; `within_duration` is shorter than what jobs were
-        promised to save in (the error says what can be promised), and it is not forced.
+        """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are
+        preempted. No job starts on them from then on. Jobs that can go on with their other GPUs give
+        up these, the others save and queue again. A server has gone ("away") when its devices show
+        that nothing is on them. With a token: exactly the plan of PlanReclaim, and ABORTED if the plan
+        would differ now. With the arguments of PlanReclaim beside it, this works also after the master
+        has forgotten its plans. Idempotent by request_id; a leaving server goes on leaving, an away
+        one stays away. FAILED_PRECONDITION means that no server is asked back. Either fewer than
+        `count` are lent. Or `within_duration` is shorter than the promised time to save (the error
+        names the possible time), and it is not forced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -110,7 +111,8 @@ class LoanServiceServicer:
 
     def SetLoanController(self, request, context):
         """Lets servers be lent and asked back by the load of the inference side, or not, from now on and over restarts.
-        What is lent stays so. Idempotent. FAILED_PRECONDITION: the master's configuration names no load.
+        Lent servers stay lent. Idempotent. FAILED_PRECONDITION: the master's configuration names no
+        load.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

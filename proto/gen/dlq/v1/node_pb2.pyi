@@ -105,11 +105,11 @@ class Node(_message.Message):
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
-    """What the host calls itself."""
+    """The host's own name."""
     state: Global___NodeState.ValueType
     """Liveness."""
     flag_reason: _builtins.str
-    """Words of who set the flags."""
+    """The reason of the user that set the flags."""
     virtual_devices: _builtins.bool
     """True when its devices are virtual (an explicit --devices fake:...)."""
     cpu_count: _builtins.int
@@ -218,7 +218,7 @@ class NodeReason(_message.Message):
     words: _builtins.str
     """Why, in words."""
     actor: _builtins.str
-    """Who did it: "user:alice", "node:gpu01", "master"."""
+    """The cause of it: "user:alice", "node:gpu01", "master"."""
     @_builtins.property
     def since_time(self) -> _timestamp_pb2.Timestamp:
         """Since when; unset: not known."""
@@ -241,7 +241,7 @@ Global___NodeReason: _TypeAlias = NodeReason  # noqa: Y015
 
 @_typing.final
 class GpuCondition(_message.Message):
-    """What is known to be wrong with a GPU."""
+    """A known fault of a GPU."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -252,7 +252,7 @@ class GpuCondition(_message.Message):
     code: _builtins.str
     """"xid_79", "row_remap_failed", "nvlink_down", ..."""
     action: _builtins.str
-    """What is done about it: "monitor", "wait", "reset", "drain" or "rma"."""
+    """The action about it: "monitor", "wait", "reset", "drain" or "rma"."""
     detail: _builtins.str
     """In words."""
     @_builtins.property
@@ -302,7 +302,7 @@ class GpuStatus(_message.Message):
     """Memory in use; unset: not reported."""
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[Global___GpuCondition]:
-        """What is wrong with it; empty: nothing is known."""
+        """Its known faults; empty: none."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class Pool(_message.Message):
-    """What can be rented."""
+    """A pool of machines that can be rented."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -40,7 +40,7 @@ class Pool(_message.Message):
     name: _builtins.str
     """Its name in master.toml; agents say it with --pool."""
     provider: _builtins.str
-    """Who rents it out: "static", "exec" or "slurm"."""
+    """The kind of its provider: "static", "exec" or "slurm"."""
     gpu_type: _builtins.str
     """Of each machine."""
     gpu_count: _builtins.int
@@ -57,7 +57,7 @@ class Pool(_message.Message):
 
     @_builtins.property
     def minimum_billing_duration(self) -> _duration_pb2.Duration:
-        """What is billed at least."""
+        """The least that is billed."""
 
     @_builtins.property
     def available_until_time(self) -> _timestamp_pb2.Timestamp:
@@ -121,7 +121,7 @@ class Machine(_message.Message):
     fault: _builtins.str
     """Why it was given back before its time, or was of no use."""
     cost: _builtins.float
-    """What it has cost by now."""
+    """Its cost by now."""
     @_builtins.property
     def since_time(self) -> _timestamp_pb2.Timestamp:
         """Since when."""
@@ -200,13 +200,13 @@ class ListPoolsResponse(_message.Message):
     DAY_COST_FIELD_NUMBER: _builtins.int
     MOST_PER_DAY_FIELD_NUMBER: _builtins.int
     cost_per_hour: _builtins.float
-    """What all machines that are there cost in an hour."""
+    """The cost of all present machines in an hour."""
     most_per_hour: _builtins.float
-    """What they may cost at most; unset: any."""
+    """The limit of that; unset: none."""
     day_cost: _builtins.float
-    """What was rented in the last 24 hours has cost so much."""
+    """The cost of the last 24 hours."""
     most_per_day: _builtins.float
-    """What a day may cost at most; unset: any."""
+    """The limit of a day's cost; unset: none."""
     @_builtins.property
     def pools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Pool]:
         """As in master.toml."""

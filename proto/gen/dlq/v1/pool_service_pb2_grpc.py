@@ -26,8 +26,9 @@ if _version_not_supported:
 
 
 class PoolServiceStub:
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     def __init__(self, channel):
@@ -49,21 +50,23 @@ class PoolServiceStub:
 
 
 class PoolServiceServicer:
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     def ListPools(self, request, context):
-        """Lists the pools with their machines: those that are there, and those that were there lately. Changes nothing.
+        """Lists the pools with their present and recent machines. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StopMachines(self, request, context):
-        """Gives machines back: those named, or all of a pool. Nobody new starts there, who is there saves and queues
-        again, and once they are proven empty their provider takes them. Idempotent by request_id; what is being
-        given back already goes on so. NOT_FOUND for a machine or a pool that is not known.
+        """Gives machines back: those named, or all of a pool. No job starts there any more, and their
+        jobs save and queue again. Once they are proven empty, their provider takes them. Idempotent by
+        request_id; a machine that is already being given back stays so. NOT_FOUND for a machine or a
+        pool that is not known.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,8 +94,9 @@ def add_PoolServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class PoolService:
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     @staticmethod

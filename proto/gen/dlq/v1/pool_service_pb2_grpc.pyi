@@ -27,8 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class PoolServiceStub:
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     @_typing.overload
@@ -36,31 +37,35 @@ class PoolServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> PoolServiceAsyncStub: ...
     ListPools: _grpc.UnaryUnaryMultiCallable[_pool_service_pb2.ListPoolsRequest, _pool_service_pb2.ListPoolsResponse]
-    """Lists the pools with their machines: those that are there, and those that were there lately. Changes nothing."""
+    """Lists the pools with their present and recent machines. Changes nothing."""
     StopMachines: _grpc.UnaryUnaryMultiCallable[_pool_service_pb2.StopMachinesRequest, _pool_service_pb2.StopMachinesResponse]
-    """Gives machines back: those named, or all of a pool. Nobody new starts there, who is there saves and queues
-    again, and once they are proven empty their provider takes them. Idempotent by request_id; what is being
-    given back already goes on so. NOT_FOUND for a machine or a pool that is not known.
+    """Gives machines back: those named, or all of a pool. No job starts there any more, and their
+    jobs save and queue again. Once they are proven empty, their provider takes them. Idempotent by
+    request_id; a machine that is already being given back stays so. NOT_FOUND for a machine or a
+    pool that is not known.
     """
 
 @_typing.type_check_only
 class PoolServiceAsyncStub(PoolServiceStub):
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListPools: _aio.UnaryUnaryMultiCallable[_pool_service_pb2.ListPoolsRequest, _pool_service_pb2.ListPoolsResponse]  # type: ignore[assignment]
-    """Lists the pools with their machines: those that are there, and those that were there lately. Changes nothing."""
+    """Lists the pools with their present and recent machines. Changes nothing."""
     StopMachines: _aio.UnaryUnaryMultiCallable[_pool_service_pb2.StopMachinesRequest, _pool_service_pb2.StopMachinesResponse]  # type: ignore[assignment]
-    """Gives machines back: those named, or all of a pool. Nobody new starts there, who is there saves and queues
-    again, and once they are proven empty their provider takes them. Idempotent by request_id; what is being
-    given back already goes on so. NOT_FOUND for a machine or a pool that is not known.
+    """Gives machines back: those named, or all of a pool. No job starts there any more, and their
+    jobs save and queue again. Once they are proven empty, their provider takes them. Idempotent by
+    request_id; a machine that is already being given back stays so. NOT_FOUND for a machine or a
+    pool that is not known.
     """
 
 class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Priced pools: for operators and admins. What can be rented says master.toml ([[pools]]); who is rented, and for
-    how long, the scheduler decides. Every change is in the audit log, and answered when it is on disk.
+    """Priced pools: for operators and admins. master.toml ([[pools]]) names the machines that can be
+    rented. The scheduler decides which to rent, and for how long. Every change is in the audit log,
+    and answered when it is on disk.
     """
 
     @_abc_1.abstractmethod
@@ -69,7 +74,7 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_service_pb2.ListPoolsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_service_pb2.ListPoolsResponse, _abc.Awaitable[_pool_service_pb2.ListPoolsResponse]]:
-        """Lists the pools with their machines: those that are there, and those that were there lately. Changes nothing."""
+        """Lists the pools with their present and recent machines. Changes nothing."""
 
     @_abc_1.abstractmethod
     def StopMachines(
@@ -77,9 +82,10 @@ class PoolServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _pool_service_pb2.StopMachinesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_pool_service_pb2.StopMachinesResponse, _abc.Awaitable[_pool_service_pb2.StopMachinesResponse]]:
-        """Gives machines back: those named, or all of a pool. Nobody new starts there, who is there saves and queues
-        again, and once they are proven empty their provider takes them. Idempotent by request_id; what is being
-        given back already goes on so. NOT_FOUND for a machine or a pool that is not known.
+        """Gives machines back: those named, or all of a pool. No job starts there any more, and their
+        jobs save and queue again. Once they are proven empty, their provider takes them. Idempotent by
+        request_id; a machine that is already being given back stays so. NOT_FOUND for a machine or a
+        pool that is not known.
         """
 
 def add_PoolServiceServicer_to_server(servicer: PoolServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -39,7 +39,7 @@ class Reservation(_message.Message):
     reason: _builtins.str
     """Why."""
     created_by: _builtins.str
-    """Who made it."""
+    """The user that made it."""
     state: _builtins.str
     """"planned" or "active"."""
     @_builtins.property
@@ -48,7 +48,7 @@ class Reservation(_message.Message):
 
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
-        """From then on nothing runs there: what still does is asked to save and goes on elsewhere."""
+        """From then on no job runs there: running ones are asked to save and go on elsewhere."""
 
     @_builtins.property
     def end_time(self) -> _timestamp_pb2.Timestamp:
@@ -60,7 +60,7 @@ class Reservation(_message.Message):
 
     @_builtins.property
     def late_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Of those: who is expected to run into it, or may, since nobody knows how long it runs."""
+        """Of those: jobs that are expected to run into it, or may, since their run times are unknown."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ListReservationsResponse(_message.Message):
     RESERVATIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def reservations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Reservation]:
-        """Those that are not over."""
+        """The reservations that are not over."""
 
     def __init__(
         self,
@@ -207,7 +207,7 @@ class CancelReservationRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     reservation_id: _builtins.str
-    """Which one."""
+    """The reservation."""
     def __init__(
         self,
         *,

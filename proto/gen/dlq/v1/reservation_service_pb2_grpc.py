@@ -64,8 +64,9 @@ class ReservationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateReservation(self, request, context):
-        """Reserves nodes (operator). From now on no job starts there that would run into it, but for those that
-        save and are stopped by a plan; deadlines are promised without these nodes. Idempotent by request_id.
+        """Reserves nodes (operator). From now on no job starts there that would run into it, except jobs
+        that save and are stopped by a plan. Deadlines are promised without these nodes. Idempotent by
+        request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

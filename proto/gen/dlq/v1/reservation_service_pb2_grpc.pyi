@@ -36,8 +36,9 @@ class ReservationServiceStub:
     ListReservations: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]
     """Lists reservations that are not over, the first to begin first."""
     CreateReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CreateReservationRequest, _reservation_service_pb2.CreateReservationResponse]
-    """Reserves nodes (operator). From now on no job starts there that would run into it, but for those that
-    save and are stopped by a plan; deadlines are promised without these nodes. Idempotent by request_id.
+    """Reserves nodes (operator). From now on no job starts there that would run into it, except jobs
+    that save and are stopped by a plan. Deadlines are promised without these nodes. Idempotent by
+    request_id.
     """
     CancelReservation: _grpc.UnaryUnaryMultiCallable[_reservation_service_pb2.CancelReservationRequest, _reservation_service_pb2.CancelReservationResponse]
     """Cancels one (operator), or ends it early: its nodes take work again. Idempotent."""
@@ -50,8 +51,9 @@ class ReservationServiceAsyncStub(ReservationServiceStub):
     ListReservations: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.ListReservationsRequest, _reservation_service_pb2.ListReservationsResponse]  # type: ignore[assignment]
     """Lists reservations that are not over, the first to begin first."""
     CreateReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CreateReservationRequest, _reservation_service_pb2.CreateReservationResponse]  # type: ignore[assignment]
-    """Reserves nodes (operator). From now on no job starts there that would run into it, but for those that
-    save and are stopped by a plan; deadlines are promised without these nodes. Idempotent by request_id.
+    """Reserves nodes (operator). From now on no job starts there that would run into it, except jobs
+    that save and are stopped by a plan. Deadlines are promised without these nodes. Idempotent by
+    request_id.
     """
     CancelReservation: _aio.UnaryUnaryMultiCallable[_reservation_service_pb2.CancelReservationRequest, _reservation_service_pb2.CancelReservationResponse]  # type: ignore[assignment]
     """Cancels one (operator), or ends it early: its nodes take work again. Idempotent."""
@@ -73,8 +75,9 @@ class ReservationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _reservation_service_pb2.CreateReservationRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_reservation_service_pb2.CreateReservationResponse, _abc.Awaitable[_reservation_service_pb2.CreateReservationResponse]]:
-        """Reserves nodes (operator). From now on no job starts there that would run into it, but for those that
-        save and are stopped by a plan; deadlines are promised without these nodes. Idempotent by request_id.
+        """Reserves nodes (operator). From now on no job starts there that would run into it, except jobs
+        that save and are stopped by a plan. Deadlines are promised without these nodes. Idempotent by
+        request_id.
         """
 
     @_abc_1.abstractmethod

@@ -121,7 +121,7 @@ class SetTeamResponse(_message.Message):
 
     @_builtins.property
     def notices(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What that means for jobs that run, each a sentence."""
+        """The effects on running jobs, each a sentence."""
 
     def __init__(
         self,

@@ -64,10 +64,11 @@ class TeamServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetTeam(self, request, context):
-        """Adds or changes a team (admin): the whole of it, members included. What runs goes on: jobs beyond a new
-        quota borrow from then on, those beyond a new limit are only not followed by others. Refused with
-        FAILED_PRECONDITION when jobs with promised deadlines hold more than a new guaranteed_gpu_quota, unless
-        forced; their promises stand, and nothing more is promised. Idempotent by request_id.
+        """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
+        beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
+        others. Refused with FAILED_PRECONDITION when jobs with promised deadlines hold more than a new
+        guaranteed_gpu_quota, unless forced. Their promises stand, and no further promise is made.
+        Idempotent by request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,10 +36,11 @@ class TeamServiceStub:
     ListTeams: _grpc.UnaryUnaryMultiCallable[_team_service_pb2.ListTeamsRequest, _team_service_pb2.ListTeamsResponse]
     """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all."""
     SetTeam: _grpc.UnaryUnaryMultiCallable[_team_service_pb2.SetTeamRequest, _team_service_pb2.SetTeamResponse]
-    """Adds or changes a team (admin): the whole of it, members included. What runs goes on: jobs beyond a new
-    quota borrow from then on, those beyond a new limit are only not followed by others. Refused with
-    FAILED_PRECONDITION when jobs with promised deadlines hold more than a new guaranteed_gpu_quota, unless
-    forced; their promises stand, and nothing more is promised. Idempotent by request_id.
+    """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
+    beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
+    others. Refused with FAILED_PRECONDITION when jobs with promised deadlines hold more than a new
+    guaranteed_gpu_quota, unless forced. Their promises stand, and no further promise is made.
+    Idempotent by request_id.
     """
     DeleteTeam: _grpc.UnaryUnaryMultiCallable[_team_service_pb2.DeleteTeamRequest, _team_service_pb2.DeleteTeamResponse]
     """Removes a team (admin). Its jobs that have not ended are counted to it until they end. Idempotent."""
@@ -52,10 +53,11 @@ class TeamServiceAsyncStub(TeamServiceStub):
     ListTeams: _aio.UnaryUnaryMultiCallable[_team_service_pb2.ListTeamsRequest, _team_service_pb2.ListTeamsResponse]  # type: ignore[assignment]
     """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all."""
     SetTeam: _aio.UnaryUnaryMultiCallable[_team_service_pb2.SetTeamRequest, _team_service_pb2.SetTeamResponse]  # type: ignore[assignment]
-    """Adds or changes a team (admin): the whole of it, members included. What runs goes on: jobs beyond a new
-    quota borrow from then on, those beyond a new limit are only not followed by others. Refused with
-    FAILED_PRECONDITION when jobs with promised deadlines hold more than a new guaranteed_gpu_quota, unless
-    forced; their promises stand, and nothing more is promised. Idempotent by request_id.
+    """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
+    beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
+    others. Refused with FAILED_PRECONDITION when jobs with promised deadlines hold more than a new
+    guaranteed_gpu_quota, unless forced. Their promises stand, and no further promise is made.
+    Idempotent by request_id.
     """
     DeleteTeam: _aio.UnaryUnaryMultiCallable[_team_service_pb2.DeleteTeamRequest, _team_service_pb2.DeleteTeamResponse]  # type: ignore[assignment]
     """Removes a team (admin). Its jobs that have not ended are counted to it until they end. Idempotent."""
@@ -77,10 +79,11 @@ class TeamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _team_service_pb2.SetTeamRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_team_service_pb2.SetTeamResponse, _abc.Awaitable[_team_service_pb2.SetTeamResponse]]:
-        """Adds or changes a team (admin): the whole of it, members included. What runs goes on: jobs beyond a new
-        quota borrow from then on, those beyond a new limit are only not followed by others. Refused with
-        FAILED_PRECONDITION when jobs with promised deadlines hold more than a new guaranteed_gpu_quota, unless
-        forced; their promises stand, and nothing more is promised. Idempotent by request_id.
+        """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
+        beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
+        others. Refused with FAILED_PRECONDITION when jobs with promised deadlines hold more than a new
+        guaranteed_gpu_quota, unless forced. Their promises stand, and no further promise is made.
+        Idempotent by request_id.
         """
 
     @_abc_1.abstractmethod

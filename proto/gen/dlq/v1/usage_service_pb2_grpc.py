@@ -52,8 +52,9 @@ class UsageServiceServicer:
     """
 
     def GetUsage(self, request, context):
-        """Tells GPU-seconds of whole days of UTC. What runs is counted until now. Users see their own jobs and those that
-        are counted to teams they are in; operators also what GPUs did that nobody held. Changes nothing.
+        """Tells GPU-seconds of whole days of UTC. Running jobs are counted until now. Users see their own
+        jobs and those that are counted to teams they are in. Operators also see GPUs without a job.
+        Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
