@@ -1,4 +1,4 @@
-"""The `dlq` command: global options, the table of commands, and how every failure is told."""
+"""The `dlq` command: global options, the table of commands, and the report of every failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dlq_cli.output import json_errors
 from dlq_cli.output.zone import in_viewers_zone, show_utc
 from dlq_common.errors import DlqError, Unsatisfiable
 
-_FLUSH_S = 2.0  # for what an interrupted command has written; its reader may be gone or slow
+_FLUSH_S = 2.0  # for the output of an interrupted command; its reader may be gone or slow
 COMMANDS = {
     "submit": Lazy("dlq_cli.commands.jobs.submit:submit", "Queue a job."),
     "run": Lazy(
@@ -54,7 +54,7 @@ COMMANDS = {
     "checkpoint": Lazy("dlq_cli.commands.jobs.tell:checkpoint", "Ask a job to save now and go on."),
     "nodes": Lazy("dlq_cli.commands.cluster.nodes:nodes", "The machines and their GPUs."),
     "gpus": Lazy("dlq_cli.commands.cluster.gpus:gpus", "Every GPU: its job and its health."),
-    "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and what waits in them."),
+    "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and their waiting jobs."),
     "teams": Lazy(
         "dlq_cli.commands.cluster.teams:teams", "Your teams: their limits and their use."
     ),
@@ -72,7 +72,9 @@ COMMANDS = {
     "login": Lazy("dlq_cli.commands.here.login:login", "Get a certificate (on the master's host)."),
     "version": Lazy("dlq_cli.commands.here.version:version", "Versions of both ends."),
     "completion": Lazy("dlq_cli.commands.here.completion:completion", "A completion script."),
-    "slurm": Lazy("dlq_cli.commands.here.slurm:slurm", "Slurm's commands, for what calls them."),
+    "slurm": Lazy(
+        "dlq_cli.commands.here.slurm:slurm", "Slurm's commands, for scripts that call them."
+    ),
     "admin": Lazy("dlq_cli.commands.admin.admin:admin", "For operators: tokens, nodes, users."),
 }
 
@@ -148,7 +150,7 @@ def dlq(
 
 
 def run(arguments: list[str]) -> int:
-    """One command from its arguments to its exit code; says on stderr what went wrong."""
+    """One command from its arguments to its exit code; failures are printed on stderr."""
     json_errors.forget()
     try:
         result = dlq.main(arguments, prog_name="dlq", standalone_mode=False)

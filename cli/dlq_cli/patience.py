@@ -1,4 +1,4 @@
-"""How long a command waits for what it has asked for."""
+"""The time that a command waits for its request."""
 
 from __future__ import annotations
 

@@ -156,9 +156,7 @@ def change_file(path: Path, name: str, value: str | None) -> None:
 
 
 def reset_file(path: Path) -> Path | None:
-    """Put a file of settings aside, whatever it holds; where it is now, None when there was
-    none.
-    """
+    """Put a file of settings aside, with any content; its new path, None when there was none."""
     aside = path.with_name(f"{path.name}.old")
     try:
         path.replace(aside)

@@ -54,8 +54,8 @@ class Admin:
         reason: str = "",
         accept_loss: bool = False,
     ) -> wire.SetNodeFlagsResponse:
-        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose what
-        jobs have done.
+        """Set and clear "draining" and "cordoned"; WorkWouldBeLost when a drain would lose work of
+        jobs.
         """
         request = wire.SetNodeFlagsRequest(
             request_id=self._request_id(),
@@ -80,9 +80,7 @@ class Admin:
         return self._connection.call(self.stub.SetNodeLabels, request).node
 
     def clear_gpu_conditions(self, node_id: str, gpu_indexes: Iterable[int] = ()) -> node_pb2.Node:
-        """Use GPUs again that were withheld for what was wrong with them; none named: all of
-        them.
-        """
+        """Use GPUs again that were withheld for a fault; none named: all of them."""
         request = wire.ClearGpuConditionsRequest(
             request_id=self._request_id(), node_id=node_id, gpu_indexes=sorted(gpu_indexes)
         )
@@ -103,8 +101,8 @@ class Admin:
         return self._connection.call(self.stub.ListUsers, wire.ListUsersRequest()).users
 
     def set_user(self, user: wire.User, *, same_person: bool = False) -> wire.User:
-        """Add or change a user. `same_person`: also with another uid; else who gets one is somebody
-        else.
+        """Add or change a user. `same_person`: also with another uid; else the name with a new uid
+        is a new person.
         """
         request = wire.SetUserRequest(
             request_id=self._request_id(), user=user, same_person=same_person
@@ -122,7 +120,7 @@ class Admin:
         return self._connection.call(self.stub.DeleteUser, request)
 
     def policy(self) -> wire.GetPolicyResponse:
-        """The policy that decides, those that could, and how the planning process does."""
+        """The policy that decides, the possible ones, and the state of the planning process."""
         return self._connection.call(self.stub.GetPolicy, wire.GetPolicyRequest())
 
     def set_policy(

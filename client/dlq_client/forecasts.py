@@ -22,7 +22,9 @@ class Forecasts:
         self.stub = ForecastServiceStub(connection.channel)
 
     def of_job(self, job_id: str, *, wait_s: float) -> wire.EstimateJobResponse:
-        """When a job that is there starts and ends; `missing` says why nobody knows."""
+        """When a job that is there starts and ends; `missing` gives the reason for an unknown
+        instant.
+        """
         return self._estimate(wire.EstimateJobRequest(job_id=job_id), wait_s)
 
     def of_spec(self, spec: job_pb2.JobSpec, *, wait_s: float) -> wire.EstimateJobResponse:

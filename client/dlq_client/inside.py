@@ -1,7 +1,7 @@
 """A command inside a job that runs, from the caller's side: bytes in, bytes out, how it ended.
 
 It lives no longer than this stream: when the caller, the line or the master goes, it is killed.
-Nothing is repeated, because nobody knows what a command has done by then.
+Nothing is repeated, because the command may have acted already.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class CommandInside:
         self._input(exec_pb2.ExecInput(stdin_end=True))
 
     def resize(self, size: tuple[int, int]) -> None:
-        """Its terminal has another size; not told while its input is stuck."""
+        """Its terminal has another size; not sent while its input is stuck."""
         message = exec_pb2.ExecInput(terminal_size=_size(size))
         with suppress(queue.Full):
             self._requests.put_nowait(wire.ExecJobRequest(input=message))
@@ -84,7 +84,7 @@ class CommandInside:
         """End it, if it has not ended. May be called from any thread, and twice."""
         self._call.cancel()
         with suppress(queue.Full):
-            self._requests.put_nowait(None)  # whoever sends for us may rest
+            self._requests.put_nowait(None)  # the thread that sends for us may rest
 
     def _input(self, message: exec_pb2.ExecInput) -> None:
         self._requests.put(wire.ExecJobRequest(input=message))

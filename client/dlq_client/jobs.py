@@ -13,7 +13,7 @@ from dlq_client.line.connection import Connection
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
-# Roles to which the master shows everybody's jobs.
+# Roles to which the master shows all users' jobs.
 SEE_ALL = frozenset({"operator", "admin"})
 
 
@@ -36,7 +36,7 @@ class Edited:
 
 @dataclass(frozen=True, slots=True)
 class Updated(Edited):
-    """The same, and what was changed."""
+    """The same, and the changed fields."""
 
     changes: Sequence[wire.FieldChange] = ()
 
@@ -55,7 +55,7 @@ class Jobs:
 
     @property
     def sees_all(self) -> bool:
-        """Whether the master shows everybody's jobs in full to the caller."""
+        """Whether the master shows all users' jobs in full to the caller."""
         return self._connection.identity.role in SEE_ALL
 
     def submit(
@@ -84,7 +84,7 @@ class Jobs:
         queue: str = "",
         name: str = "",
     ) -> JobList:
-        """All jobs that match; jobs named by id may be anybody's that the caller may see.
+        """All jobs that match; a job named by id may be any that the caller may see.
 
         The cursor is that of the first page; a watch from it shows later changes.
         """

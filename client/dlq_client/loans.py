@@ -37,7 +37,9 @@ class Loans:
         return self._connection.call(self.stub.SetLoanController, request).controller
 
     def lend(self, node_ids: Sequence[str] = (), count: int = 0) -> Sequence[wire.LoanServer]:
-        """Lend these, or so many. They take jobs once their devices show that they are empty."""
+        """Lend these, or this number. They take jobs once their devices show that they are
+        empty.
+        """
         request_id = self._connection.ids.request_id()
         request = wire.LendServersRequest(request_id=request_id, node_ids=node_ids, count=count)
         return self._connection.call(self.stub.LendServers, request).servers
@@ -68,7 +70,7 @@ class Loans:
         force: bool = False,
         token: str = "",
     ) -> wire.ReclaimServersResponse:
-        """Take these back, or so many, or those of a plan. They are gone when their state is
+        """Take these back, or this number, or those of a plan. They are gone when their state is
         "away".
         """
         request = wire.ReclaimServersRequest(

@@ -20,7 +20,7 @@ LARGEST_ANSWER_BYTES = 64 * 1024
 def login(socket_path: Path, wished_name: str) -> Identity:
     """Ask the broker on the master's host for a certificate; it knows the caller by the kernel.
 
-    Unavailable when nobody listens there, PermissionDenied when the broker refuses this user.
+    Unavailable without a listener there, PermissionDenied when the broker refuses this user.
     """
     fresh = new_key_and_csr(wished_name)
     answer = _ask(socket_path, {"v": 1, "csr": fresh.request.decode("ascii")})

@@ -59,7 +59,7 @@ def watch_events(
         try:
             for message in apart(partial(stub.WatchEvents, request, timeout=time_s)):
                 line.works()
-                # A replay may begin before what we have seen: nothing is told twice.
+                # A replay may begin before the last seen event: no event comes twice.
                 fresh = message.cursor > cursor or message.event.sequence > cursor
                 cursor = max(cursor, message.cursor, message.event.sequence)
                 if fresh and (message.HasField("event") or message.HasField("job")):
@@ -175,7 +175,7 @@ class _Line:
             raise Unavailable(f"the master at {self._address} keeps closing the stream")
 
     def lost(self, error: grpc.RpcError) -> None:
-        """Wait before the next try, or raise what happened.
+        """Wait before the next try, or raise the error.
 
         Too many streams at once (TryAgain) are an outage like others: one of them will end.
         """

@@ -36,7 +36,7 @@ def main(arguments: List[str]) -> int:
 
 
 class BatchStep:
-    """One program, its steps, and what was said about them."""
+    """One program, its steps, and the words about them."""
 
     def __init__(self, fifo: str) -> None:
         """`fifo` is the path at which the rank's programs speak; an existing file there is
@@ -73,7 +73,7 @@ class BatchStep:
             if left_s is not None and left_s <= 0:
                 self._send(signal.SIGKILL)
                 self._program.kill()
-                return REQUEUE_EXIT_CODE  # what else there is ends with the rank
+                return REQUEUE_EXIT_CODE  # other processes end with the rank
             ready, _, _ = select.select([awake, self._fifo], [], [], left_s)
             if self._fifo in ready:
                 self._listen()

@@ -1,7 +1,7 @@
 """How the programs of one rank talk: lines through a FIFO that belongs to the job's user.
 
 The main process of the rank (batch.py) reads them; a step says where it is, and `scontrol requeue`
-asks for the job's end. Nothing here reaches beyond the rank, so nobody needs any right for it.
+asks for the job's end. Nothing here reaches beyond the rank, so no user needs a right for it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import List, Optional
 
 CLI_FILE = "dlq-cli"
-"""Beside this package where it is installed: where the `dlq` of that installation is."""
+"""Beside this package where it is installed: the directory of that installation's `dlq`."""
 
 
 def run(name: str, arguments: List[str]) -> int:

@@ -13,7 +13,7 @@ _NUMBERED = re.compile(r"(.*?)([0-9]+)$")
 
 
 def expand(text: str) -> List[str]:
-    """The hosts of a list in their order. ValueError for what is no list."""
+    """The hosts of a list in their order. ValueError for a text that is no list."""
     hosts: List[str] = []
     for part in _parts(text):
         hosts += _expand_part(part)

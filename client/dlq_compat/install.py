@@ -44,7 +44,7 @@ sys.exit(main())
 def install(directory: Path) -> Path:
     """Write everything below `directory` and return its `bin`, which belongs first into PATH.
 
-    May be repeated, also while jobs use it: each file is replaced in one step. Everybody may read
+    May be repeated, also while jobs use it: each file is replaced in one step. All users may read
     it. OSError when it cannot be written.
     """
     for made in (directory, directory / "bin", directory / "lib", directory / "lib" / "dlq_compat"):

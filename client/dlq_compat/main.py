@@ -26,7 +26,7 @@ def main() -> int:
     """Run the program that the first argument names."""
     name, arguments = sys.argv[1], sys.argv[2:]
     if name == "batch":
-        # The stand-ins come first, whatever a job or its image calls PATH.
+        # The stand-ins come first, before any PATH of the job or its image.
         os.environ["PATH"] = os.pathsep.join(
             (os.environ["DLQ_SLURM_BIN"], os.environ.get("PATH", os.defpath))
         )

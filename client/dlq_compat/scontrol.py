@@ -1,4 +1,4 @@
-"""`scontrol` inside a job: requeue itself, and show what it is. All else asks the master."""
+"""`scontrol` inside a job: requeue it, and show it. All else asks the master."""
 
 from __future__ import annotations
 

@@ -150,8 +150,8 @@ def _task(
 
 
 class RunningStep:
-    """The tasks of a step on this node. One that fails takes the others along, unless told not
-    to.
+    """The tasks of a step on this node. A failing task takes the others along, unless an option
+    forbids it.
     """
 
     def __init__(self, options: SrunOptions, step: SrunStep) -> None:
@@ -215,14 +215,14 @@ class RunningStep:
         return closing.enter_context(open(path, "wb" if self._options.truncate else "ab"))
 
     def _labelled(self, label: str, closing: contextlib.ExitStack) -> int:
-        """Where a task writes whose lines shall carry its number."""
+        """The descriptor for a task whose lines shall carry its number."""
         reading, writing = os.pipe()
         closing.callback(os.close, writing)
         self._labels[reading] = label
         return writing
 
     def _label(self, descriptor: int) -> None:
-        """Whole lines only, as far as they are short: ranks must not mix."""
+        """Whole lines only, if they are short: ranks must not mix."""
         data = os.read(descriptor, 65536)
         if not data:
             os.close(descriptor)
@@ -250,7 +250,7 @@ class RunningStep:
             if code is None:
                 continue
             self._left.remove(task)
-            if self._end_s is None:  # those that we end ourselves have failed of nothing
+            if self._end_s is None:  # a task that we end ourselves has not failed
                 self._code = max(self._code, code if code >= 0 else _INTERRUPTED - code)
             if code and self._options.kill_on_bad_exit and self._left and self._end_s is None:
                 self._end_s = time.monotonic() + KILL_WAIT_S
@@ -265,9 +265,7 @@ _SIGN = re.compile(r"%(\d*)([%AaJjNnstux])")
 
 
 def filled(pattern: str, environ: Mapping[str, str]) -> str:
-    """The pattern with what a task knows of itself; a number pads, as in `%4t`. `%%` is a
-    percent.
-    """
+    """The pattern with the values of a task; a number pads, as in `%4t`. `%%` is a percent."""
     job = environ.get("SLURM_JOB_ID", "0")
     step = environ.get("SLURM_STEP_ID", "0")
     words = {

@@ -71,7 +71,9 @@ _REASONS = {
 
 
 def read(arguments: List[str]) -> SrunOptions:
-    """The options and the command behind them. Wrong names what this `srun` cannot do."""
+    """The options and the command behind them. Wrong names the option that this `srun` cannot
+    do.
+    """
     given, command = _split(arguments)
     for name in given:
         if name not in _DONE and name not in _HARMLESS:

@@ -44,7 +44,7 @@ class BeatFile:
         self.write()
 
     def write(self) -> None:
-        """Write what is known now, whatever the rate."""
+        """Write the present values at any rate."""
         if self._path is None:
             return
         self._written_s = self._steady_s()

@@ -44,9 +44,9 @@ def commit(
 ) -> Checkpoint:
     """Let `write` fill a new checkpoint of `step`, make it durable, then drop the oldest.
 
-    A step that is already committed, and undamaged, is returned as it is. When `write` or the disk
-    fails, the error passes through, the half-written directory is gone and older checkpoints are
-    untouched. `origin` goes into the marker: job, attempt and fence of the writer.
+    A committed, undamaged step is returned as it is. When `write` or the disk fails, the error
+    passes through, the half-written directory is gone and older checkpoints are untouched. `origin`
+    goes into the marker: job, attempt and fence of the writer.
     """
     final = directory / f"step-{step:06d}"
     if _usable(Checkpoint(step, final)):
@@ -167,7 +167,7 @@ def _earlier_attempts(attempt_dir: Path) -> list[Path]:
 
 
 def _retain(directory: Path, *, keep: int) -> None:
-    """Drop all but the newest `keep`, and what a killed process left half written."""
+    """Drop all but the newest `keep`, and half-written remains of a killed process."""
     kept = {checkpoint.path for checkpoint in committed(directory)[:keep]}
     for path in list(directory.iterdir()):
         if path not in kept and _NAME.fullmatch(path.name.removesuffix(INCOMPLETE)):

@@ -18,7 +18,7 @@ _Handler = Callable[[int, FrameType | None], object]
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Why the agent asks this process to stop, as far as it said."""
+    """The agent's reason to stop this process, as far as it is known."""
 
     kind: str  # preempt, time_limit, reclaim, maintenance, user_pause, hold_expired; or "signal"
     reason: str
@@ -57,7 +57,7 @@ class StopWatch:
         return self._seen
 
     def notice(self) -> Notice | None:
-        """The notice as the agent wrote it; None as long as nobody asked."""
+        """The notice as the agent wrote it; None without a request to stop."""
         if self._file is not None and self._file.exists():
             return _read_notice(self._file)
         if self._signalled is not None:

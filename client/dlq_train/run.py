@@ -86,7 +86,7 @@ class Run:
     def stop_flag(self) -> int:
         """`should_stop()` as 0 or 1, to be max-reduced over all ranks by the job's own means.
 
-        All ranks then stop after the same step, which is what a consistent checkpoint needs.
+        All ranks then stop after the same step, because a consistent checkpoint needs that.
         """
         return int(self._watch.should_stop())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One process's view of its attempt. Every path that is None switches its feature off."""
+    """One process's view of its attempt. A path of None switches its feature off."""
 
     job_id: str | None  # None: not started by dlq
     attempt: str

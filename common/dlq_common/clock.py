@@ -1,9 +1,9 @@
-"""Time: one steady axis per process, and a fake of it that moves only when told.
+"""Time: one steady axis per process, and a fake of it that moves on command only.
 
-`now_s` is what the product stores and shows (UTC seconds since the epoch). It is read from the wall
-once, at construction, and afterwards only counts CLOCK_BOOTTIME. It never steps when an operator or
-NTP sets the clock, and it counts while the host sleeps. Deadlines that guard against running twice
-use `boottime_s`, which is comparable between processes of one boot.
+`now_s` is the instant that the product stores and shows (UTC seconds since the epoch). It is read
+from the wall once, at construction, and afterwards only counts CLOCK_BOOTTIME. It never steps when
+an operator or NTP sets the clock, and it counts while the host sleeps. Deadlines that guard against
+running twice use `boottime_s`, which is comparable between processes of one boot.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class SteadyClock:
         `ceiling_s`.
 
         The floor is the last instant an earlier process stored. A host that boots with a wall clock
-        in the past must not write history before its own history. The ceiling is what the time
-        since this host's boot allows.
+        in the past must not write history before its own history. The ceiling follows from the time
+        since this host's boot.
         """
         self._boottime_at_start_s = self.boottime_s()
         self._start_s = max(min(time.time(), ceiling_s), floor_s)

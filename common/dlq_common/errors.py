@@ -166,7 +166,7 @@ class InternalError(DlqError):
 
 
 def error_from(reason: str, what: str, metadata: Mapping[str, str], hint: str = "") -> DlqError:
-    """Rebuild an error from what travelled on the wire; an unknown reason becomes a DlqError."""
+    """Rebuild an error from its parts on the wire; an unknown reason becomes a DlqError."""
     kind = _BY_REASON.get(reason, DlqError)
     error = kind.__new__(kind)
     DlqError.__init__(error, what, hint=hint)

@@ -40,5 +40,5 @@ _PEER_LOST = re.compile(
 
 
 def says_peer_lost(line: str) -> bool:
-    """Whether a line of a program's output means that somebody else has gone away."""
+    """Whether a line of a program's output means that another rank has gone away."""
     return _PEER_LOST.search(line[:_LONGEST]) is not None

@@ -3,19 +3,19 @@
 """
 
 LIVE = "live"  # the word of a spec
-FEATURE = "live-resize"  # what an agent says that knows how
+FEATURE = "live-resize"  # the word of an agent that supports it
 
 # torchrun counts it as a restart when workers end because others leave, and when they fail by
-# themselves. Twice what the master has resized an attempt by then (model/attempts/live_resize.py),
-# so that failures are left some.
+# themselves. Twice the number of resizes so far (model/attempts/live_resize.py), so that some
+# restarts are left for failures.
 RESTARTS_PER_ATTEMPT = 16
 
-# For so long after it joined, in seconds, a rank whose workers keep failing goes again.
+# A rank whose workers keep failing leaves again within this time after it joined, in seconds.
 JOINING_S = 300.0
 JOIN_FAILED = "join_failed"  # why its agent has ended it then
 
 _TORCHRUN = ("torchrun", "torch.distributed.run")
-# Flags of torchrun that go before the variables in which the cluster tells it who may be there.
+# Flags of torchrun that win over the variables with which the cluster names the permitted nodes.
 _WOULD_WIN = (
     "--nnodes", "--node-rank", "--nproc-per-node", "--rdzv", "--standalone", "--max-restarts", "--master-addr",  # noqa: E501
     "--master-port", "--local-addr",
@@ -28,12 +28,12 @@ def names_torchrun(program: str) -> bool:
 
 
 def flag_that_would_win(program: str) -> str:
-    """A flag with which torchrun would not hear what the cluster tells it; empty: there is none."""
+    """A flag that makes torchrun ignore the cluster's variables; empty: there is none."""
     if names_torchrun(program):
         for word in program.split():
             flag = word.replace("_", "-")
             if flag.startswith(_WOULD_WIN):
                 return word
-            if flag.endswith(".py"):  # what follows is the script's
+            if flag.endswith(".py"):  # the words from here on are the script's
                 break
     return ""

@@ -1,7 +1,7 @@
 """Why a rank could not be started, in fixed words, and whether that speaks against its node: one
 table.
 
-Only what a node does itself speaks against it. Causes that a user can bring about do not: files,
+Only faults of the node itself speak against it. Causes that a user can bring about do not: files,
 images, ports, limits, a host full of leftovers of jobs. Both sides use this: an agent says the
 word, the master looks it up.
 """
@@ -23,7 +23,7 @@ class StartCause(StrEnum):
     STATE = "state"
     INSTALL = "install"
     CONTAINER_ENGINE = "container_engine"
-    # of nobody, or of what jobs can bring about
+    # without blame, or caused by jobs
     GPU_HELD = "gpu_held"
     NO_ROOM = "no_room"
     EXHAUSTED = "exhausted"

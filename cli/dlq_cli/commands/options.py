@@ -51,7 +51,7 @@ def yes_option(command: F) -> F:
 
 
 def never_asks_option(command: F) -> F:
-    """`-y` of a command that takes back what one with `-y` did: there is nothing to ask."""
+    """`-y` of a command that reverses a command with `-y`: there is nothing to ask."""
     return click.option(
         "-y", "--yes", is_flag=True, expose_value=False, help="Accepted; nothing is asked."
     )(command)
@@ -67,7 +67,7 @@ def _ctrl_c_until_heard() -> Iterator[None]:
     """Python drops a Ctrl-C that comes while an object is finalised, as streams often are: ask
     again.
 
-    The process ends some seconds after the first one, whatever happens to it.
+    The process ends some seconds after the first Ctrl-C in any case.
     """
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
@@ -75,7 +75,7 @@ def _ctrl_c_until_heard() -> Iterator[None]:
         return
 
     leaving: SimpleQueue[None] = SimpleQueue()  # its put may be interrupted by itself
-    # Started here: a handler that starts a thread may wait for whom it has interrupted at that.
+    # Started here: a handler that starts a thread may wait for the thread that it interrupted.
     threading.Thread(target=_leave_anyway, args=(leaving,), daemon=True).start()
 
     def interrupt(_number: int, _frame: object) -> None:

@@ -148,7 +148,7 @@ def helpers(
 
 
 def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Iterator[CheckVerdict]:
-    """On what the master has failed within a day; operators are told."""
+    """The master's failures within a day; only operators see them."""
     for one in answer.incidents:
         ago_s = now_s - one.failure_time.seconds
         if ago_s > LOOKED_BACK_S:

@@ -108,7 +108,7 @@ def _table(tree: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def agent(host: Host, wish: HostWish) -> CheckVerdict:
-    """The agent is installed with what it imports, and takes its configuration."""
+    """The agent is installed with its imports, and accepts its configuration."""
     program = host.which("dlq-nodeagent")
     # Every wheel brings the program; its imports come with the extra.
     if program is None or host.run([program, "--help"])[0]:
@@ -171,7 +171,7 @@ def cgroups(host: Host) -> CheckVerdict:
 
 
 def podman(host: Host) -> CheckVerdict:
-    """The runtime of containers, and what it needs for `--init`."""
+    """The runtime of containers, and the parts for `--init`."""
     path = host.which("podman")
     todo = "apt-get install podman catatonit; jobs without an image need neither"
     if path is None:

@@ -1,4 +1,4 @@
-"""One verdict on one thing: how it is, what was found, and what to do about it."""
+"""One verdict on one thing: its state, the finding, and the advice."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ class ClientHealth(StrEnum):
     """From nothing to do to nothing works."""
 
     OK = "ok"
-    SKIP = "skip"  # could not be looked at, because of something else that is told
-    WARN = "warn"  # works, but something will be missed
+    SKIP = "skip"  # not checked, because of another failed check
+    WARN = "warn"  # works, but a part is missing
     FAIL = "fail"
 
 
@@ -21,7 +21,7 @@ class CheckVerdict(NamedTuple):
     check: str
     health: ClientHealth
     found: str
-    todo: str = ""  # what to do, a command where there is one
+    todo: str = ""  # the advice, a command where there is one
 
 
 def ok(check: str, found: str) -> CheckVerdict:

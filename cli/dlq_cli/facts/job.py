@@ -22,9 +22,7 @@ _OF_OTHERS = frozenset(
 
 
 def job_facts(job: job_pb2.Job) -> Facts:
-    """One job; the same keys in the same order for every job, null for what is not known or not
-    told.
-    """
+    """One job; the same keys in the same order for every job, null for unknown or hidden values."""
     facts = _job_facts(job)
     if not job.redacted:
         return facts
@@ -101,7 +99,7 @@ def _job_facts(job: job_pb2.Job) -> Facts:
 
 
 def preemption_facts(preemption: job_pb2.Preemption) -> Facts:
-    """For whom a job left its GPUs, and what that cost it."""
+    """The job that took the GPUs, and the cost to the job that left."""
     lost = preemption.HasField("lost_duration")
     return {
         "for_job_id": preemption.for_job_id,
@@ -113,7 +111,7 @@ def preemption_facts(preemption: job_pb2.Preemption) -> Facts:
 
 
 def range_facts(range_: forecast_pb2.TimeRange) -> Facts:
-    """As JSON; null for what is later than was looked ahead."""
+    """As JSON; null for an instant beyond the simulated time."""
     return {
         name: instant(getattr(range_, name)) if range_.HasField(name) else None
         for name in ("earliest_time", "likely_time", "latest_time")
@@ -232,8 +230,8 @@ def spec_facts(spec: job_pb2.JobSpec) -> Facts:
         "step_count": spec.step_count if has("step_count") else None,
         "preempt": {
             "signal": spec.preempt.signal or None,
-            # Of a job that is resized live it is torchrun, the main process, whatever was asked
-            # for.
+            # For a job that is resized live it is torchrun, the main process, in spite of the
+            # request.
             "signal_to": "main"
             if spec.elastic.resize == LIVE
             else spec.preempt.signal_to or "main",
@@ -320,7 +318,7 @@ def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
 
 
 def wait_facts(waits: Iterable[job_pb2.WaitShare]) -> list[Facts]:
-    """How long a job has waited for what."""
+    """The waiting time of a job by reason."""
     return [
         {
             "code": one.code,

@@ -26,7 +26,7 @@ def preset_facts(preset: policy_pb2.PolicyPreset) -> Facts:
 
 
 def helper_facts(helper: policy_pb2.Helper) -> Facts:
-    """How one of those does whom the master asks."""
+    """The state of a helper process of the master."""
     has_since = helper.HasField("since_time")
     return {
         "name": helper.name,

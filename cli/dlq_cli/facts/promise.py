@@ -1,4 +1,4 @@
-"""A job's deadlines, and what is promised of them, as plain values."""
+"""A job's deadlines, and its promise, as plain values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def promise_facts(promise: job_pb2.Promise) -> Facts:
 
 
 def deadline_facts(deadlines: Iterable[job_pb2.DeadlineStep]) -> list[Facts]:
-    """Each with what an end by then earns."""
+    """Each deadline with the reward of an end by then."""
     return [
         {
             "due_time": instant(step.due_time) if step.HasField("due_time") else None,

@@ -11,7 +11,7 @@ _RULES = ("gpu_quota", "gpu_limit", "running_job_limit", "queued_job_limit", "sh
 
 
 def team_facts(team: team_pb2.Team) -> Facts:
-    """A team, what it may have and what it has; null: nothing is told."""
+    """A team, its limits and its use; null: not set."""
     quota = team.guaranteed_gpu_quota if team.HasField("guaranteed_gpu_quota") else None
     return {
         "name": team.name,

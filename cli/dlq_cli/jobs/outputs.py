@@ -1,4 +1,4 @@
-"""Output of one or several ranks on stdout: its last lines, and then what comes."""
+"""Output of one or several ranks on stdout: the last lines, and then new ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dlq_common.errors import DlqError, InvalidRequest, NotFound
 # How much to ask for when some last lines are wanted, and when to stop asking for more.
 BYTES_A_LINE = 256
 MOST_TAIL_BYTES = 64 * 1024 * 1024
-# A look at what there is now does not wait for a node that is away as a follower does.
+# A look at the present output does not wait for a silent node, as a follower does.
 LOOK_OUTAGE_S = 15.0
 # The master lets one person have 16 streams; a follower must not use up all of them.
 MOST_FOLLOWED = 12
@@ -26,7 +26,7 @@ JOIN_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The ranks of one attempt whose output is wanted."""
+    """The ranks of one attempt, for reading their output."""
 
     connection: Connection
     job_id: str
@@ -35,7 +35,7 @@ class Outputs:
     say: Callable[[str], None]
     # For a terminal: colours, and no other control sequences.
     filtered: bool = False
-    # Of several on a node: the one whose lines are wanted, without its name before them.
+    # With several tasks on a node: the one to read, without its name before the lines.
     task: str = ""
 
     def mine(self, data: bytes) -> bytes:
@@ -52,7 +52,7 @@ class Outputs:
 
 
 class Tail(NamedTuple):
-    """The last lines of what there is now, and where it ends."""
+    """The last lines of the present output, and the offset of its end."""
 
     data: bytes
     next_offset: int
@@ -126,7 +126,7 @@ def follow_ranks(outputs: Outputs, lines: int | None) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        # Where nobody reads (`dlq logs -f 17 | head`) no rank has anything left to do.
+        # Without a reader (`dlq logs -f 17 | head`) no rank has anything left to do.
         while thread.is_alive() and not any(isinstance(each, OSError) for each in failures):
             thread.join(JOIN_S)
     if failures:
@@ -194,7 +194,7 @@ def _kept(outputs: Outputs, rank: int, offset: int) -> Tail:
 
 
 def _pieces(outputs: Outputs, rank: int, offset: int, *, follow: bool) -> Iterator[LogPiece]:
-    """The output from an offset, with a word to people about what is missing in between."""
+    """The output from an offset; gaps are reported to people."""
     for piece in read_log(
         outputs.connection,
         outputs.job_id,

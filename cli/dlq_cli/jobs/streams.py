@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Stream(NamedTuple):
-    """The node rank to read, and the task whose lines are meant (empty: all lines are)."""
+    """The node rank to read, and the task to read (empty: all lines)."""
 
     node_rank: int
     task: str = ""

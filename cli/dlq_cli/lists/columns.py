@@ -40,8 +40,8 @@ class Column(NamedTuple):
 
 
 def where(job: job_pb2.Job, look: OutputLook) -> str:
-    """The nodes of a job that lives on some, else in brackets why it does not; empty where that is
-    not told.
+    """The nodes of a living job, else in brackets the reason for waiting; empty where that is
+    hidden.
     """
     if job.redacted:
         return ""
@@ -53,7 +53,7 @@ def where(job: job_pb2.Job, look: OutputLook) -> str:
 
 
 def where_beside_state(job: job_pb2.Job, look: OutputLook) -> str:
-    """The same beside the state, which is not said twice."""
+    """The same beside the state, without repeating it."""
     text = where(job, look)
     return "" if text == f"({shown_state(job)})" else text
 
@@ -112,7 +112,9 @@ def _instant(field: str) -> Text:
 
 
 def _start(job: job_pb2.Job, look: OutputLook) -> str:
-    """When it started first; of one that waits, when it will (again), as far as anybody knows."""
+    """The time of its first start; for a waiting job the forecast of its next start, if there is
+    one.
+    """
     if job.HasField("start_estimate"):
         return short_range(job.start_estimate, look)
     return _instant("start_time")(job, look)

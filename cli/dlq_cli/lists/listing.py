@@ -33,7 +33,7 @@ class Query:
         return found
 
     def found(self, jobs: Jobs) -> JobList:
-        """The jobs now, as far as they are there."""
+        """The present jobs of the query."""
         return jobs.list(
             user=self.user,
             states=self.states,
@@ -42,7 +42,7 @@ class Query:
         )
 
     def missing(self, found: JobList) -> list[str]:
-        """Those of the named jobs that are not there; not known where states were asked for."""
+        """The named jobs that do not exist; unknown where states were asked for."""
         there = {job.job_id for job in found.jobs}
         return [job_id for job_id in self.job_ids if job_id not in there and not self.states]
 

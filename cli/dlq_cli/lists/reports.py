@@ -89,7 +89,7 @@ def _span(job: job_pb2.Job, field: str) -> float:
 
 
 def _part(values: Sequence[float], part: float) -> float | None:
-    """The smallest value that so much of them does not exceed."""
+    """The smallest value that this share of them does not exceed."""
     if not values:
         return None
     return round(values[max(0, -int(-part * len(values) // 1) - 1)], 1)
@@ -108,7 +108,7 @@ def _promise_row(state: str, ground: str, jobs: Sequence[job_pb2.Job]) -> Facts:
         "in_time": in_time,
         "late": len(done) - in_time,
         "not_completed": len(jobs) - len(done),
-        # Of what nobody judged nothing was promised, and nothing refused.
+        # Unjudged jobs have neither a promise nor a refusal.
         "kept_percent": round(100.0 * in_time / len(jobs), 1) if state in _JUDGED else None,
     }
 

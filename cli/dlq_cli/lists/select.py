@@ -61,8 +61,8 @@ def own_spec(jobs: Jobs, job_id: str, user: str) -> job_service_pb2.GetJobRespon
 
 
 def several_jobs(jobs: Jobs, texts: Sequence[str]) -> list[str]:
-    """The ids of many words, in the order written, each once. Of a range, those that exist; of an
-    array's number all its tasks.
+    """The ids of many words, in the order written, each once. A range selects the existing jobs; an
+    array's number selects all its tasks.
     """
     ids = dict.fromkeys(_looked_up(jobs, targets(jobs, texts)))
     if len(ids) > MOST_JOBS:
@@ -132,7 +132,7 @@ def _range(jobs: Jobs, first: int, last: int, text: str) -> list[str]:
 
 
 def _by_name(jobs: Jobs, name: str) -> job_pb2.Job:
-    """The one job of this name: among those that have not ended, else among all."""
+    """The one job of this name: among the living ones, else among all."""
     found = jobs.list(name=name).jobs
     alive = [job for job in found if not has_ended(job)]
     candidates = alive or found

@@ -44,7 +44,9 @@ _WORDS = {**_LONG, **_OTHERS}
 
 
 def wanted(program: str, words: list[str]) -> frozenset[str]:
-    """Long words of `R,PENDING`; empty for all. InvalidRequest for what is no state of Slurm's."""
+    """Long words of `R,PENDING`; empty for all. InvalidRequest for a word that is no state of
+    Slurm's.
+    """
     found = set()
     for word in words:
         upper = word.upper()

@@ -39,7 +39,7 @@ NO_PYTHON = re.compile(
 
 
 def job_text(job: job_pb2.Job, look: OutputLook, spec: job_pb2.JobSpec | None = None) -> str:
-    """The job: one heading, then its facts, and what was submitted if that is handed in."""
+    """The job: one heading, then its facts, and the spec if it is given."""
     head = f"Job {shown_id(job)} {clean_line(job.name)}: {paint(shown_state(job), look)}"
     return f"{head}\n" + facts((*_job_pairs(job, look), *(_spec_pairs(spec) if spec else ())))
 
@@ -97,7 +97,7 @@ def _array(job: job_pb2.Job) -> str:
 
 
 def _will_start(job: job_pb2.Job, look: OutputLook) -> str:
-    """When, as far as anybody knows; of one that ran before, when it goes on."""
+    """The forecast of its start; for a job that ran before, of its resume."""
     return long_range(job.start_estimate, look) if job.HasField("start_estimate") else ""
 
 
@@ -111,7 +111,7 @@ def _grace(job: job_pb2.Job) -> str:
 
 
 def _preempted(job: job_pb2.Job, look: OutputLook) -> str:
-    """By whom, by which rule, and what that cost."""
+    """The job that took its GPUs, the rule, and the cost."""
     if not job.HasField("last_preemption"):
         return ""
     last = job.last_preemption
@@ -119,7 +119,7 @@ def _preempted(job: job_pb2.Job, look: OutputLook) -> str:
 
 
 def _stop_cost(job: job_pb2.Job) -> str:
-    """As far as it was measured; before that it is the cluster's, and no fact of the job."""
+    """The measured cost; before a measurement it is the cluster's, and no fact of the job."""
     saves, resumes = job.observed_save_count, job.observed_resume_count
     if not saves and not resumes:
         return ""

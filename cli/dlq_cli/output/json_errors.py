@@ -12,7 +12,7 @@ _asked: list[bool] = []  # by the command of this process; empty: it did not
 
 
 def ask(_context: click.Context, _option: click.Parameter, value: bool) -> bool:
-    """Callback of `--json`: from now on errors are told in JSON too."""
+    """Callback of `--json`: from now on errors are printed in JSON too."""
     if value:
         _asked[:] = [True]
     return value

@@ -111,7 +111,7 @@ def _total(widths: Mapping[int, int]) -> int:
 
 
 def _shrunk(widths: dict[int, int], least: Mapping[int, int], room: int) -> dict[int, int]:
-    """Narrower by what is too much, as far as that goes; the widest gives first."""
+    """Narrower by the excess, as far as possible; the widest column gives first."""
     shrunk = dict(widths)
     while (over := _total(shrunk) - room) > 0:
         giving = [i for i in shrunk if shrunk[i] > least[i]]

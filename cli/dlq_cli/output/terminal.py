@@ -1,7 +1,7 @@
 """A job's output for a terminal: its text and its colours, and nothing else that a terminal obeys.
 
-A terminal takes orders from what it is shown: titles, the clipboard, the cursor, answers typed for
-the reader. The output of a job is not trusted with that.
+A terminal obeys some of its input: titles, the clipboard, the cursor, answers typed for the reader.
+The output of a job is not trusted with that.
 """
 
 from __future__ import annotations

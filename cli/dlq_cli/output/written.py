@@ -1,4 +1,4 @@
-"""Files that commands write for people: never over something without being told to."""
+"""Files that commands write for people: an existing file is replaced only on request."""
 
 from __future__ import annotations
 

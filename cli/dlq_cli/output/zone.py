@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
-# An instant of the master's in one of its sentences. One behind `--deadline` is to be typed again
-# as it is.
+# An instant of the master's in one of its sentences. An instant behind `--deadline` is to be typed
+# again unchanged.
 _INSTANT = re.compile(
     r"(?<![-\w:.=])(?<!--deadline )\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z(?![\w-])", re.ASCII
 )

@@ -17,7 +17,7 @@ from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_duration, from_timestamp
 from dlq_compat.job_page import clock
 
-NOBODY = 4_294_967_294  # what Slurm prints for a uid that is not known
+NOBODY = 4_294_967_294  # Slurm's text for an unknown uid
 _NONE = "None"
 # The reason why a job waits; other reasons read as Priority, which means that other jobs come
 # first.
@@ -111,7 +111,7 @@ def short(seconds: float | None) -> str:
 
 
 def instant(stamp: Timestamp, unknown: str) -> str:
-    """Local time without a zone; `unknown` for what has not been."""
+    """Local time without a zone; `unknown` for an instant that has not come."""
     at_s = from_timestamp(stamp)
     if not at_s:
         return unknown

@@ -1,4 +1,4 @@
-"""`scontrol`, as far as it asks the master: jobs looked at, changed, held, queued again."""
+"""`scontrol`, in the parts that ask the master: show, change, hold and requeue jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _USE = (
 
 
 def main(app: App, given: Sequence[str]) -> None:
-    """One verb and what it takes."""
+    """One verb and its arguments."""
     one_line = bool({"-o", "--oneliner"} & set(given))
     verb, *rest = [word for word in _without_clusters(app, given) if word not in _FLAGS] or [""]
     verb = verb.lower()

@@ -132,7 +132,7 @@ _LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")
 
 
 def main(app: App, words: Sequence[str]) -> None:
-    """One line for nodes that are alike in what is printed."""
+    """One line for nodes that print alike."""
     given = read(GRAMMAR, words)
     if given.rest:
         raise InvalidRequest(f"sinfo: {given.rest[0]!r} is no option")

@@ -22,7 +22,7 @@ from dlq_common.text.hostlist import expand_hostlist
 DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 _LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
-_ENDED_WITHIN_S = 300  # Slurm's MinJobAge: so long `-t all` still shows what has ended
+_ENDED_WITHIN_S = 300  # Slurm's MinJobAge: `-t all` shows ended jobs for so long
 GRAMMAR = Grammar(
     "squeue",
     {
@@ -118,7 +118,7 @@ def _users(given: SlurmWords) -> list[str]:
 
 
 def _user(app: App, given: SlurmWords) -> str:
-    """Whose jobs to ask for: everybody's, as far as the master shows them to the caller."""
+    """The user to ask for: all users, as far as the master shows their jobs to the caller."""
     users = _users(given)
     if len(users) == 1:
         return users[0]

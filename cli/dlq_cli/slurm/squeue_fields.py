@@ -33,7 +33,7 @@ class SqueueColumn(NamedTuple):
     field: SqueueField
     width: int
     right: bool
-    before: str  # what stands before it in the format
+    before: str  # the text before it in the format
     after: str = ""
 
     def fill(self, text: str) -> str:

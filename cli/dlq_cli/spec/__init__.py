@@ -1,3 +1,3 @@
-"""From what a user writes (flags, #DLQ lines, TOML, YAML) to one job spec; pure, text in, values
+"""From the user's text (flags, #DLQ lines, TOML, YAML) to one job spec; pure, text in, values
 out.
 """

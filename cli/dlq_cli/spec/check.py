@@ -17,7 +17,7 @@ from dlq_common.errors import InvalidRequest
 class Problem(NamedTuple):
     """One mistake."""
 
-    line: int | None  # None: it is nobody's line
+    line: int | None  # None: the line is not for dlq
     text: str  # with the file, and the line if there is one, before it
     hint: str
 
@@ -32,7 +32,7 @@ class Checked(NamedTuple):
 
 
 def check(content: bytes, name: str, *, directory: str, shell: Mapping[str, str]) -> Checked:
-    """Read a file as `dlq submit` in `directory` would; nobody is asked, and nothing is raised."""
+    """Read a file as `dlq submit` in `directory` would; it asks no server and raises nothing."""
     found: list[InvalidRequest] = []
     spec, notes = None, Notes()
     with collected(found):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dlq_cli.spec.validate import Spec
 from dlq_common.job_fields.table.order import RUN_ESTIMATE, STEPS, TIME_LIMIT
 
-# The master warns nobody in an attempt's first seconds (control/jobs/limits.py).
+# The master sends no warning in an attempt's first seconds (control/jobs/limits.py).
 STARTUP_S = 20
 
 

@@ -44,7 +44,7 @@ LATER_KEYS = frozenset(
 
 _GPUS = "`gpus` under resources (of each node) or `gpus_total` (of the whole job)"
 
-# Words of Slurm, SkyPilot, dstack and of our own flags, and what to write here instead.
+# Words of Slurm, SkyPilot, dstack and of our own flags, and their counterparts here.
 SYNONYMS: Mapping[str, str] = {
     **dict.fromkeys(
         ("gpus", "gpu", "ngpus", "num_gpus", "gpus_total", "accelerators", "gres", "tres"), _GPUS
@@ -98,8 +98,9 @@ SYNONYMS: Mapping[str, str] = {
 
 
 def put(layer: Layer, key: str, raw: object, origin: str, said: str = "") -> None:
-    """Read one value into `layer`; InvalidRequest naming `origin`, and the word that was `said`
-    there for the key (default: the key as it is), when it cannot be one."""
+    """Read one value into `layer`; InvalidRequest for a bad value; it names `origin` and the word
+    `said` there for the key (default: the key).
+    """
     said, key = said or key, ALIASES.get(key, key)
     reader = READERS.get(key)
     if reader is None and (meant := SYNONYMS.get(key.lower().replace("-", "_"))):

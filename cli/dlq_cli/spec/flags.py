@@ -13,7 +13,8 @@ from dlq_common.job_fields.table import FIELDS
 FLAGS: tuple[Flag, ...] = tuple(flag for field in FIELDS.values() for flag in field.flags())
 BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.names}
 
-# Slurm's and our own flags of versions to come: named, so that nobody thinks they took effect.
+# Slurm's and our own flags of later versions: they are refused, so that users know they had no
+# effect.
 LATER_FLAGS = frozenset(
     {
         "--account", "--contiguous",

@@ -12,7 +12,7 @@ from dlq_common.text.wire import from_duration, to_duration, to_timestamp
 
 
 def lateness_message(asked: LatenessSpec) -> job_pb2.LatenessSpec:
-    """As it is sent, but for an instant (`put_due`)."""
+    """The message to send, without an instant (`put_due`)."""
     message = job_pb2.LatenessSpec(weight_per_hour=asked.weight_per_hour)
     if asked.due.after_s is not None:
         message.due_duration.CopyFrom(to_duration(asked.due.after_s))

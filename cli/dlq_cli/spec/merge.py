@@ -23,7 +23,7 @@ def merge(layers: Iterable[ReadLayer], shell: Mapping[str, str]) -> Layer:
 
 
 def stacked(layers: Iterable[ReadLayer]) -> Layer:
-    """One layer from several, lowest first, with what is to be taken from a shell still open."""
+    """One layer from several, lowest first; values from a shell are still open."""
     merged: Layer = {}
     for layer in layers:
         for rivals in RIVALS:
@@ -49,7 +49,7 @@ def _exported(given: Given | None, shell: Mapping[str, str]) -> Layer:
 
 
 def _sane(shell: Mapping[str, str]) -> list[str]:
-    """Variables that a job may have: no shell functions, none of dlq's own, text only."""
+    """Variables that a job may have: text only, no shell functions, no variables of dlq's own."""
     names = []
     for name, value in shell.items():
         try:

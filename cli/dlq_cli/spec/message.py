@@ -15,9 +15,7 @@ from dlq_common.text.wire import to_duration, to_timestamp
 
 
 def to_message(spec: Spec) -> job_pb2.JobSpec:
-    """A JobSpec in which what the cluster decides is unset, and what only `now` makes an
-    instant.
-    """
+    """A JobSpec; fields that the cluster decides and instants that need `now` are unset."""
     message = job_pb2.JobSpec(
         command=spec.command,
         script=spec.script or "",
@@ -62,7 +60,7 @@ def _put_plain(message: job_pb2.JobSpec, spec: Spec) -> None:
 
 
 def put_instants(message: job_pb2.JobSpec, spec: Spec, *, now_s: float, zone: tzinfo) -> None:
-    """Enter what is counted from the submission, `now_s`: its begin and its deadlines."""
+    """Enter the values that count from the submission, `now_s`: its begin and its deadlines."""
     if spec.begin is not None:
         at_s = begin_s(spec.begin, now_s=now_s, zone=zone)
         message.begin_time.CopyFrom(to_timestamp(at_s))

@@ -33,7 +33,7 @@ class Script(NamedTuple):
 
 
 def decode_script(content: bytes, name: str) -> str:
-    """The text of a script; InvalidRequest for what no interpreter could be meant to run."""
+    """The text of a script; InvalidRequest for bytes that no interpreter could run."""
     program = "to run a program: dlq submit -- ./program"
     if len(content) > LARGEST_SCRIPT_BYTES:
         raise wrong(
@@ -68,11 +68,11 @@ def read_script(
     *,
     over: ReadLayer = MappingProxyType({}),
 ) -> Script:
-    """The layer of a script: its text, and what its #DLQ lines ask for. When they or the layer
+    """The layer of a script: its text, and the requests of its #DLQ lines. When they or the layer
     `over` it ask for compat = slurm, its #SBATCH lines count as well, below its #DLQ lines.
 
     Only #DLQ lines before the first command count, as in Slurm; later ones are noted. With a list
-    for `problems` it collects what is wrong, one for each line; without it raises the first.
+    for `problems` it collects the problems, one for each line; without it raises the first.
     """
     text = decode_script(content, name)
     notes = Notes()

@@ -29,12 +29,12 @@ from dlq_common.text.arrays import ArrayText, IndexRange
 from dlq_common.text.instants import format_instant
 from dlq_common.text.wire import from_duration
 
-# A process of the node is what a job without an image is; an image chooses by itself.
+# A job without an image is a process of the node; an image chooses by itself.
 _BY_DEFAULT = "process"
 
 
 class ChangedKeys(NamedTuple):
-    """A spec after changes: as it travels, and as it is told."""
+    """A spec after changes: the message, and its text."""
 
     message: job_pb2.JobSpec
     spec: Spec
@@ -49,8 +49,8 @@ def changed(
 ) -> ChangedKeys:
     """`stored` with KEY=VALUE `sets` over it and `unsets` keys taken out of it.
 
-    Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names the
-    key that is none, cannot have that value, or contradicts the rest.
+    Keys are those of a spec file, such as `resources.gpus` or `env.LR`. InvalidRequest names a key
+    that is unknown, cannot have that value, or contradicts the rest.
     """
     base = stored_layer(stored, source)
     kept = _without(base, unsets)
@@ -60,7 +60,7 @@ def changed(
     message = job_pb2.JobSpec()
     message.CopyFrom(stored)
     patch(message, to_message(before), to_message(after))
-    if after.begin is None:  # it is no part of what to_message makes
+    if after.begin is None:  # to_message does not make this part
         message.ClearField("begin_time")
     message.ClearField("deadlines")  # instants in them are entered when it is sent
     message.deadlines.extend(to_message(after).deadlines)

@@ -1,7 +1,7 @@
 """Spec files: TOML and YAML to one layer, each key with the line it stands on.
 
-YAML values are read as the text that was written: `1:30:00` is a time and `no` is a word, whatever
-YAML 1.1 makes of them.
+YAML values are read as the text that was written: `1:30:00` is a time and `no` is a word, against
+the rules of YAML 1.1.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _read_toml(text: str, name: str) -> tuple[_Flat, Mapping[str, int]]:
 
 
 def _toml_lines(text: str) -> dict[str, int]:
-    """The line of each key, as far as a look at the text can tell: the parser keeps none."""
+    """The line of each key, found in the text: the parser keeps none."""
     lines: dict[str, int] = {}
     section = ""
     for number, line in enumerate(text.splitlines(), start=1):

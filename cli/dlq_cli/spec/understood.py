@@ -17,7 +17,7 @@ from dlq_common.text.arrays import expand, format_indexes
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_size, format_duration
 
-# The lines in the order in which they are read; those of later fields follow.
+# The lines in the order in which they are read; lines of later fields follow.
 _ORDER = (
     "name", "command", "queue", "gpus", "elastic", "cpus", "memory", "gpu memory", "gpu types",
     "time limit", "work", "deadline", "on miss", "due", "steps", "image", "mounts", "directory",
@@ -42,7 +42,7 @@ def _place(row: Row) -> int:
 
 
 def _plain(spec: Spec) -> Iterator[Row]:
-    """Of fields whose value is told by the table."""
+    """Fields whose value the table prints."""
     for field in FIELDS.values():
         if field.label:
             value = spec.of(field)

@@ -69,7 +69,7 @@ class Spec:
 def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()) -> Spec:
     """The spec of a job submitted from `directory`; `arguments` are those of a script.
 
-    InvalidRequest names the place of what is missing or contradicts.
+    InvalidRequest names the place of a missing or contradicting value.
     """
     merged = with_preset(merged)
     get = _Getter(merged)
@@ -129,13 +129,13 @@ def _check_together(get: _Getter) -> None:
 
 
 class _Getter:
-    """Typed reading of a layer whose values the readers have made."""
+    """Typed reading of a layer after its readers."""
 
     def __init__(self, layer: ReadLayer) -> None:
         self._layer = layer
 
     def of(self, key: str, kind: type[T]) -> T | None:
-        """The value of a key, None when it was not given or says so itself."""
+        """The value of a key, None when it was not given or is None itself."""
         given = self._layer.get(key)
         return given.value if given is not None and isinstance(given.value, kind) else None
 
@@ -236,7 +236,7 @@ def _width(get: _Getter, base: int | None) -> tuple[int, int | None]:
 
 
 def _chosen(get: _Getter) -> bool:
-    """Whether how many GPUs it has is chosen by what being late costs."""
+    """Whether the cost of lateness chooses its number of GPUs."""
     return get.of("due", Due) is not None and not _deadlines(get)
 
 
@@ -336,7 +336,7 @@ def _texts(merged: ReadLayer, prefix: str) -> dict[str, str]:
 
 
 def _default_name(command: tuple[str, ...], merged: ReadLayer) -> str:
-    """The script's or the program's own name, as far as a job's name may be that."""
+    """The script's or the program's own name, as far as it is a valid name."""
     given = merged.get("run")
     source = given.origin.partition(":")[0] if given else command[0]
     base = _NOT_IN_NAMES.sub("_", posixpath.basename(source.rstrip("/")))

@@ -1,4 +1,4 @@
-"""Instants that nobody knows exactly, as text."""
+"""Uncertain instants, as text."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def long_range(range_: forecast_pb2.TimeRange, look: OutputLook) -> str:
 
 
 def _word(range_: forecast_pb2.TimeRange, name: str, look: OutputLook) -> str:
-    """How long from now on a terminal, absolute elsewhere; empty for what is not known."""
+    """The time from now on a terminal, absolute elsewhere; empty for an unknown one."""
     if not range_.HasField(name):  # type: ignore[arg-type]  # likewise
         return ""
     at_s = from_timestamp(getattr(range_, name))

@@ -1,4 +1,4 @@
-"""Loans in words: servers, and what a reclaim means."""
+"""Loans in words: servers, and the effects of a reclaim."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ GONE = ("away", "failed")
 
 
 def pools_text(told: wire.ListPoolsResponse, look: OutputLook) -> str:
-    """One line for each pool, and what all cost."""
+    """One line for each pool, and the total cost."""
     rows = [
         [
             pool.name,

@@ -54,7 +54,7 @@ def instead(promise: job_pb2.Promise) -> str:
 
 
 def slack(promise: job_pb2.Promise) -> str:
-    """Time to spare, or with a minus how late it will be; empty: nobody knows."""
+    """Time to spare, or with a minus the delay; empty: unknown."""
     if not promise.HasField("slack_duration"):
         return ""
     seconds = from_duration(promise.slack_duration)

@@ -101,7 +101,9 @@ def placement_text(traffic: profile_pb2.JobTraffic) -> str:
 
 
 def _tells_nothing(start: profile_pb2.RecordedStart) -> bool:
-    """No process was seen that could have told: most programs that do not train in parallel."""
+    """No process was seen with traffic of a training: most programs that do not train in
+    parallel.
+    """
     return start.HasField("traffic") and start.traffic.reason == NOTHING_RECORDED
 
 

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 def apart(call: Callable[[], T]) -> T:
-    """The result of `call`, or its exception. Ctrl-C is heard at once; the call then goes on, until
-    the channel is closed.
+    """The result of `call`, or its exception. Ctrl-C is noticed at once; the call then goes on,
+    until the channel is closed.
     """
     if threading.current_thread() is not threading.main_thread():
         return call()

@@ -19,7 +19,7 @@ from dlq_common.clock import Clock, SteadyClock
 from dlq_common.errors import Unauthenticated
 from dlq_common.ids import Ids, RandomIds
 
-# The master's certificate carries this name, whatever address it is reached at.
+# The master's certificate carries this name at every address.
 SERVER_NAME = "dlq-master"
 # One try. A reply that takes longer is taken for lost and asked for again.
 CALL_DEADLINE_S = 10.0
@@ -58,8 +58,9 @@ class Connection:
         *,
         deadline_s: float | None = None,
     ) -> Response:
-        """The answer to one request, repeated as it is while answers are lost or too many of the
-        same user's are on their way. `deadline_s`: of one try, where the master may take its time.
+        """The answer to one request. It is repeated while answers are lost, or while too many of
+        the user's requests are on their way. `deadline_s`: of one try, where the master may take
+        its time.
 
         Only for requests that may be repeated: reads, and changes that carry a request_id. Raises a
         DlqError; Unavailable once the patience is over, and then a change may have happened.
@@ -100,8 +101,8 @@ class Connection:
 
 
 def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Connection:
-    """A connection with the identity that `dlq login` stored. Unauthenticated when there is
-    none.
+    """A connection with the identity that `dlq login` stored. Unauthenticated without an
+    identity.
     """
     directory = home or default_home(os.environ)
     identity = load_identity(directory)
@@ -120,8 +121,8 @@ def _open_channel(identity: Identity) -> grpc.Channel:
         # A host that died without a word is noticed after 5 + 3 seconds.
         ("grpc.keepalive_time_ms", 5_000),
         ("grpc.keepalive_timeout_ms", 3_000),
-        # And so for the pings that measure the line: while one of them is out, none is sent for
-        # this.
+        # This concerns the pings that measure the line too: while one of them is out, none is sent
+        # for this.
         ("grpc.http2.ping_timeout_ms", 3_000),
         ("grpc.http2.max_pings_without_data", 0),
         # Retries are ours alone: they know which requests may be repeated.
@@ -129,7 +130,7 @@ def _open_channel(identity: Identity) -> grpc.Channel:
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 1_000),
         ("grpc.max_receive_message_length", LARGEST_ANSWER_BYTES),
-        # A cluster's address is dialled as it is; proxies of the environment are for the web.
+        # A cluster's address is dialled directly; proxies of the environment are for the web.
         ("grpc.enable_http_proxy", 0),
     ]
     return grpc.secure_channel(identity.address, credentials, options=options)

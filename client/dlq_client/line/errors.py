@@ -32,8 +32,8 @@ from dlq_common.errors import (
 _DETAILS_KEY = "grpc-status-details-bin"
 
 # The line broke, the answer got lost, or a master that stops has cut it off: the same request may
-# be repeated. The one call that is cancelled here, a command in a job that is left, is repeated by
-# nobody.
+# be repeated. The one call that is cancelled here, a command in a job that is left, is never
+# repeated.
 LOST = frozenset(
     {
         grpc.StatusCode.UNAVAILABLE,

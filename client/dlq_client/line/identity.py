@@ -57,7 +57,7 @@ def default_home(environ: Mapping[str, str]) -> Path:
 
 
 def load_identity(home: Path) -> Identity | None:
-    """The stored identity, expired or not; None when nobody has logged in here.
+    """The stored identity, expired or not; None before the first login here.
 
     ConfigError when the directory cannot be read, when others than the owner may use its key, or
     when its `cluster.json` is damaged.

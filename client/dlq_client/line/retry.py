@@ -29,7 +29,7 @@ class Patience:
         self._limit_s = limit_s
         self._clock = clock
         self._rng = rng
-        # An event that nobody sets: a sleep that Ctrl-C ends at once.
+        # An event that is never set: a sleep that Ctrl-C ends at once.
         self._pause = pause or threading.Event().wait
         self._began_s: float | None = None
         self._delay_s = FIRST_DELAY_S

@@ -181,7 +181,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _problems(error: BaseException, where: str) -> Iterator[str]:
-    """Every leaf of a validation error as `section.key: what is wrong`."""
+    """Every leaf of a validation error as `section.key: the fault`."""
     if isinstance(error, cattrs.ClassValidationError):
         inside, others = error.group_exceptions()
         for problem, note in inside:

@@ -5,8 +5,8 @@ out in the same form. structlog is imported only when logging is configured or a
 for, because the CLI shares this package and must start fast.
 
 Where systemd reads the stream into its journal, each line begins with its priority (`<4>` for a
-warning: sd-daemon(3)), which the journal takes off: `journalctl -p warning` finds what is worth a
-look.
+warning: sd-daemon(3)), which the journal takes off: `journalctl -p warning` then finds the notable
+lines.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 def is_journal(stream: TextIO) -> bool:
-    """Whether systemd has connected this stream with its journal, by what JOURNAL_STREAM says
+    """Whether systemd has connected this stream with its journal, by JOURNAL_STREAM
     (device:inode).
     """
     said = os.environ.get("JOURNAL_STREAM", "")

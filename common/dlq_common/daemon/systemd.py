@@ -24,14 +24,14 @@ FIRST_PASSED_FD = 3
 
 
 class Service:
-    """This process as a service of systemd. Every method may be called where there is none."""
+    """This process as a service of systemd. Every method may be called without systemd."""
 
     def __init__(self, clock: Clock, *, address: str = "", watchdog_s: float | None = None) -> None:
         """`address` is a path or an abstract name (`@...`); `watchdog_s` the manager's patience."""
         self._clock = clock
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self.beat_s = watchdog_s / BEATS if watchdog_s is not None else None
-        """How often `alive` has to be called, in seconds; None when nobody watches."""
+        """How often `alive` has to be called, in seconds; None without a watchdog."""
         self._beat_due_s = clock.boottime_s()
 
     @classmethod

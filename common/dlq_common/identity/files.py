@@ -74,7 +74,7 @@ def write_public(path: Path, content: bytes) -> None:
 def _replace(path: Path, content: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)
-    # O_EXCL: never write a secret into a file or link that somebody else has put there.
+    # O_EXCL: never write a secret into a file or link that another user has put there.
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with open(descriptor, "wb") as file:

@@ -22,8 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from dlq_common.errors import InvalidRequest, Unauthenticated
 from dlq_common.text.names import check_node_name, check_user_name, check_word
 
-# Every client expects this name of the master, whatever address it dialled: the CA is what is
-# pinned.
+# Every client expects this name of the master at any address: the CA is pinned.
 SERVER_NAME = "dlq-master"
 LIFETIME_S = 30 * 86_400.0
 CA_LIFETIME_S = 10 * 365 * 86_400.0
@@ -239,8 +238,8 @@ def requested_key_fingerprint(request: bytes) -> str:
 
 
 def parse_identity(certificate: bytes) -> CertifiedIdentity:
-    """The identity that a PEM certificate proves. Unauthenticated when it is none that our CA would
-    sign.
+    """The identity that a PEM certificate proves. Unauthenticated for a certificate that our CA
+    would not sign.
 
     The signature and the dates are not checked here: TLS has done that, or the caller must.
     """

@@ -50,7 +50,7 @@ class JobField(Generic[T]):
     live: bool = False  # it counts there; the others wait behind a `#`
     wire: Plain[T] | None = None
     limit: Limit | None = None
-    label: str = ""  # before its value in what `dlq submit --test-only` has understood
+    label: str = ""  # before its value in the output of `dlq submit --test-only`
     text: Callable[[T], str] = str  # its value there; empty: no line
     default: str = ""  # the text there when the spec does not say it; empty: no line
     editable: bool = False  # `dlq update` and UpdateJobRequest have it under the same names

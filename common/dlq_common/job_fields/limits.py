@@ -71,7 +71,7 @@ class OneOf(Limit):
 
 @dataclass(frozen=True, slots=True)
 class Passes(Limit):
-    """A text that a check of dlq_common.text lets pass; `what` is what the check calls it."""
+    """A text that a check of dlq_common.text lets pass; `what` is the check's name for it."""
 
     rule: Callable[..., object]
     what: str = ""

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Plain(Generic[T]):
-    """A scalar whose empty value (0, false or "") says nothing."""
+    """A scalar whose empty value (0, false or "") means unset."""
 
     path: str
 
@@ -68,7 +68,7 @@ class Many(Plain[tuple[T, ...]]):
         getattr(parent, name).extend(value)
 
     def take(self, message: Any) -> tuple[T, ...] | None:
-        """All of them; None: there is none."""
+        """All of them; None: unset."""
         said = self.said(message)
         return None if said is None else tuple(said)
 
@@ -93,7 +93,7 @@ class FractionalSeconds(Present[float]):
     """A Duration, as seconds."""
 
     def put(self, message: Any, value: float) -> None:
-        """Enter so many seconds."""
+        """Enter a number of seconds."""
         from dlq_common.text.wire import to_duration  # loads protobuf
 
         parent, name = self._reached(message)

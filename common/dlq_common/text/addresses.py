@@ -14,7 +14,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 def is_loopback(address: str) -> bool:
     """Whether HOST:PORT cannot leave this machine; names other than localhost may. ValueError if it
-    is none.
+    is no address.
     """
     import ipaddress  # commands that never ask do without it
 

@@ -44,8 +44,8 @@ class TasksText(NamedTuple):
 
 
 def parse_array(text: str) -> ArrayText:
-    """The array of `0-15`, `1,3,7`, `0-100:10`, each perhaps with `%4`. ValueError says what is
-    wrong.
+    """The array of `0-15`, `1,3,7`, `0-100:10`, each perhaps with `%4`. ValueError names the
+    fault.
     """
     compact = text.strip()
     limit = _LIMIT.search(compact)

@@ -1,6 +1,6 @@
 """Rules for the images, mounts and secrets that a job may name, as pure functions.
 
-Each returns what it was given or raises ValueError with one line. A container engine cannot take a
+Each returns its argument or raises ValueError with one line. A container engine cannot take a
 checked name for an option, a transport (`dir:/etc`) or another field.
 """
 

@@ -65,7 +65,7 @@ def check_node_name(name: str) -> str:
 
 
 def check_env_name(name: str) -> str:
-    """A variable that a submitter may set: not one of those dlq sets itself."""
+    """A variable that a submitter may set: dlq's own variables are refused."""
     if not _ENV_NAME.fullmatch(name):
         raise ValueError(
             f"environment name {shown(name)} is not allowed: use letters, digits and _"

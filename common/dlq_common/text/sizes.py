@@ -21,7 +21,7 @@ class SizeRange(NamedTuple):
 
 
 def parse_range(text: str) -> SizeRange:
-    """`2:8`, or `2:8:2` for every second. ValueError says what is wrong with it."""
+    """`2:8`, or `2:8:2` for every second. ValueError names the fault."""
     found = _RANGE.fullmatch(text.strip())
     if found is None:
         raise ValueError(
@@ -38,9 +38,7 @@ def parse_range(text: str) -> SizeRange:
 
 
 def expanded(asked: SizeRange, each: int | None) -> tuple[int, ...]:
-    """All sizes of the range; `each`: GPUs of every node, if the number of nodes is what
-    changes.
-    """
+    """All sizes of the range; `each`: GPUs of every node, if the number of nodes changes."""
     least, most, step = asked
     step = step or each or 1
     if each is not None and (least % each or step % each):

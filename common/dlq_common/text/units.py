@@ -24,7 +24,7 @@ _SIZE_UNITS = (
     {"B": 1}
     | {f"{letter}B": 1000**power for power, letter in enumerate(_SIZE_STEPS, start=1)}
     | {name.upper(): size for name, size in _BINARY_UNITS}
-    # A lone letter is what Slurm's users type, and there `G` has always been 2^30.
+    # Slurm's users type a lone letter, and there `G` has always been 2^30.
     | {name[0]: size for name, size in _BINARY_UNITS}
 )
 LARGEST_SIZE_BYTES = 2**63 - 1
@@ -64,7 +64,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_time_limit(text: str) -> int | None:
-    """A time limit in seconds, None for no limit (`0`, `unlimited`); otherwise `parse_duration`."""
+    """A time limit in seconds, None without one (`0`, `unlimited`); otherwise `parse_duration`."""
     return None if text.strip().lower() in _UNLIMITED_WORDS else (parse_duration(text) or None)
 
 

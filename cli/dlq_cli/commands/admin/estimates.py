@@ -1,4 +1,4 @@
-"""`dlq admin estimates`: how far start ranges were off, and what the twin last did."""
+"""`dlq admin estimates`: the errors of start ranges, and the last run of the twin."""
 
 from __future__ import annotations
 

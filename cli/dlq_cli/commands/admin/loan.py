@@ -20,7 +20,7 @@ from dlq_common.errors import InvalidRequest
 
 _MOST = 2**31 - 1  # of an int32
 _count = click.option(
-    "--count", type=click.IntRange(1, _MOST), metavar="N", help="So many of them."
+    "--count", type=click.IntRange(1, _MOST), metavar="N", help="Number of servers."
 )
 _wait = click.option(
     "--wait",
@@ -53,7 +53,7 @@ def loan() -> None:
 @json_option
 @pass_app
 def status(app: App, as_json: bool) -> None:
-    """Every server of the inference side, and what it waits for."""
+    """Every server of the inference side, with its state and the reason for a wait."""
     _show(app, Loans(app.connection()).servers(), as_json=as_json)
 
 
@@ -90,7 +90,7 @@ def auto(app: App, switch: str | None, as_json: bool) -> None:
 def lend(
     app: App, host: tuple[str, ...], count: int | None, wait: str | None, as_json: bool
 ) -> None:
-    """Lend HOST..., or --count of those that could be."""
+    """Lend HOST..., or --count of the servers that can be lent."""
     names, number = _which(host, count)
     patience_s = duration_s("--wait", wait)
     api = Loans(app.connection())
@@ -110,9 +110,9 @@ def lend(
 @click.option("--within", metavar="DURATION", help="They are to be empty by then.")
 @click.option("--force", is_flag=True, help="End jobs by then that would save for longer.")
 @click.option(
-    "--plan", "plan_only", is_flag=True, help="Only tell what it would mean, under a token."
+    "--plan", "plan_only", is_flag=True, help="Only show the effects, and make a token for them."
 )
-@click.option("--token", metavar="TOKEN", help="Do exactly what --plan has told, or nothing.")
+@click.option("--token", metavar="TOKEN", help="Do exactly the plan of --plan, or nothing.")
 @_wait
 @json_option
 @click.argument("host", nargs=-1, metavar="[HOST...]")
@@ -128,11 +128,10 @@ def reclaim(
     wait: str | None,
     as_json: bool,
 ) -> None:
-    """Take HOST... back, or --count of those that are lent, so that the fewest jobs are preempted.
+    """Take HOST... back, or --count of the lent ones, so that the fewest jobs are preempted.
 
-    Nothing new starts there from then on. Jobs that can go on with what they have elsewhere do so,
-    the others save and queue again. A server has gone when its devices show that nothing is on
-    them.
+    Nothing new starts there from then on. Jobs that can go on with their other GPUs do so, the
+    others save and queue again. A server has gone when its devices show that nothing is on them.
     """
     if token and plan_only:
         raise InvalidRequest("--plan makes a token, and --token wants one", field="token")

@@ -68,9 +68,9 @@ def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
 @pass_app
 def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: bool) -> None:
-    """Let no new work start on NODE..., and move away what runs there.
+    """Let no new work start on NODE..., and move its jobs away.
 
-    Says first whose work would be lost by it, because nothing is known that would save it.
+    Asks first if jobs would lose work that nothing is known to save.
     """
     _must_operate(app)
     found = chosen_nodes(Nodes(app.connection()), node_id)
@@ -261,7 +261,7 @@ def _set(
 
 
 def _losses(app: App, found: Sequence[node_pb2.Node]) -> list[str]:
-    """Whose work a drain of these nodes would lose."""
+    """The losses of jobs in a drain of these nodes."""
     job_ids = sorted({key.partition(".")[0] for one in found for key in one.attempts}, key=int)
     jobs = Jobs(app.connection()).list(job_ids=job_ids).jobs
     losses = [job.stop_loss for job in jobs if job.HasField("stop_loss") and not job.stop_cause]

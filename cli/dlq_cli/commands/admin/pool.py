@@ -31,7 +31,7 @@ def pool() -> None:
 @json_option
 @pass_app
 def list_(app: App, as_json: bool) -> None:
-    """Every pool, and what all machines cost."""
+    """Every pool, and the cost of all machines."""
     told = Pools(app.connection()).list()
     click.echo(document(pools_facts(told)) if as_json else pools_text(told, app.look()).rstrip())
 

@@ -47,7 +47,7 @@ def reserve(
     """Keep NODE... free for a while. NODE may be a list: gpu[01-08].
 
     From now on no job starts there that would run into it, and deadlines are promised without these
-    nodes. When it begins, what still runs there saves and goes on elsewhere; when it ends, the
+    nodes. When it begins, jobs that still run there save and go on elsewhere; when it ends, the
     nodes take work again. One that begins now asks first when work would be lost.
     """
     if (end is None) == (span is None):

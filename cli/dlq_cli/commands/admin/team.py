@@ -19,7 +19,7 @@ from dlq_client.teams import Teams
 from dlq_common.errors import InvalidRequest, NotFound
 
 F = TypeVar("F", bound=Callable[..., Any])
-# Option -> field of TeamRules, how a word is read, and what it says.
+# Option -> field of TeamRules, the reader of a word, and the help text.
 _RULES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "gpus": (
         "gpu_quota",
@@ -35,8 +35,8 @@ _RULES: Mapping[str, tuple[str, Callable[[str], Any], str]] = {
     "jobs": (
         "queued_job_limit",
         int,
-        "The most jobs that have not ended, those that run too; more are refused "
-        "(Slurm: MaxSubmitJobs). `none`: no limit.",
+        "The most jobs that have not ended, running ones included; more are refused (Slurm: "
+        "MaxSubmitJobs). `none`: no limit.",
     ),
     "share": ("share", float, "The team's share against other teams. `none`: 1."),
 }
@@ -91,9 +91,7 @@ def set_(
     as_json: bool,
     **told: str | None,
 ) -> None:
-    """Make team NAME, or change what the options name and keep the rest. Nobody who runs is stopped
-    by it.
-    """
+    """Make team NAME, or change it; fields without an option stay. Running jobs are not stopped."""
     api = Teams(app.connection())
     wanted = _known(api, name) or team_pb2.Team(name=name)
     _tell(wanted.rules, told, borrow)
@@ -125,7 +123,7 @@ def add_user(
     as_json: bool,
     **told: str | None,
 ) -> None:
-    """Add USERS to team NAME, or change what the options name of members.
+    """Add USERS to team NAME, or change members; fields without an option stay.
 
     Limits of a member apply within the limits of the team.
     """

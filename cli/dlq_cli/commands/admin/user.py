@@ -87,7 +87,7 @@ def set_(
     same_person: bool,
     as_json: bool,
 ) -> None:
-    """Add user NAME, or change what the options name and keep the rest.
+    """Add user NAME, or change it; fields without an option stay.
 
     A known name with another --uid is a new person, and sees nothing of the old one. Gid and groups
     follow the account on the master's host, if it has one of this name and uid.
@@ -126,12 +126,11 @@ def set_(
 @click.argument("name")
 @pass_app
 def del_(app: App, name: str, yes: bool, cancel_jobs: bool, give_to: str) -> None:
-    """Remove user NAME: the certificate is refused from now on, and what it watches or runs in jobs
-    ends.
+    """Remove user NAME: the certificate is refused from now on, and the user's open watches and
+    commands in jobs end.
 
-    Refused while jobs of NAME live, unless an option says what becomes of them. With both options
-    those that run or are promised a deadline are cancelled. Ended jobs stay in the books, for
-    operators.
+    Refused while jobs of NAME live, unless an option decides about them. With both options, jobs
+    that run or are promised a deadline are cancelled. Ended jobs stay in the books, for operators.
     """
     app.confirm(f"{name} will not be let in any more", yes=yes)
     done = Admin(app.connection()).delete_user(name, cancel_jobs=cancel_jobs, give_to=give_to)

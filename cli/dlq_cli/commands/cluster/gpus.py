@@ -20,7 +20,7 @@ STATES = ("free", "busy", "withheld", "closed", "unknown")
 
 
 class Row(NamedTuple):
-    """One GPU of a node, and what is known of it."""
+    """One GPU of a node, with its known state."""
 
     node: node_pb2.Node
     gpu: resource_pb2.Gpu
@@ -57,7 +57,7 @@ def gpus(
     no_header: bool,
     as_json: bool,
 ) -> None:
-    """One line for each GPU: its job, its health, what it last measured.
+    """One line for each GPU: its job, its health, its last measurements.
 
     free: takes work; busy: has a job; withheld: takes none, though its node does; closed: its node
     takes none (dlq nodes -R says why).
@@ -75,7 +75,7 @@ def gpus(
 
 
 def rows_of(nodes: Iterable[node_pb2.Node]) -> Iterator[Row]:
-    """The GPUs of these nodes; those of a master that does not tell more are `unknown`."""
+    """The GPUs of these nodes; those of an older master are `unknown`."""
     for node in nodes:
         told = {status.index: status for status in node.gpu_statuses}
         for gpu in node.gpus:

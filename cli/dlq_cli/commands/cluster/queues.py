@@ -18,7 +18,7 @@ from dlq_client.queues import Queues
 @json_option
 @pass_app
 def queues(app: App, no_header: bool, as_json: bool) -> None:
-    """The queues, the first to be served first, with what waits and runs on each level."""
+    """The queues, the first to be served first, with the waiting and running jobs on each level."""
     api = Queues(app.connection())
     found, cluster = api.list(), api.cluster()
     if as_json:

@@ -37,7 +37,7 @@ CELLS = (
 @click.argument("name", required=False, default="")
 @pass_app
 def teams(app: App, name: str, no_header: bool, as_json: bool) -> None:
-    """The teams that you are in (operators: all), with what each may have and has.
+    """The teams that you are in (operators: all), with their limits and their use.
 
     QUOTA is a team's right: GPUs beyond it are BORROWED, and given back when other teams claim
     their quota. LIMIT is the most that it may hold. JOBS have not ended: they run, wait, or are

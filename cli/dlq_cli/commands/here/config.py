@@ -21,10 +21,10 @@ _LINES = "\n".join(f"  {key.name:<13} {key.help}" for key in KEYS.values())
 @json_option
 @click.pass_context
 def config(ctx: click.Context, as_json: bool) -> None:
-    """Show what holds for `dlq` here: identity and settings, and where each value came from.
+    """Show the settings of `dlq` here, with the identity and the source of each value.
 
-    A flag wins over the environment, that over the file `config.toml` beside your identity, that
-    over the default.
+    A flag wins over the environment. The environment wins over the file `config.toml` beside your
+    identity, and the file over the default.
     """
     if ctx.invoked_subcommand is not None:
         return
@@ -64,8 +64,8 @@ def set_(app: App, key: str, value: str, as_json: bool) -> None:
 @click.argument("key", metavar="KEY")
 @pass_app
 def unset(app: App, key: str, as_json: bool) -> None:
-    """Take KEY out of `config.toml`; one that is not there stays so. Also for a key that is
-    none.
+    """Take KEY out of `config.toml`; one that is not there stays so. Also takes out a key that dlq
+    does not know.
     """
     change_file(app.home / FILE, key, None)
     if key in KEYS:

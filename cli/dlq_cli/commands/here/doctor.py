@@ -22,7 +22,7 @@ from dlq_common.errors import DlqError
 if TYPE_CHECKING:
     from dlq_client.line.identity import Identity
 
-# The state words in whose colours the verdicts are painted.
+# The state words that lend their colours to the verdicts.
 _LIKE = {
     ClientHealth.OK: "up",
     ClientHealth.SKIP: "skip",
@@ -61,10 +61,10 @@ _NOWHERE = Path("/nonexistent")
 def doctor(
     app: App, node: bool | None, config: Path | None, state_dir: Path | None, as_json: bool
 ) -> None:
-    """Check this client, the way to the master and, on a GPU host, what an agent needs.
+    """Check this client, the way to the master and, on a GPU host, the parts that an agent needs.
 
-    It changes nothing. Each line says ok, warn, fail or skip and what was found; below it stands
-    what to do. Exits with 1 when something fails.
+    It changes nothing. Each line says ok, warn, fail or skip, and names the finding; below it
+    stands the advice. Exits with 1 when something fails.
     """
     machine = host.Host()
     look = _look(app)
@@ -104,7 +104,7 @@ def _client(app: App) -> Iterator[CheckVerdict]:
 
 
 def _line(app: App, identity: Identity) -> Iterator[CheckVerdict]:
-    """The way to the master, and what the master says."""
+    """The way to the master, and the master's answer."""
     network = client.reach(identity)
     yield network
     if network.health is ClientHealth.FAIL:
@@ -124,8 +124,8 @@ def _line(app: App, identity: Identity) -> Iterator[CheckVerdict]:
 def node_verdicts(
     machine: host.Host, node: bool | None, config: Path | None, state_dir: Path | None
 ) -> Iterator[CheckVerdict]:
-    """The needs of an agent, checked only on request: a client is not ill because of an agent
-    beside it.
+    """The needs of an agent, checked only on request: an agent on this host does not make a client
+    ill.
     """
     if node is None and host.looks_like_a_node(machine):
         yield skip("node", "an agent is set up here; its account or root can look: --node")

@@ -24,8 +24,8 @@ from dlq_common.text.instants import format_instant
 def login(app: App, socket: Path | None, as_json: bool) -> None:
     """Get a certificate for the user you are on this host.
 
-    There is no password: the broker asks the kernel who is calling. Other commands log in by
-    themselves where the socket is, and renew the certificate in time.
+    There is no password: the broker asks the kernel for the caller's account. Other commands log in
+    by themselves where the socket is, and renew the certificate in time.
     """
     identity = log_in(app.home, socket or Path(app.settings.get("login_socket").value))
     until = format_instant(identity.expires_s)

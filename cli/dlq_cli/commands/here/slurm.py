@@ -51,9 +51,9 @@ _PROGRAMS = {
     )
 )
 def slurm() -> None:
-    """Slurm's commands on this cluster, as far as scripts and frameworks call them.
+    """Slurm's commands on this cluster, in the parts that scripts and frameworks call.
 
-    They take Slurm's own options and print what Slurm would. Jobs with --compat slurm find them in
+    They take Slurm's own options and print as Slurm does. Jobs with --compat slurm find them in
     their PATH by themselves.
     """
 
@@ -61,7 +61,7 @@ def slurm() -> None:
 @slurm.command(epilog=examples("dlq slurm install ~/bin/slurm"))
 @click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def install(directory: Path) -> None:
-    """Put stand-ins for Slurm's programs into DIRECTORY/bin, for the PATH of those who submit.
+    """Put stand-ins for Slurm's programs into DIRECTORY/bin, for the PATH of submitters.
 
     submitit and scripts then work as they are. Do not do it where the real ones are needed.
     """

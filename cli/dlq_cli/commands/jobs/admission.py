@@ -50,9 +50,7 @@ def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
 
 
 def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
-    """One that is measured first waits for GPUs; and nobody is judged by a planner of another
-    version.
-    """
+    """A job that is measured first waits for GPUs; a planner of another version judges no job."""
     detail = job.promise.detail
     if job.promise.state != "undecided" or job.promise.judging_fails or detail == NO_ANSWER_YET:
         return

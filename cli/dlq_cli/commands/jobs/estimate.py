@@ -38,7 +38,7 @@ WAIT_S = 20.0
 def estimate(
     ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, as_json: bool, **flags: Any
 ) -> None:
-    """When a job will start and end, if nobody changes anything. Nothing is submitted.
+    """When a job will start and end, if nothing else changes. Nothing is submitted.
 
     The master simulates the cluster's present state several times, with run times of similar jobs.
     One time in ten it is earlier, one time in ten later than the range.
@@ -64,7 +64,7 @@ def estimate(
 
 
 def _job_named(source: tuple[str, ...]) -> str | None:
-    """The job, if that is what is meant: a number, unless there is a file of that name."""
+    """The job that `source` names: a number, unless there is a file of that name."""
     if not source or os.path.exists(source[0]):
         return None
     word = source[0]

@@ -41,7 +41,9 @@ from dlq_common.errors import Unavailable
 @click.option("-W", "--wait", "wait_end", is_flag=True, help="Wait for its end; exit as it does.")
 @click.option("-f", "--follow", is_flag=True, help="Follow its output to the end, like --wait.")
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
-@click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
+@click.option(
+    "--test-only", is_flag=True, help="Check everything and show the result, without submitting."
+)
 @click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
 @json_option
 @click.argument("job")
@@ -60,9 +62,9 @@ def resubmit(
 ) -> None:
     """Queue the spec of JOB, which may have ended long ago, as a new job.
 
-    It has what JOB had when it was submitted: its script as it was then, and the environment. Only
-    your own jobs: their environment may hold secrets. Checkpoints are not taken along, unless the
-    spec names their directory. Of an array's task only that index is queued again.
+    It has the parts of JOB at its submission: its script and its environment. Only your own jobs:
+    their environment may hold secrets. Checkpoints are not taken along, unless the spec names their
+    directory. Of an array's task only that index is queued again.
     """
     connection = app.connection()
     jobs = Jobs(connection)

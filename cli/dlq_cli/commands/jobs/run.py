@@ -99,7 +99,7 @@ class CtrlC:
         """Inside, presses are ours. The calls they cause are made by threads: the main one is
         reading.
 
-        Leaving after a cancel says what is known of it, and is exit code 130.
+        A user who leaves after a cancel is told its state; the exit code is 130.
         """
         before = signal.signal(signal.SIGINT, self._handle)
         if callable(before):
@@ -129,7 +129,7 @@ class CtrlC:
         if self._cancel in (_Cancel.DOUBTED, _Cancel.DONE):
             return True
         if self._cancel is _Cancel.ASKED:
-            # To leave now would hang up on the master before it has heard of the cancel.
+            # Leaving now would close the line before the master has heard of the cancel.
             self._cancel = _Cancel.DOUBTED
             self._begin(self._say_unanswered)
         elif before_s is not None and now_s - before_s <= TWICE_S:

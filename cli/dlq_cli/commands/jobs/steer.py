@@ -82,7 +82,7 @@ def resume(app: App, job: tuple[str, ...], as_json: bool) -> None:
 
 
 def standing(job: job_pb2.Job) -> str:
-    """How a job stands after somebody steered it."""
+    """The state of a job after an order."""
     state = shown_state(job)
     if state == "held":
         return f"held ({reason(job)})"

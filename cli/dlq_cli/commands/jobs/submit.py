@@ -34,7 +34,7 @@ class SpecSource(NamedTuple):
 
 
 class SubmitCommand(click.Command):
-    """Keeps what stands after `--` apart: it is a command to run, not a script's arguments."""
+    """Keeps the words after `--` apart: they are a command to run, not a script's arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -51,7 +51,7 @@ class SubmitCommand(click.Command):
         ]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The flags that describe the job by section, then those of the command itself."""
+        """The flags that describe the job by section, then the flags of the command itself."""
         parameters = {parameter.name: parameter for parameter in self.get_params(ctx)}
         by_key = {flag.key: parameters.pop(flag.parameter) for flag in FLAGS}
         for title, keys in SECTIONS.items():
@@ -102,7 +102,9 @@ def _write_section(
     help="Do not wait up to 2 s to hear whether its deadline is promised.",
 )
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
-@click.option("--test-only", is_flag=True, help="Check everything, show what was understood.")
+@click.option(
+    "--test-only", is_flag=True, help="Check everything and show the result, without submitting."
+)
 @click.option("--request-id", metavar="TEXT", help="Submit at most once under this key.")
 @json_option
 @click.argument("source", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT ARGS | SPEC | -- CMD]")
@@ -126,8 +128,8 @@ def submit(
 
     A script may carry the flags below on lines that begin with #DLQ, before its first command. A
     spec is a .toml or .yaml file. Flags win over the file. Flags come before the file's name; words
-    after it go to the script. The job's environment is what --env and --export name, not your login
-    environment.
+    after it go to the script. The job's environment is the variables of --env and --export, not
+    your login environment.
     """
     app: App = ctx.obj
     spec = asked_spec(ctx, source, wrap, flags)

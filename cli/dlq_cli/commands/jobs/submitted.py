@@ -1,4 +1,4 @@
-"""The part of `dlq submit` that talks to the master: send the spec, tell what became of it."""
+"""The part of `dlq submit` that talks to the master: it sends the spec and reports the result."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from dlq_common.errors import Unavailable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How to tell, and what to do afterwards."""
+    """The form of the report, and the actions afterwards."""
 
     parsable: bool
     as_json: bool
     wait: bool
     follow: bool
     admission: bool = False  # wait until it is judged
-    verdict: bool = True  # wait a moment to hear whether its deadline is promised
+    verdict: bool = True  # wait a moment for the verdict on its deadline
 
 
 def submit_spec(
@@ -134,7 +134,7 @@ def tell_reasons(app: App, job_id: str, reasons: Sequence[job_pb2.WaitReason]) -
 
 
 def _tell_place(app: App, answer: job_service_pb2.SubmitJobResponse) -> None:
-    """How many are before it, on stderr, as far as the answer tells it."""
+    """The number of jobs before it, on stderr, if the answer holds it."""
     if answer.HasField("jobs_ahead_count"):
         ahead = answer.jobs_ahead_count
         app.say("1 job is ahead of it" if ahead == 1 else f"{ahead} jobs are ahead of it")

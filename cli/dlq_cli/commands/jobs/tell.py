@@ -71,7 +71,7 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
         return jobs.signal_each(target, word, all_ranks=all_ranks)
 
     def outcome(job: job_pb2.Job) -> str:
-        # Of several, those that have ended are left alone.
+        # Of several jobs, ended ones are left alone.
         return f"has ended; no {word} for it" if has_ended(job) else f"{word} is sent"
 
     for_each(app, targets(jobs, [job]), change, outcome, as_json=as_json)

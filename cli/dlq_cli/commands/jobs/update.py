@@ -1,4 +1,4 @@
-"""`dlq update`: other wishes for jobs that are there, told before and after."""
+"""`dlq update`: changes to existing jobs, printed before and after."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def update(
 
 
 def wishes(words: Sequence[str], now_s: float) -> wire.UpdateJobRequest:
-    """The changes that KEY=VALUE words ask for. InvalidRequest names the key that is none, or its
+    """The changes that KEY=VALUE words ask for. InvalidRequest names the unknown key, or its
     value.
     """
     if not words:

@@ -15,11 +15,11 @@ PATIENCE_S = 2.0
 
 
 def judged_soon(app: App, job: job_pb2.Job) -> job_pb2.Job:
-    """The new job as it is once its deadline has been judged, or as it is after two seconds; of an
-    array the first task.
+    """The new job once its deadline has been judged, or after two seconds; of an array the first
+    task.
 
-    Does not wait for what takes longer: a job that is measured first, or held. The job is queued: a
-    master that is away is no failure here.
+    Does not wait for a job that is measured first, or held, because that takes longer. The job is
+    queued: a master that is away is no failure here.
     """
     if _is_settled(job):
         return job

@@ -23,7 +23,7 @@ from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.text.wire import from_timestamp
 
-# A submission is answered; nobody wants to wait much longer for what comes on top.
+# The submission is answered; users do not want to wait much longer for an estimate.
 _QUICKLY_S = 1.0
 
 

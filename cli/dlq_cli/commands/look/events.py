@@ -45,7 +45,7 @@ class Asked(NamedTuple):
         "dlq events --node gpu[01-04] --since today",
     )
 )
-@click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
+@click.option("-w", "--watch", is_flag=True, help="Go on with new events.")
 @click.option("-S", "--since", metavar="TIME", help="From then on: 2h ago, 08:00, a date.")
 @click.option(
     "-t",
@@ -76,7 +76,7 @@ def events(
     """The journal of each JOB, or of all your jobs, oldest first. With -w it ends when every JOB
     has.
 
-    Operators and admins see everybody's jobs, and what nodes and the cluster do.
+    Operators and admins see all jobs, and the events of nodes and of the cluster.
     """
     if watch and as_json:
         raise InvalidRequest("--json is one object and -w has no end", hint="use --jsonl")
@@ -144,14 +144,14 @@ def _events(app: App, jobs: Jobs, asked: Asked, *, watch: bool) -> Iterator[even
             alive.discard(message.job.job_id)
             if not alive:
                 break
-    # A message carries the job as it is by now: events of its last turn may still be to come.
+    # A message carries the job's present state: events of its last turn may still be to come.
     yield from jobs.events(*asked.job_ids, chosen=asked.chosen)
 
 
 def _say_what_is_gone(
     app: App, first: job_service_pb2.ListEventsResponse, job_ids: Sequence[str]
 ) -> None:
-    """The journal is not kept for ever: a story without its beginning is told as one."""
+    """The journal is not kept for ever: this says that older events are missing."""
     begins: dict[str, str] = {}
     for event in first.events:
         begins.setdefault(event.job_id, event.kind)

@@ -48,8 +48,8 @@ def exec_(
 ) -> None:
     """Run CMD inside JOB, beside its own processes: its user, limits, directory, environment, GPUs.
 
-    It counts against the job's limits, and ends with the job. When this command ends for whatever
-    reason (Ctrl-C, a lost line), CMD and what it started are killed; the job goes on.
+    It counts against the job's limits, and ends with the job. When this command ends for any reason
+    (Ctrl-C, a lost line), CMD and its children are killed; the job goes on.
 
     Exits as CMD does, with 128+n for signal n, 127 when it is not found, 126 when it cannot be run.
     """
@@ -110,11 +110,11 @@ def _feed(inside: CommandInside) -> None:
 
 @contextmanager
 def _raw_terminal(inside: CommandInside) -> Iterator[None]:
-    """Every key goes to the command, Ctrl-C too; a new size of the window is told."""
+    """Every key goes to the command, Ctrl-C too; a new size of the window is passed on."""
     before = termios.tcgetattr(STDIN)
     before_resize = signal.signal(signal.SIGWINCH, lambda *_: inside.resize(_size()))
     try:
-        tty.setraw(STDIN, termios.TCSADRAIN)  # what was typed ahead is not thrown away
+        tty.setraw(STDIN, termios.TCSADRAIN)  # typed-ahead input is not thrown away
         yield
     finally:
         termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
@@ -152,7 +152,7 @@ class _Printer:
         self._stream.flush()
 
     def finish(self) -> None:
-        """Print what the filter has kept."""
+        """Print the rest that the filter has kept."""
         if self._filter:
             self._stream.write(self._filter.finish())
             self._stream.flush()

@@ -1,4 +1,4 @@
-"""`dlq history`: jobs that have ended, how, and what they cost."""
+"""`dlq history`: ended jobs, their ends and their costs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TIMES = "write 7d, 90m, 08:00, 2026-12-01T08:00, today, yesterday, now-2days or 
 @click.option("-o", "--format", "format_", metavar="COLUMNS", help="Columns; NAME%20 sets a width.")
 @click.option("-P", "--parsable", is_flag=True, help="Cells between `|`, nothing cut or padded.")
 @click.option("-n", "--no-header", is_flag=True, help="No headings.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="At most so many.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most jobs to show.")
 @click.option(
     "--after", type=click.IntRange(min=0), metavar="JOB", default=0, help="Only higher ids: go on."
 )

@@ -21,7 +21,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 DEFAULT_LINES = 200
 # Until it is past these, an attempt has no output that could be asked for.
 UNSTARTED = frozenset({"assigned", "preparing", "starting"})
-# In these a job may stay for long: people are told what they wait for.
+# A job may stay in these states for long: people are told the reason.
 WAITING = frozenset({"pending", "queued"})
 
 
@@ -58,8 +58,8 @@ def logs(
 ) -> None:
     """The output of JOB, stdout and stderr as one.
 
-    With -f every line is printed once, whatever restarts in between, and a new attempt's output
-    follows the last one's. Ctrl-C leaves; it does not end the job.
+    With -f every line is printed once, also over restarts, and a new attempt's output follows the
+    last one's. Ctrl-C leaves; it does not end the job.
 
     A terminal gets text and colours; other control sequences of the job are left out, unless --raw.
     """

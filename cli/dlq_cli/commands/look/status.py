@@ -44,7 +44,7 @@ RECENT_S = 3600
     "--all",
     "everybody",
     is_flag=True,
-    help="Everybody's jobs; of others who has how many GPUs for how long.",
+    help="All users' jobs; of other users' jobs only the GPUs and the time.",
 )
 @click.option("-u", "--user", metavar="USER", help="This user's jobs.")
 @click.option("-t", "--state", metavar="STATE", help="Only these states: running,queued or R,PD.")
@@ -77,7 +77,7 @@ def status(
 ) -> None:
     """List your jobs: the living ones, and those that ended in the last hour.
 
-    With JOB... only those; a single one is shown with what it waits for.
+    With JOB... only those; a single one is shown with the reason why it waits.
     """
     if watch and as_json:
         raise InvalidRequest("--json is one object and -w has no end", hint="use -w --jsonl")

@@ -95,8 +95,8 @@ def wait_for(
 ) -> Mapping[str, job_pb2.Job]:
     """The jobs once one or all of them are over (or run), or as they are at the timeout.
 
-    Holds are told of; one that will not end by itself counts as an end. NotFound when the master
-    does not know one of them.
+    Holds are reported; a hold that will not end by itself counts as an end. NotFound when the
+    master does not know one of them.
     """
     connection = app.connection()
     holds = holds or HoldTeller(app)

@@ -33,7 +33,9 @@ _SHOWN = 10
         "dlq what-if --drain gpu07 --drain gpu08 --json",
     ),
 )
-@click.option("--add-nodes", metavar="NxGPUS[:TYPE]", multiple=True, help="So many more nodes.")
+@click.option(
+    "--add-nodes", metavar="NxGPUS[:TYPE]", multiple=True, help="Number of further nodes."
+)
 @click.option("--drain", metavar="HOST", multiple=True, help="Nodes that take no new work.")
 @click.option("--policy", metavar="NAME", default="", help="Another policy decides.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting of it.")
@@ -51,7 +53,7 @@ def what_if(
 ) -> None:
     """When waiting jobs would start if things were otherwise. Nothing is changed.
 
-    The present state is simulated as it is, and as it would be; for operators.
+    The present state is simulated twice: unchanged, and with the change; for operators.
     """
     request = wire.CompareForecastsRequest(
         added_nodes=[_added(text) for text in add_nodes],
@@ -145,7 +147,7 @@ def _likely_s(range_: forecast_pb2.TimeRange) -> float:
 
 
 def _gain_s(one: wire.ComparedStart) -> float:
-    """Below 0: it starts so much earlier."""
+    """Below 0: it starts earlier by this time."""
     now_s, then_s = _likely_s(one.start), _likely_s(one.other_start)
     return 0.0 if now_s == then_s else then_s - now_s
 

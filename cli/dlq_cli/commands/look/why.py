@@ -74,7 +74,7 @@ def _text(answer: job_service_pb2.ExplainJobResponse, look: OutputLook) -> str:
 
 
 def _owners(reason: job_pb2.WaitReason, asker: str) -> str:
-    """Whose the jobs in the way are; nothing where all are the asker's own, or that is not told."""
+    """The owners of the jobs in the way; empty where all are the asker's own, or are hidden."""
     users: dict[str, list[str]] = {}
     for job_id, user in zip(reason.blocking_job_ids, reason.blocking_users, strict=False):
         users.setdefault(clean_line(user), []).append(job_id)

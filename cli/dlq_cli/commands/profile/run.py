@@ -1,4 +1,4 @@
-"""`dlq profile run -- CMD`: record one command's traffic here, and show what it tells."""
+"""`dlq profile run -- CMD`: record one command's traffic here, and show the result."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def run(
     The command has stdin, stdout and stderr as they are, and its exit code is ours; the profile
     comes after it, on stderr. Child processes are recorded as well.
     """
-    analysis()  # what is missing is said before the command runs, not after
+    analysis()  # missing parts are named before the command runs, not after
     parts = built()
     if parts is None:
         raise InvalidRequest(
@@ -129,7 +129,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 @contextmanager
 def _passing_on(child: subprocess.Popen[bytes]) -> Iterator[None]:
     def pass_on(number: int, _frame: object) -> None:
-        # A terminal has told its whole foreground group; twice would be once too often.
+        # The terminal has sent it to its whole foreground group; a second one would be too much.
         if number != signal.SIGINT or not _on_a_terminal(sys.stdin):
             child.send_signal(number)
 

@@ -30,7 +30,7 @@ def ranks_option(command: Any) -> Any:
 
 
 def link_option(command: Any) -> Any:
-    """`--link`: for which rates slowdowns are foretold."""
+    """`--link`: the rates for which slowdowns are predicted."""
     return click.option(
         "--link",
         "gigabits",
@@ -135,7 +135,7 @@ def _with_links(report: Any, found: Any, gigabits: Sequence[float]) -> dict[str,
 
 
 def analysis() -> None:
-    """Refuse where what analyses recordings is not installed: it needs numpy, and the base install
+    """Refuse where the packages for the analysis are missing: it needs numpy, and the base install
     has none.
     """
     try:

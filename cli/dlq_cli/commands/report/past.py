@@ -32,7 +32,7 @@ _csv = click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines
 @json_option
 @pass_app
 def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
-    """GPU-hours of everybody by team, class and pool, and what GPUs did that nobody held."""
+    """GPU-hours of all users by team, class and pool, and of GPUs without a job."""
     by = ("team", "class", "pool")
     show_usage(app, since, until, by, as_csv=as_csv, as_json=as_json)
 
@@ -47,7 +47,7 @@ def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
     """Of jobs that ended: how long until the first start, and how long they did not run in all, in
     seconds.
 
-    GPUS is what they asked for. P50: half of them did not wait for longer; P90: nine of ten.
+    GPUS is the requested number. P50: half of them did not wait for longer; P90: nine of ten.
     """
     _show(app, reports.waits, since, until, as_csv=as_csv, as_json=as_json)
 
@@ -76,11 +76,10 @@ def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_js
 def preemptions(
     app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool
 ) -> None:
-    """Of jobs that ended, by user: how often they had to leave their GPUs, and what that cost.
+    """Ended jobs, by user: how often they had to leave their GPUs, and the cost.
 
     FOR_OTHERS: of the preemptions, those for another job by the order of the policy; the rest are
-    drains, reclaims and people's wishes. LOST is work that had to be done again, whatever the
-    reason.
+    drains, reclaims and people's wishes. LOST is work that had to be done again for any reason.
     """
     _show(app, reports.preemptions, since, until, as_csv=as_csv, as_json=as_json)
 
@@ -111,7 +110,7 @@ def _show(
 
 
 def _ended(app: App, since: str | None, until: str | None) -> Iterator[job_pb2.Job]:
-    """Everybody's jobs that ended in the span."""
+    """All users' jobs that ended in the span."""
     from_s, until_s = span_of(app, since, until)
     request = job_service_pb2.ListJobsRequest(
         page_size=PAGE_SIZE,

@@ -20,7 +20,7 @@ from dlq_cli.lazy import Lazy, LazyGroup
     },
 )
 def report() -> None:
-    """For operators: how the cluster did, over everybody's jobs.
+    """For operators: reports over all users' jobs.
 
     \b
     dlq report usage -S 30d          who used what, what was lost, what lay idle

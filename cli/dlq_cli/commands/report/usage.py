@@ -1,4 +1,4 @@
-"""`dlq usage`: GPU-hours, by whom, for what, and what came of them."""
+"""`dlq usage`: GPU-hours, by user, purpose and result."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def usage(
 ) -> None:
     """GPU-hours of your jobs and of your teams' (operators: all), in whole days of UTC.
 
-    HELD is all the time that jobs had GPUs. USEFUL went into work that nobody has to do again;
+    HELD is all the time that jobs had GPUs. USEFUL went into work that no job has to do again;
     PREEMPTED and FAILED went into lost work: the job had to leave before it had saved, or it, its
     start or its node failed; TRANSIT into getting ready, loading checkpoints and leaving. Operators
-    also see what GPUs did that nobody held.
+    also see the hours of GPUs without a job.
     """
     groups = groups_of(by, GROUPS)
     show_usage(app, since, until, groups, user=user, team=team, as_csv=as_csv, as_json=as_json)

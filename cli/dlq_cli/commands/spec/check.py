@@ -25,7 +25,7 @@ from dlq_common.errors import InvalidRequest
         "dlq spec check --json jobs/*.toml",
     )
 )
-@click.option("--explain", is_flag=True, help="Show what was understood, and where it was said.")
+@click.option("--explain", is_flag=True, help="Show the parsed spec, with the place of each value.")
 @json_option
 @click.argument("file", nargs=-1, required=True)
 @pass_app

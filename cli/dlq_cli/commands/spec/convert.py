@@ -52,8 +52,8 @@ def convert(
 ) -> None:
     """Turn SCRIPT (- is stdin) with #SBATCH lines into one with #DLQ lines, or into a TOML spec.
 
-    stderr lists each option that was not taken over and why, and what in the script's commands
-    will not do the same. SCRIPT itself is left as it is.
+    stderr lists each ignored option with its reason, and the commands of the script that will
+    behave differently. SCRIPT itself is not changed.
     """
     name = "stdin" if script == STDIN else script
     content = read_source(script)

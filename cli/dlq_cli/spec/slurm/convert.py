@@ -233,7 +233,7 @@ _REASONS: Mapping[str, str] = {
 
 
 def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
-    """Where Slurm and dlq differ in what nobody wrote."""
+    """Differences between the defaults of Slurm and dlq."""
     flags = {name for taken in made.taken for name in taken.flag.names}
     if not flags & {"--gpus", "--gpus-per-node"}:
         made.remarks.append(Remark(None, "it asks for no GPU; a job here has at least one"))

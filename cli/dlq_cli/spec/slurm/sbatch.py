@@ -35,7 +35,7 @@ SWITCHES = frozenset(
     }
 )  # fmt: skip
 
-# They take a value, as do those that have a short letter and are no switch.
+# They take a value, as do all options with a short letter that are no switch.
 VALUED = frozenset(
     {
         "--accel-bind", "--acctg-freq", "--batch", "--bb", "--bbf", "--cluster-constraint",
@@ -82,7 +82,7 @@ def read_options(text: str, source: str) -> Iterator[Option]:
 
 
 def read_words(words: Sequence[str], origin: str) -> tuple[list[Option], list[str]]:
-    """The options of sbatch's own command line, on line 0, and what stands behind them.
+    """The options of sbatch's own command line, on line 0, and the words behind them.
 
     InvalidRequest as `read_options`.
     """
@@ -129,7 +129,7 @@ def _options(text: str, number: int, origin: str) -> Iterator[Option]:
 
 
 def _option(word: str, left: list[str], number: int, origin: str) -> Option:
-    """Takes its value off `left`. Whether an unknown one has one is told by what follows it."""
+    """Takes its value off `left`. The next word tells whether an unknown option has a value."""
     name, value, written = _split(word, origin)
     takes = name not in SWITCHES if name in KNOWN else bool(left) and not left[0].startswith("-")
     if value is None and takes:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def check_container(merged: ReadLayer) -> None:
-    """InvalidRequest for what makes sense only with an image, where none is given."""
+    """InvalidRequest for settings that need an image, where none is given."""
     if "image" in merged:
         return
     for key, given in merged.items():

@@ -1,5 +1,5 @@
-"""Jobs that run on several numbers of GPUs: `--elastic 2:8`, and what it has to do with the rest of
-a spec.
+"""Jobs that run on several numbers of GPUs: `--elastic 2:8`, and its relation to the rest of a
+spec.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def base_of(layer: ReadLayer) -> int | None:
 
 
 def check_asked(layer: ReadLayer, elastic: Elastic | None, gpus: int, *, deadlines: bool) -> None:
-    """Whether what it asks for is one of its sizes; with deadlines, its base."""
+    """Whether its requested number is one of its sizes; with deadlines, its base."""
     if elastic is None:
         return
     said = layer.get("elastic.gpus") or layer.get("elastic.sizes")

@@ -18,7 +18,7 @@ class Given(NamedTuple):
     origin: str
 
 
-# Dotted keys ("resources.cpus", "env.HOME") to what one source said about them.
+# Dotted keys ("resources.cpus", "env.HOME") to the words of one source about them.
 Layer = dict[str, Given]
 ReadLayer = Mapping[str, Given]
 

@@ -1,6 +1,4 @@
-"""Jobs whose nodes come and go while they run, by torchrun: the keys they need, and the keys they
-must not have.
-"""
+"""Jobs whose nodes come and go while they run, by torchrun: required keys, and forbidden keys."""
 
 from __future__ import annotations
 

@@ -19,15 +19,15 @@ class FrameworkPreset(NamedTuple):
     """One framework's habits."""
 
     signal: str
-    reaches: str  # who gets the signal, as a fact for people
-    saves: str  # what it does then
-    proof: str  # what counts as a committed checkpoint
+    reaches: str  # the receiver of the signal, as a fact for people
+    saves: str  # its reaction to the signal
+    proof: str  # the form of a committed checkpoint
     resumes: str  # how the next attempt finds it
     marker: str = ""  # below checkpoint.dir; without a directory there is nothing to look for
     array_marker: str = ""  # the same for a task of an array
     settle_s: float = 0.0
     compat: str = ""
-    directory: str = ""  # what checkpoint.dir must be; empty: it may be missing
+    directory: str = ""  # the required checkpoint.dir; empty: it may be missing
     to_ranks: bool = False  # of a launcher, not to the launcher
 
 
@@ -36,14 +36,14 @@ PRESETS: Mapping[str, FrameworkPreset] = {
         signal="TERM",
         reaches="the main process",
         saves="its own handler saves and leaves",
-        proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
+        proof="a directory with dlq_train's COMMITTED, or the name in checkpoint.marker",
         resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
     ),
     "torchrun": FrameworkPreset(
         signal="TERM",
         reaches="the main process of each rank that torchrun has started, not torchrun",
         saves="the ranks save and leave, and torchrun with them: with 1 if one of them failed",
-        proof="a directory with dlq_train's COMMITTED, or what checkpoint.marker names",
+        proof="a directory with dlq_train's COMMITTED, or the name in checkpoint.marker",
         resumes="DLQ_RESUME_FROM, or the newest file of its own directory",
         to_ranks=True,
     ),
@@ -71,7 +71,7 @@ PRESETS: Mapping[str, FrameworkPreset] = {
     "submitit": FrameworkPreset(
         signal="USR2",
         reaches="all tasks that srun has started, else the main process",
-        saves="task 0 calls the function's checkpoint(), stores what it returns, and requeues",
+        saves="task 0 calls the function's checkpoint(), stores its result, and requeues",
         proof="the job's pickle written anew, or the requeue",
         resumes="submitit loads that pickle by itself",
         marker="**/%j_submitted.pkl",
@@ -92,7 +92,9 @@ def asks_for_slurm(merged: ReadLayer) -> bool:
 
 
 def with_preset(merged: ReadLayer) -> ReadLayer:
-    """The layer, and below it what its preset says. InvalidRequest when that needs a directory."""
+    """The layer, and below it the values of its preset. InvalidRequest when that needs a
+    directory.
+    """
     given = merged.get(KEY)
     preset = PRESETS.get(str(given.value)) if given else None
     if given is None or preset is None:

@@ -17,7 +17,7 @@ FULL, LEAST = 100.0, 1.0
 ON_MISS = ("continue", "cancel")
 MOST_STEPS = 999_999_999
 _FORMS = "write 8h (from now on), 18:00 or 2026-12-01T08:00"
-_SOFT = "write 8h:100,+10%:80,+50%:20, each a deadline and what an end by then earns (1 to 100)"
+_SOFT = "write 8h:100,+10%:80,+50%:20, each a deadline and the reward of an end by then (1 to 100)"
 _LATER = re.compile(r"(.*?)\+\s*([0-9]+(?:\.[0-9]+)?)\s*%", re.ASCII)
 _DAYS = re.compile(r"[0-9]{1,4}-[0-9]{1,2}(?::[0-9]{2}){1,2}", re.ASCII)
 _NOW = re.compile(r"now\s*\+.*", re.IGNORECASE)
@@ -31,7 +31,7 @@ class Due(NamedTuple):
 
 
 class DeadlineText(NamedTuple):
-    """One deadline, and what an end by then earns."""
+    """One deadline, and the reward of an end by then."""
 
     due: Due
     reward: float
@@ -46,7 +46,7 @@ def read_deadline(raw: object) -> Deadlines:
 
 
 def read_soft(raw: object) -> Deadlines:
-    """Several, with what an end by each earns: `8h:100,+10%:80`; or a list of such words."""
+    """Several, with the reward of an end by each: `8h:100,+10%:80`; or a list of such words."""
     parts = raw if isinstance(raw, list) else read_text(raw).split(",")
     found: list[DeadlineText] = []
     for part in parts:
@@ -69,8 +69,8 @@ def read_steps(raw: object) -> int:
 
 
 def is_past(asked: Deadlines, now_s: float, zone: tzinfo) -> bool:
-    """Whether one of them names an instant that has passed, by the caller's clock; one that nobody
-    can read is none.
+    """Whether one of them names an instant that has passed, by the caller's clock; an unreadable
+    one does not count.
     """
     instants = [step.due.text for step in asked if step.due.after_s is None]
     with suppress(ValueError):
@@ -113,8 +113,8 @@ def _after(seconds: float) -> Due:
 
 
 def _later(text: str, first: Due | None) -> Due:
-    """Also `+10%`, `T+10%` and `8h+10%`: so much more time than the first deadline, or that one,
-    has.
+    """Also `+10%`, `T+10%` and `8h+10%`: longer by this share than the first deadline, or than the
+    named one.
     """
     found = _LATER.fullmatch(text)
     if not found:

@@ -11,7 +11,7 @@ from dlq_common.text.names import shown
 
 
 class LatenessSpec(NamedTuple):
-    """When it is due, and what each hour of being late costs."""
+    """The due date, and the cost of each late hour."""
 
     due: Due
     weight_per_hour: float

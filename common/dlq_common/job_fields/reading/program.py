@@ -1,6 +1,4 @@
-"""How what a job runs, and with which words around it, is read: command, script, variables,
-labels.
-"""
+"""The readers of the command and its surroundings: command, script, variables, labels."""
 
 from __future__ import annotations
 
@@ -96,5 +94,5 @@ def _table(raw: object) -> Mapping[str, str]:
 
 
 def _unquoted(line: str) -> str:
-    """The line without what quotes protect from a shell."""
+    """The line without the parts that quotes protect from a shell."""
     return re.sub(r"\\.|'[^']*'|\"(?:[^\"\\$`]|\\.)*\"", "", line, flags=re.DOTALL)

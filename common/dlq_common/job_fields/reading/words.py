@@ -63,7 +63,7 @@ def read_text(raw: object) -> str:
 
 
 def word(what: str) -> Callable[[object], str]:
-    """A reader of a name without spaces; its error says `what` it is."""
+    """A reader of a name without spaces; its error names it `what`."""
     return lambda raw: check_word(read_text(raw), what)
 
 
@@ -208,7 +208,7 @@ def read_signal(raw: object) -> SignalAhead:
 
 
 def _name_of(signal: str) -> str:
-    """Also of a number; as it is where it is no signal."""
+    """Also of a number; unchanged if it is no signal."""
     try:
         return signal_name(signal)
     except ValueError:
@@ -231,7 +231,7 @@ def read_nice(raw: object) -> int:
 
 
 def read_exit_codes(raw: object) -> tuple[int, ...]:
-    """`99,85` or a list; 0 and what stands for signals are not codes of a save."""
+    """`99,85` or a list; 0 and the codes of signals are not codes of a save."""
     parts = raw if isinstance(raw, list) else str(raw).split(",")
     codes = tuple(dict.fromkeys(read_integer(_stripped(part), 255) for part in parts))
     if 0 in codes:

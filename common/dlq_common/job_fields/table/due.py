@@ -20,9 +20,9 @@ SOFT_DEADLINE = JobField[object](
     key="soft_deadline",
     read=deadlines.read_soft,
     flag="--soft-deadline T:100,+10%:80,...",
-    help="Several deadlines, and what an end by each is worth (100 to 1, never rising).",
+    help="Several deadlines, and the worth of an end by each (100 to 1, never rising).",
     sample='"2d:100,+10%:80,+50%:20"',
-    comment="Instead of deadline: several, and what an end by each is worth.",
+    comment="Instead of deadline: several, and the worth of an end by each.",
 )
 ON_MISS = JobField(
     key="on_miss",

@@ -29,7 +29,7 @@ WORKERS = JobField(
     help="Run the command as N workers, told their role by TF_CONFIG and DMLC_*, with one GPU each"
     " unless GPUs are asked for.",
     sample="8",
-    comment="The command as so many workers, told by TF_CONFIG and DMLC_*.",
+    comment="The number of workers of the command, told by TF_CONFIG and DMLC_*.",
     wire=Plain[int]("roles.worker_count"),
     launch="worker_count",
 )

@@ -52,8 +52,8 @@ GPU_MEMORY = JobField(
     key="resources.gpu_memory",
     read=words.read_memory,
     flag="--gpu-mem SIZE",
-    help="Only GPUs with so much memory each: 80GB (10^9; an 80 GB card has a little less than 80 "
-    "GiB).",
+    help="Only GPUs with at least this memory each: 80GB (10^9; an 80 GB card has a little less "
+    "than 80 GiB).",
     sample='"80GB"',
     comment="Of each GPU, at least; 10^9.",
     wire=Present[int]("resources.gpu_memory_bytes"),
@@ -76,7 +76,7 @@ MIXED_GPUS = JobField(
     help="GPUs of several types at once are fine where no one type has enough; the job gets free "
     "ones only.",
     sample="true",
-    comment="On GPUs of several types at once, those that are left.",
+    comment="On GPUs of several types at once, where they are free.",
     wire=Plain[bool]("resources.mixed_gpu_types"),
     label="gpu types",
     text=lambda mixed: "several at once" if mixed else "",

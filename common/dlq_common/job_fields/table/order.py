@@ -31,8 +31,7 @@ RUN_ESTIMATE = JobField(
     key="estimate",
     read=words.read_duration,
     flag="--work --estimate TIME",
-    help="How long you expect it to run in all on what it asks for: 40h. Deadlines are promised by"
-    " it.",
+    help="Expected run time in all on the requested GPUs: 40h. Deadlines are promised by it.",
     sample='"10h"',
     comment="How long you expect it to run in all. Deadlines are promised by it.",
     wire=Seconds("run_estimate_duration"),
