@@ -13,7 +13,7 @@ from dlq_master.model.lease import Terms
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Who we are and where our files are."""
+    """The name of the cluster, and the places of its files."""
 
     name: str = "dlq"  # stands in certificates, so that a client never talks to another cluster
     # database, certificate authority and login socket, on a local disk
@@ -49,8 +49,8 @@ class LeaseConfig:
     save_lead: Seconds = Seconds(30.0)  # a lapse is decided so long before its boundary
     resume: Seconds = Seconds(30.0)  # from a resumed start until work goes on, as plans count it
     # Requeues freeze when more than this part of the nodes, and at least so many, fall silent
-    # within the window: that is the network rather than the nodes. Or when our own loop lags this
-    # long.
+    # within the window. The cause is then the network rather than the nodes. Or when our own loop
+    # lags this long.
     freeze_fraction: float = 0.20
     freeze_nodes: int = 3  # the fewest silent nodes that freeze requeues
     freeze_window: Seconds = Seconds(60.0)  # the window in which nodes fall silent together
@@ -122,9 +122,9 @@ class LoansConfig:
 
     # A GPU without processes and with less memory in use than this is empty: drivers keep some.
     free_below: Bytes = Bytes(500 * 1024**2)
-    # Whose load is followed, as a share from 0 to 1 of all servers: a file, "http://..." (a number,
-    # or JSON with "busy"), or "prometheus:http://host:9090?query=..."; empty: nobody's, people and
-    # the inference side lend.
+    # The source of the inference load, as a share from 0 to 1 of all servers: a file, "http://..."
+    # (a number, or JSON with "busy"), or "prometheus:http://host:9090?query=...". Empty: no source,
+    # and people and the inference side lend.
     load: str = ""
     every: Seconds = Seconds(30.0)  # how often the load is read
     max_age: Seconds = Seconds(
@@ -150,8 +150,8 @@ class SchedulerConfig:
 class ProfilerConfig:
     """Whose network traffic is recorded at a start (docs/sites/profiler.md)."""
 
-    # auto: the first start of a distributed job, or of its family, and one on another number of
-    # nodes; asked: where `--profile` asks for it; off: never.
+    # auto: the first start of a distributed job, or of its family, and a start on another number of
+    # nodes; asked: jobs with `--profile`; off: never.
     mode: str = "auto"
     window: Seconds = Seconds(120.0)  # recording ends so long after the start; the job goes on
     # Rate of the link between two nodes in Gbit/s, by which slowdowns are foretold; 0: not known,
@@ -206,7 +206,7 @@ class JobsConfig:
 
 @dataclass(frozen=True, slots=True)
 class IdentityConfig:
-    """Who may come in by the login broker."""
+    """People that the login broker may let in."""
 
     auto_users: bool = True  # an account of the master's host without a user row gets role "user"
 
@@ -221,7 +221,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class BackupConfig:
-    """What `dlq-master backup` does beside the copy (docs/running/runbook.md)."""
+    """The settings of `dlq-master backup` beside the copy (docs/running/runbook.md)."""
 
     # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there
     # at all.
@@ -230,7 +230,7 @@ class BackupConfig:
     # A program and its arguments, run after each copy with the copy's directory as the last one.
     # With it the CA's key may not be "clear": it would leave the host.
     hook: tuple[str, ...] = ()
-    hook_user: str = ""  # when root makes the backup; "": who owns the state directory
+    hook_user: str = ""  # when root makes the backup; "": the owner of the state directory
     hook_timeout: Seconds = Seconds(600.0)  # how long the hook may run
 
 
@@ -262,8 +262,9 @@ OTHERS = ("named", "nameless", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class VisibilityConfig:
-    """What users see of other people's jobs that live: number, user, GPUs, state and times; the
-    same without the user; or nothing. Operators and admins see all."""
+    """How much users see of other people's living jobs: number, user, GPUs, state and times; the
+    same without the user; or nothing. Operators and admins see all.
+    """
 
     # "named": all of these; "nameless": without the user; "hidden": nothing
     others: str = OTHERS[0]

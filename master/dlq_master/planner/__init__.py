@@ -1,1 +1,1 @@
-"""Plans that are made in another process: what it sees, what it says, and who watches it."""
+"""Plans made in another process: its view of the cluster, its answers and its supervision."""

@@ -1,4 +1,4 @@
-"""What a twin answers: JSON, of which every number is checked. One that says nonsense is believed
+"""The answers of a twin: JSON, of which every number is checked. One that says nonsense is believed
 nothing.
 """
 

@@ -1,9 +1,8 @@
-"""Which code a planner or a twin runs, so that one from another version of the package is
-recognised.
+"""Recognises code of another version of the package in a planner or a twin.
 
-A package may be upgraded while the master runs: the master goes on with the modules that it has
-loaded, a process that it starts then loads the new ones. Their values may differ, so what one says
-means nothing to the other.
+A package may be upgraded while the master runs. The master keeps the modules that it has loaded. A
+process that it starts then loads the new ones. Their values may differ, so what one says means
+nothing to the other.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-# Whose values go through the pipes, and who makes plans of them.
+# The packages whose values go through the pipes, and the packages that make plans of them.
 ROOMS = ("model", "planner", "policy")
 _ROOT = Path(__file__).resolve().parents[1]
 _GREETING = b"dlq-code "

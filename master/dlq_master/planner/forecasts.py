@@ -1,4 +1,4 @@
-"""What a twin foresees, as values that both ends know."""
+"""The forecasts of a twin, as values that both ends know."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PastRuns(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """When those will start that wait at `at_s`; who starts in no world is not there.
+    """When jobs that wait at `at_s` will start. A job that starts in no world is left out.
 
     `complete_to_s`: so far the likely world was worked out. `worlds`: how many were, in `cpu_s`.
     """
@@ -42,8 +42,8 @@ class Forecast(NamedTuple):
 
 
 class StartEstimate(NamedTuple):
-    """The same for one job. None: it starts, or ends, in no world. `basis`: what its run time was
-    drawn from.
+    """The same for one job. None: it starts, or ends, in no world. `basis`: the source of its run
+    time.
     """
 
     at_s: float
@@ -60,7 +60,7 @@ class Compared(NamedTuple):
 
 
 class Changes(NamedTuple):
-    """What would be otherwise: other nodes, or another policy."""
+    """The changed assumption: other nodes, or another policy."""
 
     more: tuple[Node, ...] = ()
     closed: tuple[NodeId, ...] = ()

@@ -13,7 +13,7 @@ from dlq_master.planner import code
 # Four bytes, the highest first.
 _LENGTH = struct.Struct(">I")
 HEAD = _LENGTH.size
-# No state of a cluster is as large: what claims to be longer was not written by us.
+# No state of a cluster is as large, so a longer frame is not ours.
 LONGEST = 1 << 28
 
 

@@ -1,8 +1,8 @@
 """How long an answer of the planning process is waited for: by how long such answers took.
 
-One that hangs would else be waited for as long as the hardest plan may take, and whoever asks
-whether its deadline is promised with it. Who is given up too early is asked again with twice the
-patience, so that a plan which does take long is made in the end.
+Without a limit the master would wait for a hung planner as long as for the hardest plan. The answer
+about a deadline would wait too. After each timeout the limit doubles, so that a plan which does
+take long is made in the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class PlannerPatience:
         return float(min(self._limit_s, patience_s * 2.0**self._doubled))
 
     def answered(self, stage: str, took_s: float, *, starting: bool) -> None:
-        """It came in time; what it took to start the process says nothing of the next one."""
+        """The answer came in time. The time to start the process says nothing about the next
+        answer.
+        """
         self._doubled = 0
         if not starting:
             self._took.setdefault(stage, deque(maxlen=KEPT)).append(took_s)

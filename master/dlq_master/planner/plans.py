@@ -1,4 +1,4 @@
-"""What is asked of a planner, and what it says."""
+"""Questions to a planner, and its answers."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def write_answer(answer: Answer) -> bytes:
 
 
 def read_answer(data: bytes) -> Answer:
-    """What a planner has said. Raises Unreadable unless it is an answer down to the last number:
-    whatever may be wrong with its plans, nothing but values comes in."""
+    """The answer of a planner. Raises Unreadable unless every number of the answer is well formed.
+    Nothing but values gets in, however wrong the plans are.
+    """
     said = loads(data)
     if type(said) is not tuple or len(said) != len(Answer._fields):
         raise Unreadable(f"a {type(said).__name__} is no answer")

@@ -1,10 +1,10 @@
 """Keeps a planning process: starts it when it is first needed, and does without it when it is no
 good.
 
-One question at a time. A process that dies, hangs beyond its limit or says what is none of our
-answers is killed; the question is answered with a fault, and for a while that doubles with every
-failure in a row there is no planner (`ready`). The master plans by itself then, more plainly. So it
-does while the code on disk is other than its own (`planner.code`), until it is restarted.
+One question at a time. The master kills a process that dies, hangs beyond its limit or sends
+anything but an answer. The question is answered with a fault. Then there is no planner for a while
+(`ready`), which doubles with each failure in a row. The master plans by itself then, more plainly.
+So it does while the code on disk is other than its own (`planner.code`), until it is restarted.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 
 
 class Facts(NamedTuple):
-    """What has become of it so far. Times in seconds; `rest_s`: how long there is none from now
+    """The state of the process so far. Times in seconds; `rest_s`: how long there is none from now
     on.
     """
 

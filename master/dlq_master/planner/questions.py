@@ -1,4 +1,4 @@
-"""What the master asks its twin.
+"""The questions of the master to its twin.
 
 The twin (`dlq_simulator.twin`) is a process that the master starts. Questions are values of the
 model as bytes (`planner.snapshot`), written by the master alone.
@@ -34,8 +34,8 @@ class Values(NamedTuple):
 class PlannedState(NamedTuple):
     """A cluster at an instant, on its way into bytes.
 
-    What a cluster learns goes on changing: `learned` is written at once. The values never change:
-    they may be written down in another thread.
+    The knowledge of a cluster goes on changing: `learned` is written at once. The values never
+    change: they may be written down in another thread.
     """
 
     policy: str
@@ -59,7 +59,7 @@ def look(
     """Foresee all that wait in at most `cpu_s` of CPU time, and keep the state for further
     questions.
 
-    `past`: jobs that are over; `recent`: those that were submitted last, the oldest first.
+    `past`: jobs that are over; `recent`: the jobs submitted last, the oldest first.
     """
     content = {
         "do": "look",
@@ -128,12 +128,12 @@ def read_question(data: bytes) -> Question:
 
 
 def kept(question: Question) -> KeptQuestions:
-    """What a look leaves behind."""
+    """The results of a look."""
     content = question.content
     past = tuple([PastRuns(*job) for job in content["past"]])
     return KeptQuestions(content["state"], Values(*content["values"]), past, content["recent"])
 
 
 def changes_of(question: Question) -> Changes:
-    """What a `what_if` asks for."""
+    """The change that a `what_if` assumes."""
     return Changes(*question.content["changes"])

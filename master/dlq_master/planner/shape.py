@@ -1,5 +1,5 @@
-"""Is a value what its annotations say? Asked of what another process has sent, whoever that may
-be.
+"""Is a value what its annotations say? Checks the shape of values from another process, even a
+hostile one.
 """
 
 from __future__ import annotations

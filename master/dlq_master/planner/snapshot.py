@@ -1,4 +1,4 @@
-"""What a policy sees of one instant, as bytes for another process of ours on the same host.
+"""The view of a policy at one instant, as bytes for another of our processes on the same host.
 
 The bytes are a pickle, the quickest way to move a hundred thousand small values. A pickle may call
 whatever its reader can import, so nothing here reads one as it is: `loads` takes values of the
@@ -6,8 +6,8 @@ model, plain containers and nothing else (`ALLOWED`), and refuses the rest befor
 travel over a pipe that the master itself has opened; they are never stored, and never come from a
 network.
 
-How an enum reduces to a pickle depends on the release of Python (3.11.2 calls `getattr`, later ones
-the class), so `dumps` writes enums of the model itself: the class and the value (`_Reductions`).
+The pickle of an enum depends on the release of Python: 3.11.2 calls `getattr`, later ones the
+class. So `dumps` writes enums of the model itself: the class and the value (`_Reductions`).
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def take(view: View, policy: Policy) -> bytes:
 
 def take_promises(view: View, policy: Policy) -> Snapshot:
     """A snapshot with no more in it than decisions about promises look at (`pipeline.promises`):
-    the nodes, and jobs with deadlines. What is learned goes on changing: write it down at once
-    (`planner.told`)."""
+    the nodes, and jobs with deadlines. Learned facts go on changing: write them down at once
+    (`planner.told`).
+    """
     cluster = view.cluster
     told = {
         *cluster.judged,
@@ -87,9 +88,10 @@ def take_promises(view: View, policy: Policy) -> Snapshot:
 
 
 def slices(view: View, policy: Policy) -> Iterator[bytes]:
-    """What `take` writes, in pieces that each take a few milliseconds to make: whoever has other
-    things to do may do them in between, for a snapshot is of the instant of the first call of
-    `next`. Joined by `read_slices`."""
+    """The output of `take`, in pieces that each take a few milliseconds to make. The caller may do
+    other work in between: a snapshot is of the instant of the first call of `next`. Joined by
+    `read_slices`.
+    """
     state = freeze(view.cluster)
     shot = Snapshot(policy.name, dict(policy.settings), view.now_s, view.pause_starts, state)
     jobs = state.jobs
@@ -109,7 +111,7 @@ def read_slices(pieces: Sequence[bytes]) -> Snapshot:
 
 
 def read(data: bytes) -> Snapshot:
-    """What `take` has written. Raises Unreadable for anything else."""
+    """Reads the output of `take`. Raises Unreadable for anything else."""
     shot = loads(data)
     if not isinstance(shot, Snapshot):
         raise Unreadable(f"a {type(shot).__name__} is no snapshot")
@@ -141,8 +143,8 @@ def _by_value(member: Enum) -> tuple[type[Enum], tuple[Any]]:
 class _Reductions(dict[type, Callable[[Any], Any]]):
     """How values of each class are written, learned when the first one is met.
 
-    A class that is no enum keeps its own reduction. It is noted here all the same: the pickler,
-    written in C, finds it without a call into Python, and a hundred thousand values need no
+    A class that is no enum keeps its own reduction. It is noted here all the same. The pickler,
+    written in C, then finds it without a call into Python, and a hundred thousand values raise no
     exception each.
     """
 

@@ -1,11 +1,9 @@
-"""What a planner has been told of promises, so that the next question need only say what has
-changed since.
+"""The promises that a planner already knows, so that the next question carries only the changes.
 
 Jobs with deadlines come by the thousand and few of them change between two questions: writing and
 reading them all would take longer than deciding. So each end keeps what it told, or was told, last.
 The values are frozen: one that is still the same object has not changed. The planner's copy is no
-second truth: what it says is looked at again by the master, whatever it was made of, and after
-every fault all is told anew.
+second truth. The master checks its answers again, and after every fault sends everything anew.
 """
 
 from __future__ import annotations
@@ -52,12 +50,12 @@ class StateTold:
         self._nodes: dict[NodeId, Node] = {}
 
     def forget(self) -> None:
-        """Whoever was told is gone, or cannot be relied on."""
+        """The planner that knew them is gone, or cannot be relied on."""
         self._head = ()
 
     def difference(self, shot: Snapshot) -> bytes:
-        """What it is other than the one before, ready to be sent; costs O(what it holds), and
-        little of it.
+        """The difference from the previous one, ready to send. Costs O(its size), and little of
+        it.
         """
         state = shot.state
         head = (shot.policy, shot.settings, state.terms, state.thresholds, state.packing)
@@ -117,7 +115,7 @@ class KeptState:
         return View(cluster, shot.now_s, shot.pause_starts), policy
 
     def take_back(self) -> None:
-        """What was decided is the master's to do: jobs are again what was told of them."""
+        """Only the master carries out decisions, so jobs are again as the master described them."""
         if self._known is None:
             return
         cluster, _ = self._known
@@ -162,7 +160,7 @@ def _drop(cluster: Cluster, job_id: JobId) -> None:
 
 
 def _learn(cluster: Cluster, state: Frozen) -> None:
-    """What is told whole each time."""
+    """The parts that each question carries whole."""
     cluster.slot = state.slot
     cluster.offers = state.offers
     cluster.costs = state.costs

@@ -61,7 +61,7 @@ def serve(source: BinaryIO, target: BinaryIO) -> None:
 
 
 class PlannerDesk:
-    """Who answers, and what it still has of the questions before."""
+    """The worker, and its memory of earlier questions."""
 
     def __init__(self) -> None:
         self._kept = KeptState()
@@ -101,7 +101,7 @@ def _plans(view: View, policy: Policy) -> list[Plan]:
 
 
 def _promises(view: View, policy: Policy) -> list[Plan]:
-    """Who holds the slot that is due, and then which deadlines are promised."""
+    """The jobs that hold the slot that is due, and then the deadlines that are promised."""
     rules, found = policy.promises, []
     while rules is not None and (changes := promises(view, rules)):
         step = Plan(changes, view.now_s, again=True)
@@ -112,7 +112,7 @@ def _promises(view: View, policy: Policy) -> list[Plan]:
 
 
 def _warm() -> None:
-    """What every plan here needs takes longest the first time."""
+    """The imports that every plan needs here take longest the first time."""
     import dlq_master.policy.admit.deadlines
     import dlq_master.policy.partition.slots
     import dlq_master.policy.place.whole.best

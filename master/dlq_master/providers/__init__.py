@@ -1,1 +1,1 @@
-"""Those who rent machines out, behind one port; used outside of the loop."""
+"""Providers of rented machines, behind one port; used outside of the loop."""

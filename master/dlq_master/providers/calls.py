@@ -1,8 +1,8 @@
 """Calling a program with a time limit: its output as JSON, nothing of it left behind.
 
-The program gets a session of its own, so that all it starts is killed with it when its time is
-over, or the master is gone (`leash`), and only a few variables of the environment. What it needs to
-know comes on its standard input: arguments can be read by every user of a host.
+The program gets a session of its own and only a few variables of the environment. All its processes
+are killed when its time is over or the master is gone (`leash`). The program reads its input from
+its standard input, since every user of a host can read arguments.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "SLURM_CONF", "HTTPS_PROXY", "h
 
 
 def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = "") -> str:
-    """What it wrote to its standard output. Raises ProviderFailed when it cannot be run, takes
-    longer, writes more than `MOST_BYTES`, or ends with another code than 0; its last line of
-    standard error is part of that."""
+    """Returns its standard output. Raises ProviderFailed when the program cannot be run, takes
+    longer, writes more than `MOST_BYTES`, or ends with another code than 0. The error holds its
+    last line of standard error.
+    """
     name, account = os.path.basename(words[0]), _account(user)
     pipe, ours = os.pipe()  # ours is closed when we die, whatever we die of
     try:

@@ -77,7 +77,7 @@ class ProviderDesk:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Wait for nobody: what is being asked is asked again by the next master."""
+        """Do not wait: the next master asks the open questions again."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -98,9 +98,10 @@ class ProviderDesk:
         self._tell(told)
 
     def _beside(self, act: Act) -> asyncio.Future[ProviderTold]:
-        """Its answer, from a thread for which nobody waits when the master ends: a program that
-        runs is killed once we are gone (`leash`), and an executor would first wait for its time
-        limit."""
+        """The answer, from a thread for which nobody waits when the master ends. The leash kills a
+        running program once the master is gone (`leash`). An executor would first wait for its time
+        limit.
+        """
         loop = asyncio.get_running_loop()
         told: asyncio.Future[ProviderTold] = loop.create_future()
 
@@ -117,7 +118,7 @@ class ProviderDesk:
         return told
 
     def answer(self, act: Act) -> ProviderTold:
-        """Ask, and wait for it; what went wrong is told too."""
+        """Ask, and wait for the answer; failures are reported too."""
         try:
             provider = self._providers[act.pool]
             match act.verb:

@@ -13,7 +13,7 @@ _CHUNK = 64 * 1024
 
 
 class TooMuch(Exception):
-    """It wrote more than it may: whoever reads on would fill this process's memory."""
+    """The program wrote more than it may. Reading on would fill this process's memory."""
 
 
 def exchange(
@@ -49,7 +49,7 @@ def exchange(
 
 
 def _written(fd: int, told: bytes) -> bytes:
-    """What is still to be told. A pipe that has room for anything takes so much without
+    """The events still to be reported. A pipe that has room for anything takes so much without
     blocking.
     """
     try:

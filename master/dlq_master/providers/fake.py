@@ -11,13 +11,14 @@ from dlq_master.providers.port import MachineWish
 
 @dataclass
 class FakeProvider:
-    """See the port. `before`: called before each call with its verb; what it raises, the call
-    raises (nothing is done); `after` likewise, when it is done."""
+    """See the port. `before`: called before each call with its verb; if it raises, the call raises
+    the same and does nothing; `after` likewise, when it is done.
+    """
 
     before: Callable[[str], object] = lambda _verb: None
     after: Callable[[str], object] = lambda _verb: None
     there: dict[str, str] = field(default_factory=dict)
-    started: list[str] = field(default_factory=list)  # machines, in order: what would be paid for
+    started: list[str] = field(default_factory=list)  # machines that would be paid for, in order
     calls: list[str] = field(default_factory=list)
 
     def start(self, wish: MachineWish) -> str:

@@ -1,8 +1,8 @@
 """Becomes a program that is killed when who asked for it is gone: `python -I -S leash.py FD ACCOUNT
 PROGRAM WORD...`.
 
-FD is the reading end of a pipe to which nobody writes: it is over when whoever has the other end
-has died, however that was. Beside the program then waits one process of its session that kills all
+FD is the reading end of a pipe to which nobody writes. It ends when the process at the other end
+dies, for whatever reason. Beside the program then waits one process of its session that kills all
 of that. Nothing is imported but what starts fast: this runs for each call. ACCOUNT is
 `UID:GID:GROUP,...`, or empty.
 """

@@ -2,9 +2,9 @@
 in a thread.
 
 The contract, to which one suite of tests holds all of them: `start` and `stop` may be called any
-number of times with the same request id, also while an earlier call of another process is not over:
-it stays one machine, with one name. Whatever was started, by whatever half of a call, is listed
-under its request id, or gone.
+number of times with the same request id, also while an earlier call of another process runs. The
+result is one machine, with one name. A machine that any part of a call started is listed under its
+request id, or is gone.
 """
 
 from __future__ import annotations

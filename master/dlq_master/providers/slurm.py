@@ -1,9 +1,8 @@
 """Machines are pilot jobs in an existing Slurm: each runs an agent for as long as its job lives.
 
 The job's name is the request id, so that `squeue` finds it again; its id is the instance id. A
-pilot that Slurm warns (`--signal=B:USR1@...`: before its time limit, or at a preemption with
-send_user_signal) or ends (SIGTERM) announces that it leaves; one that is killed is not listed any
-more.
+pilot announces that it leaves when Slurm warns it (`--signal=B:USR1@...`: before its time limit, or
+at a preemption with send_user_signal) or ends it (SIGTERM). A killed pilot is not listed any more.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call
 from dlq_master.providers.port import MachineWish, ProviderFailed
 
-# Of jobs that are there or coming; who completes may still save.
+# States of jobs that are there or coming; a completing job may still save.
 _STATES = "PENDING,CONFIGURING,RUNNING,SUSPENDED,STOPPED,COMPLETING"
 _SCRIPT = """\
 #!/bin/sh
@@ -38,8 +37,9 @@ rm -rf "$state"
 
 class SlurmProvider:
     """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration
-    there; `sbatch`: what it is told besides; `leave_s`: how long jobs have to save once Slurm stops
-    a pilot, as its KillWait or GraceTime says."""
+    there; `sbatch`: its further options; `leave_s`: how long jobs have to save once Slurm stops a
+    pilot, as its KillWait or GraceTime says.
+    """
 
     def __init__(
         self,

@@ -1,6 +1,4 @@
-"""Hosts that are there anyway, and cost something while they are used: which of them is the
-master's choice.
-"""
+"""Hosts that exist anyway and cost money while they are used. The master chooses among them."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from dlq_master.providers.port import MachineWish
 
 
 class StaticProvider:
-    """See the port. Nothing starts or stops: the agents are there. What is rented lives with the
-    master.
+    """See the port. Nothing starts or stops: the agents are there. The list of rented hosts lives
+    with the master.
     """
 
     def __init__(self) -> None:
@@ -26,5 +24,5 @@ class StaticProvider:
         return True
 
     def list(self) -> tuple[Listed, ...]:
-        """What was asked for since this master started."""
+        """The requests since this master started."""
         return tuple(Listed(*item) for item in sorted(self._rented.items()))

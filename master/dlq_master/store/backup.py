@@ -8,11 +8,11 @@ from typing import Final
 from dlq_common.errors import DlqError
 from dlq_master.store.open import connect, settle_file
 
-COPY: Final = "copy"  # key of meta: whoever starts on this file starts on a copy of the past
+COPY: Final = "copy"  # key of meta: a master that starts on this file starts on a copy of the past
 
 
-# Files in the state directory that tell how `dlq-master backup` went, for whoever looks from
-# outside of it:
+# Files in the state directory that report the result of `dlq-master backup` to readers outside of
+# it:
 STAMP: Final = "backup.stamp"  # its time is that of the last whole copy
 FAILURE: Final = (
     "backup.failed"  # there while the last copy, or what the site does with it, has failed

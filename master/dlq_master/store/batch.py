@@ -1,4 +1,4 @@
-"""What one turn of the loop writes: everything it changed, in one transaction."""
+"""The writes of one turn of the loop: all its changes, in one transaction."""
 
 import math
 import sys
@@ -41,7 +41,7 @@ class User:
 
     @property
     def key(self) -> str:
-        """What stands in the jobs of this person."""
+        """The values that the jobs of this person carry."""
         return self.person or self.name
 
 
@@ -128,9 +128,7 @@ class Batch:
 
 
 class MemoryWindow(NamedTuple):
-    """Which ended jobs memory holds: at most `most`, those that ended last, none older than
-    `kept_s`.
-    """
+    """Ended jobs in memory: at most `most`, the last to end, none older than `kept_s`."""
 
     kept_s: float = math.inf
     most: int = sys.maxsize
@@ -140,7 +138,7 @@ ALL_ENDED: Final = MemoryWindow()
 
 
 class PastJobs(NamedTuple):
-    """Which ended jobs are asked for; a field at its default asks for nothing."""
+    """A selection of ended jobs; a field at its default selects nothing."""
 
     user: str | None = None
     queue: str = ""
@@ -168,9 +166,7 @@ class PastJobs(NamedTuple):
 
 
 class JournalCut(NamedTuple):
-    """What of the journal retention does not keep; events of jobs that live are never part of
-    it.
-    """
+    """The part of the journal beyond its retention. Events of living jobs are never part of it."""
 
     by_age: int  # up to this sequence, but for jobs that ended at `ended_from_s` or later
     by_count: int  # up to this one, whenever they ended
@@ -204,15 +200,13 @@ class Loaded:
     last_time_s: float  # newest time in the journal; the clock never starts below it
     last_job: int = 0  # highest number ever given
     complete_from_s: float = -math.inf  # all jobs that ended after this are loaded
-    # The newest `MOST_COMPLETED` that completed before the window, oldest first: what is learned
-    # from them outlives them.
+    # The newest `MOST_COMPLETED` jobs that completed before the window, oldest first. The estimates
+    # learned from them outlive them.
     completed: tuple[Job, ...] = ()
     recordings: tuple[Recording, ...] = ()  # the newest `MOST_RECORDINGS`, oldest first
     teams: tuple[Team, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     waited: tuple[Waited, ...] = ()  # of jobs that have not ended
     foreseen: tuple[Foreseen, ...] = ()  # by job
-    machines: tuple[
-        Machine, ...
-    ] = ()  # rented ones: those that are open, and those that ended lately
+    machines: tuple[Machine, ...] = ()  # rented machines that are open or ended lately
     audit_owed: tuple[tuple[str, str], ...] = ()  # in the order in which they came

@@ -1,8 +1,8 @@
 """Corrects the instants in a stopped master's database once the host's clock has been set right.
 
 A master that ran while the wall clock was ahead stored instants of the future, and no master can
-start below them. What it stored lies apart from what is older: everything later than the present.
-These instants go back by the same shift, so that all durations between them stay.
+start below them. A clock that ran ahead stored instants later than the present, apart from older
+ones. These instants go back by the same shift, so that all durations between them stay.
 """
 
 from __future__ import annotations
@@ -46,15 +46,13 @@ _BODIES = (
     "machines",
     "recordings",
 )
-# What people chose, of a job that they submitted before the clock was wrong.
+# Instants that people chose, of a job submitted before the clock was wrong.
 _CHOSEN = frozenset({"due_s", "begin_time_s"})
 _SLOTS = "slots"  # numbered from the zero of the grid of SLO terms
 
 
 class Reset(NamedTuple):
-    """What was corrected: instants from `since_s` on went back by `shift_s` (0: there were
-    none).
-    """
+    """The correction: instants from `since_s` on went back by `shift_s` (0: there were none)."""
 
     last_time_s: float
     since_s: float
@@ -126,7 +124,7 @@ def _corrected(db: Database, wall_s: float, limit_s: float, slot_s: float, actor
 
 
 def _shift_rows(db: Database, shift: _Shift) -> None:
-    """Bodies first: which jobs were submitted before is read from a column."""
+    """Bodies first, because a column says which jobs were submitted before."""
     submitted = dict(db.execute("SELECT job_id, submit_time_s FROM jobs"))
     for table in _BODIES:
         keys = db.table(table).pks

@@ -1,12 +1,11 @@
 """A small file beside the database that says which batches were acknowledged, and what they held.
 
-SQLite drops what it cannot read at the end of its write-ahead log, without a word: the database is
-sound then, and older than what callers were told. Each batch has a number, which the database
-keeps; the last numbers are here too. A database behind them has lost batches, and here is what was
-in them.
+SQLite silently drops an unreadable end of its write-ahead log. The database is then sound, and
+older than the answers to callers. Each batch has a number, which the database keeps; the last
+numbers are here too. A database behind them has lost batches, and here is what was in them.
 
-The record of a batch is written after its commit and before its answers, and synced once a second:
-the death of the process loses none, a power cut the last second's.
+The record of a batch is written after its commit and before its answers, and synced once a second.
+The death of the process loses none. A power cut loses the last second's.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class CommittedBatch:
 
     @classmethod
     def of(cls, number: int, batch: Batch) -> CommittedBatch:
-        """What is worth telling of a batch."""
+        """The figures of a batch for the record."""
         jobs = [int(job.job_id) for job in batch.jobs]
         events = batch.events
         return cls(

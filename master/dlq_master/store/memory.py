@@ -1,7 +1,7 @@
 """A store that forgets: rows in dictionaries, for tests and simulations that ask for it by name.
 
-It obeys the same contract as the SQLite one (tests/unit/master/store/test_store_contract.py), down
-to bodies: what it hands out has been encoded and decoded, so nothing survives here by reference
+It obeys the same contract as the SQLite store (tests/unit/master/store/test_store_contract.py),
+down to bodies. Its results have been encoded and decoded, so nothing survives here by reference
 that would not survive a restart.
 """
 
@@ -89,8 +89,9 @@ class MemoryStore:
         self._onlooker: MemoryStore | None = None
 
     def onlooker(self) -> "MemoryStore":
-        """The same rows for who looks at them after every turn and changes nothing that it sees: it
-        remembers what each body was decoded to, and shares that with nobody else."""
+        """The same rows for a reader that looks after every turn and changes none of them. It
+        remembers the decoded value of each body, and shares it with nobody else.
+        """
         if self._onlooker is None:
             self._onlooker = MemoryStore()
             self._onlooker._rows = self._rows
@@ -104,7 +105,7 @@ class MemoryStore:
         self.write(batch)
 
     def write(self, batch: Batch) -> None:
-        """What `commit` does, for callers without a loop. Raises KeyError for a row that exists."""
+        """`commit`, for callers without a loop. Raises KeyError for a row that exists."""
         rows = self._rows
         self._refuse_doubles(batch)
         rows.jobs |= {job.job_id: encode(job) for job in batch.jobs}
@@ -141,7 +142,7 @@ class MemoryStore:
         self._rows.meta[HORIZON] = str(horizon)
 
     def _refuse_doubles(self, batch: Batch) -> None:
-        """What is written once and never changed may not be written again."""
+        """A row that is written once and never changed may not be written again."""
         rows = self._rows
         doubles: list[object] = [job_id for job_id, _ in batch.specs if job_id in rows.specs]
         doubles += [row.sequence for row in batch.intentions if row.sequence in rows.outbox]
@@ -230,11 +231,11 @@ class MemoryStore:
         return [job for job in found if wanted.admits(job)][:limit]
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """What was used from the first day to the last, until now."""
+        """The usage from the first day to the last, until now."""
         return self.books_of(first_day, last_day, now_s)
 
     def books_of(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """What `books` tells, for callers without a loop."""
+        """The result of `books`, for callers without a loop."""
         rows = self._rows
         stored = (
             [UseRow(account, spent) for account, spent in rows.uses.items()],
@@ -249,18 +250,18 @@ class MemoryStore:
         return books(stored, living, self._decoded(rows.nodes, Node), first_day, last_day, now_s)
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """What the days from the first to the last have cost, until now."""
+        """The costs of the days from the first to the last, until now."""
         return self.costs_of(first_day, last_day, now_s)
 
     def costs_of(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """What `costs` tells, for callers without a loop."""
+        """The result of `costs`, for callers without a loop."""
         rows = self._rows
         days = range(first_day, last_day + 1)
         machines, jobs = self._values(MACHINES), self._decoded(rows.jobs, Job)
         return costs(machines, rows.stays.values(), jobs, days, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
-        """What of the journal is older than `from_s`, or beyond the newest `most` events."""
+        """The journal's events older than `from_s`, or beyond the newest `most`."""
         sequences = sorted(self._rows.events)
         by_age = [seq for seq in sequences[:-1] if self._rows.events[seq].time_s < from_s]
         by_count = sequences[:-1][: max(0, len(sequences) - most)]
@@ -282,7 +283,7 @@ class MemoryStore:
         return sequence <= cut.by_count or job.end_time_s < cut.ended_from_s
 
     def spec(self, job_id: JobId) -> bytes | None:
-        """What was submitted; None for an unknown job."""
+        """The submitted spec; None for an unknown job."""
         return self._rows.specs.get(job_id)
 
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]:
@@ -296,7 +297,7 @@ class MemoryStore:
         return tuple(sorted(found, key=lambda one: one.key))
 
     def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]:
-        """What the nodes of an attempt told, in rank order."""
+        """The reports of the nodes of an attempt, in rank order."""
         rows = self._rows.evidence
         return tuple(
             self._decode(rows[place], Evidence) for place in sorted(rows) if place[0] == key

@@ -170,7 +170,7 @@ _MACHINES = (
 
 @migrations(name="0008_stays")
 def stays(db: Database) -> None:
-    """Which part of which machine each attempt had, and when; until_s NULL: it has it still."""
+    """The part of each machine that each attempt had, and when; until_s NULL: it still has it."""
     for statement in _STAYS:
         db.execute(statement)
 
@@ -198,8 +198,7 @@ def audit_owed(db: Database) -> None:
 
 @migrations(name="0010_requests_of_persons")
 def requests_of_persons(db: Database) -> None:
-    """Keys that somebody used who had a name before the one who has it now, or who is gone, answer
-    nobody.
+    """A request id belongs to one person. It answers nobody else of the same name, before or after.
 
     From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps
     its own.

@@ -47,7 +47,7 @@ def open_database(path: Path) -> Database:
     """Open an existing database for the writer, checked and migrated.
 
     Raises DatabaseDamaged when the file is missing, is not ours, fails `integrity_check`, lacks a
-    table or holds a body that does not match its checksum: an empty start would forget acknowledged
+    table or holds a body that does not match its checksum. An empty start would forget acknowledged
     jobs. Raises DatabaseInUse when it is locked.
     """
     if not path.exists():
@@ -84,7 +84,7 @@ def _checked(path: Path) -> Database:
 
 
 def fault_of(db: Database) -> str:
-    """What is wrong with a database that can be opened; "" when nothing is. Reads all of it."""
+    """The faults of a database that can be opened; "" when nothing is. Reads all of it."""
     verdict = str(db.execute("PRAGMA integrity_check(1)").fetchone()[0])
     if verdict != "ok":
         return verdict

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Past:
-    """What has ended. SQLite gives the interpreter away while it searches."""
+    """Reads ended jobs. SQLite gives the interpreter away while it searches."""
 
     def __init__(self, path: Path) -> None:
         self._db: Database = connect(path)
@@ -43,17 +43,15 @@ class Past:
         return await self._in_thread(lambda: _jobs(self._db, wanted, after, limit))
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """What was used from the first day to the last, until now."""
+        """The usage from the first day to the last, until now."""
         return await self._in_thread(lambda: read_books(self._db, first_day, last_day, now_s))
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """What the days from the first to the last have cost, until now."""
+        """The costs of the days from the first to the last, until now."""
         return await self._in_thread(lambda: read_costs(self._db, first_day, last_day, now_s))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
-        """What is older than `from_s`, or beyond the newest `most` events. Never the newest
-        event.
-        """
+        """The events older than `from_s`, or beyond the newest `most`. Never the newest event."""
         return await self._in_thread(lambda: _journal_cut(self._db, from_s, most))
 
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
@@ -87,7 +85,7 @@ def _jobs(db: Database, wanted: PastJobs, after: int, limit: int) -> Sequence[Jo
 
 
 def _before_first(db: Database, wanted: PastJobs) -> int:
-    """No job of the span has this number or a lower one: what is older need not be looked at."""
+    """No job of the span has this number or a lower one, so the search stops there."""
     (first,) = db.execute(
         "SELECT min(job_id) FROM jobs INDEXED BY jobs_by_end WHERE end_time_s >= ?",
         [wanted.ended_from_s],
@@ -140,7 +138,7 @@ def _last_before(db: Database, from_s: float, newest: int) -> int:
     return low
 
 
-# What belongs to no job, or to one that has ended and whose last attempt is gone.
+# The events of no job, and of ended jobs whose last attempt is gone.
 _BEHIND = """SELECT sequence FROM journal LEFT JOIN jobs USING (job_id)
     WHERE sequence > :after AND sequence <= :horizon
     AND (jobs.job_id IS NULL OR (

@@ -178,15 +178,15 @@ class Reader:
         return await self._past.jobs(wanted, after, limit)
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """What was used from the first day to the last, until now."""
+        """The usage from the first day to the last, until now."""
         return await self._past.books(first_day, last_day, now_s)
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """What the days from the first to the last have cost, until now."""
+        """The costs of the days from the first to the last, until now."""
         return await self._past.costs(first_day, last_day, now_s)
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
-        """What of the journal is older than `from_s`, or beyond the newest `most` events."""
+        """The journal's events older than `from_s`, or beyond the newest `most`."""
         return await self._past.journal_cut(from_s, most)
 
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
@@ -194,7 +194,7 @@ class Reader:
         return await self._past.journal_behind(cut, after, limit)
 
     def spec(self, job_id: JobId) -> bytes | None:
-        """What was submitted, as it was handed in; None for an unknown job."""
+        """The submitted spec, as it was handed in; None for an unknown job."""
         row = self._db.execute("SELECT spec FROM job_specs WHERE job_id = ?", [job_id]).fetchone()
         return None if row is None else bytes(row[0])
 
@@ -213,7 +213,7 @@ class Reader:
         return tuple(decode(body, Recording) for (body,) in rows)
 
     def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]:
-        """What the nodes of an attempt told, in rank order."""
+        """The reports of the nodes of an attempt, in rank order."""
         rows = self._db.execute(
             "SELECT body FROM evidence WHERE job_id = ? AND number = ? ORDER BY node_rank", [*key]
         )
@@ -245,7 +245,7 @@ class Reader:
 
 
 def _intended(body: str) -> dict[str, Any]:
-    """What is stored of a command; once it held a delay, which its attempt knows better."""
+    """The stored command. It once held a delay, which its attempt knows better."""
     fields: dict[str, Any] = json.loads(body)
     fields.pop("delay_s", None)
     return fields

@@ -8,11 +8,11 @@ from sqlite_utils import Database
 
 @contextmanager
 def write(db: Database) -> Iterator[Database]:
-    """All or nothing. BEGIN IMMEDIATE, because sqlite-utils' own deferred BEGIN fails at once, not
-    after the busy timeout, when a reader turns writer; its `atomic()` inside becomes a savepoint.
+    """All or nothing. BEGIN IMMEDIATE, because the deferred BEGIN of sqlite-utils fails at once,
+    without the busy timeout, when a reader turns writer. Its `atomic()` inside becomes a savepoint.
 
-    Whatever fails, COMMIT included, leaves no transaction open and is raised as it was: SQLite has
-    itself rolled back after some errors of the disk, and a second ROLLBACK would hide the first.
+    A failure, of COMMIT too, leaves no transaction open and is raised as it was: SQLite has itself
+    rolled back after some errors of the disk, and a second ROLLBACK would hide the first.
     """
     db.execute("BEGIN IMMEDIATE")
     try:

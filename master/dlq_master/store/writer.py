@@ -1,8 +1,8 @@
 """The writer thread: it owns the write connection, and one batch is one transaction.
 
-What arrives while a batch is being synced becomes the loop's next batch: that is the group commit.
-A batch that fails is never tried again, and nothing is written after it: after a failed fsync a
-success means nothing. The loop ends the process; the next one starts from what is really on disk.
+Batches that arrive during a sync become the loop's next batch: that is the group commit. A batch
+that fails is never tried again, and nothing is written after it: after a failed fsync a success
+means nothing. The loop ends the process; the next one starts from what is really on disk.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ from dlq_master.store.open import claim, open_database
 from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
 from dlq_master.store.write import write
 
-# What is beside the batches is written when none has come for so long, and after so many at the
+# Work beside the batches is written when no batch has come for so long, and after so many at the
 # latest.
 BESIDE_AFTER_S: Final = 1.0
 BESIDE_AFTER: Final = 100
 
 
 class AuditState(Protocol):
-    """What the database is to know of the audit's file."""
+    """The position of the audit's file that the database keeps."""
 
     def written(self) -> tuple[str, tuple[str, ...]]:
         """Its last line on disk, and ids of lines that need not be kept in the database any
@@ -118,7 +118,7 @@ class Writer:
             os.close(self._claim)
 
     def _lost(self) -> Sequence[CommittedBatch]:
-        """What was acknowledged and is not here; later batches get numbers above theirs.
+        """An acknowledged batch is missing here; later batches get numbers above it.
 
         A copy of the past lacks what came after it, and knows that itself.
         """
@@ -148,7 +148,7 @@ class Writer:
         self._record.close()
 
     def _next(self) -> _Work | None:
-        """What was handed in next; None: nothing will be. What is beside the batches waits for no
+        """The batch handed in next; None: nothing will be. Work beside the batches waits for no
         batch.
         """
         while True:
@@ -187,7 +187,7 @@ class Writer:
     def _write_beside(self) -> None:
         """The record of batches onto the disk, and how far the audit is into the database.
 
-        Neither may fail a batch: what fails here is tried again.
+        Neither may fail a batch. A failed one is tried again.
         """
         self._since = 0
         with suppress(OSError):

@@ -5,13 +5,13 @@ the last one has said so, the same launches go out again without the barrier (`r
 everybody's ports. So a partial gang never runs, and nobody sits on GPUs for ever waiting for a
 node.
 
-What happens when: an agent restarts - it finds the rank in its journal, makes it ready again when
-the welcome asks for it, and waits, or goes if the barrier is open by then; the master restarts -
-phases, ports and the opening are on disk, and the timeout counts from the first rank that was
-ready; the line goes silent - the barrier stays shut, and at the timeout the silent node is named as
-late. Its rank has not started and cannot any more: only a message that is not sent now could have
-let it go. So the others are released at once, and its GPUs with them; after the opening it has its
-hold, like any rank.
+When an agent restarts, it finds the rank in its journal. It makes the rank ready again when the
+welcome asks for it, and waits, or starts it if the barrier is open by then. When the master
+restarts, phases, ports and the opening are on disk. The timeout counts from the first rank that was
+ready. While the line is silent the barrier stays shut, and at the timeout the silent node is named
+as late. Its rank has not started and cannot any more: only a message that is not sent now could
+have let it go. So the others are released at once, and its GPUs with them; after the opening it has
+its hold, like any rank.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,9 @@
-"""Who has held how many GPUs for how long is written in the turns in which attempts end and GPUs
-change hands.
+"""The GPU time of an attempt is written in the turns in which attempts end and GPUs change hands.
 
-So it is exact whenever the master dies: what has ended was written with its end, and what lives is
-counted from what is stored (store/tables/accounts.py). GPUs are held until the turn in which they
-fall free, and a node counts as it was last known while the master, or its agent, is away.
+So it is exact whenever the master dies. The time of ended attempts was written with their end, and
+that of living ones is counted from stored rows (store/tables/accounts.py). GPUs are held until the
+turn in which they fall free. A node counts as it was last known while the master, or its agent, is
+away.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Bookkeeping:
         """Put into a batch what its rows mean for the books."""
         if not (batch.attempts or batch.nodes or batch.forgotten_nodes):
             return
-        # Who runs on with other GPUs has had those that it had before until now.
+        # An attempt that goes on with other GPUs has held its earlier ones until now.
         others = [one for one in cluster.claims.outgrown if one.key in self.held]
         batch.uses += self._charged((*batch.attempts, *others), cluster, now_s, others)
         changed = self._take(batch.attempts) | {node.node_id for node in batch.nodes}
@@ -66,7 +66,7 @@ class Bookkeeping:
         now_s: float,
         before: Collection[Attempt] = (),
     ) -> Iterator[UseRow]:
-        """What attempts that end now, or go on with others, have had."""
+        """The GPU time of attempts that end now, or that go on with other GPUs."""
         rows = (
             row
             for one in attempts
@@ -110,7 +110,7 @@ class Bookkeeping:
         self.sums[pool] = self.sums.get(pool, Level()) + level
 
     def _turned(self, now_s: float) -> Iterator[PoolRow]:
-        """What has gone by in pools of which a level is another from now on."""
+        """The time gone by in pools whose level changes now."""
         pools = dict(self.levels.pools)
         for pool, level in self.sums.items():
             since_s, before = pools.get(pool, (now_s, Level()))

@@ -1,6 +1,4 @@
-"""What an agent is told when it says hello: all that shall run on its node, and all that shall
-end.
-"""
+"""The answer to an agent's hello: all ranks that shall run on its node, and all that shall end."""
 
 from dlq_master.control.attempts.dispatch import launch_command, stop_command, stop_of
 from dlq_master.control.attempts.rank_role import RankRole, ranks_on, role_of
@@ -10,7 +8,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 
 
 def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> RankRole:
-    """What a rank that a node speaks of is, whether or not a living attempt knows it."""
+    """Judges a rank that a node reports, whether or not a living attempt knows it."""
     placed = role_of(turn.state.cluster, node_id, key, epoch, rank)
     if placed is not None:
         return placed

@@ -152,7 +152,7 @@ def delay_s(attempt: Attempt, now_s: float) -> float:
 
 
 def word_to_rank(row: Intention) -> Signal | Save:
-    """What is said to a rank that goes on."""
+    """The command for a rank that goes on."""
     rank = (row.sequence, row.key, row.epoch, row.node_id, row.node_rank)
     sequence, key, epoch, node_id, node_rank = rank
     if row.kind == "signal":
@@ -177,7 +177,7 @@ def word_to_rank(row: Intention) -> Signal | Save:
 def commands_for(
     state: State, specs: Specs, rows: Iterable[Intention], now_s: float
 ) -> dict[NodeId, list[Command]]:
-    """What to send to each node that has a session, in the order of the rows.
+    """The commands for each node that has a session, in the order of the rows.
 
     A launch whose attempt has ended meanwhile is dropped: its stop is in the outbox too.
     """

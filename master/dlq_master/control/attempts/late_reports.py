@@ -1,8 +1,8 @@
-"""What is heard late of how a rank ended: the record is put right; what was decided stands.
+"""Late reports of a rank's end correct the record, and change no decision.
 
 A rank whose node was silent is judged by when it ended, not by when it was heard. While its attempt
-lives, another rank may come to be the one that failed first. Once the attempt has ended, and that
-rank was lost, how it ended is written down beside the others; attempt and job stay what they are.
+lives, another rank may come to be the one that failed first. A rank may be lost when its attempt
+ends. A later report of its end is written down beside the others. Attempt and job stay as they are.
 """
 
 from dlq_master.control.attempts.rank_status import status_of

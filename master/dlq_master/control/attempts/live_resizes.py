@@ -1,16 +1,16 @@
 """Jobs that are resized while they run (model/attempts/live_resize.py): ranks are launched and
 stopped while the others go on.
 
-A rank that joins has a number that no rank of its attempt has had, so its launch is fenced like any
-other, and starts once. Its GPUs are the attempt's from the plan on; those of a rank that leaves
-stay the attempt's until its agent has told that they are free.
+A rank that joins has a number that no rank of its attempt has had. So its launch is fenced like any
+other, and starts once. Its GPUs are the attempt's from the plan on. Those of a rank that leaves
+stay the attempt's until its agent reports them free.
 
-What happens when: the agent restarts - it finds launch and stop in its journal, and goes on with
-them; the master restarts - who joins and who leaves is on disk with the attempt, the commands are
-in the outbox, and a welcome tells both again; a node is silent - the job is UNKNOWN as a whole and
-trains on, and a rank that is then lost has left, or never joined; a rank that does not start - the
-others go on without it; one that fails soon after it joined - the job starts again without that
-node (`live_resize.spoiled_by`); one that does not leave - its shim kills it after its grace.
+When the agent restarts, it finds launch and stop in its journal, and goes on with them. When the
+master restarts, the joining and leaving ranks are on disk with the attempt, the commands are in the
+outbox, and a welcome repeats both. While a node is silent, the job is UNKNOWN as a whole and trains
+on. A rank that is then lost has left, or never joined. When a rank does not start, the others go on
+without it. When one fails soon after it joined, the job starts again without that node
+(`live_resize.spoiled_by`). When one does not leave, its shim kills it after its grace.
 """
 
 from dlq_common.live_resize import LIVE
@@ -26,7 +26,7 @@ from dlq_master.model.nodes.node import NodeState
 
 
 def watch(turn: Turn) -> None:
-    """Once a second: who was to join and has not started in time is waited for no longer."""
+    """Once a second: give up joining ranks that have not started in time."""
     timeout_s = turn.state.config.jobs.barrier_timeout
     for key in sorted(turn.state.attempts.resizing):
         attempt = turn.state.cluster.attempts.get(key)
@@ -40,8 +40,8 @@ def watch(turn: Turn) -> None:
 
 
 def settle(turn: Turn, key: AttemptKey) -> bool:
-    """What the ranks that join or leave have told may be the end of it; whether the attempt has
-    lost GPUs.
+    """Reports of ranks that join or leave may end the resize. Returns whether the attempt has lost
+    GPUs.
     """
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or attempt.stop_cause is not None:
@@ -77,7 +77,7 @@ def _leave(turn: Turn, key: AttemptKey, node_ids: tuple[NodeId, ...], why: str) 
 
 
 def _end_others(turn: Turn, attempt: Attempt) -> None:
-    """The job is over: whoever has not joined, or not left yet, is there for nobody."""
+    """The job is over, so ranks that have not joined, or not left yet, serve nobody."""
     for rank, status in enumerate(attempt.ranks):
         known = turn.state.attempts.outbox.of_rank(attempt.key, rank)
         if not status.gone and not any(row.kind == "stop" and not row.grace_s for row in known):
@@ -104,7 +104,9 @@ def _settled(turn: Turn, attempt: Attempt) -> bool:
 
 
 def _failed(attempt: Attempt) -> str:
-    """Who was to join and has not, or has just joined and is gone, with what it said."""
+    """A rank that was to join and has not, or that has just joined and is gone, with its last
+    words.
+    """
     here = {status.node_id for status in attempt.ranks if not status.left}
     lost = set(attempt.lease.allocation.node_ids) - here
     last = {status.node_id: status for status in attempt.ranks if status.node_id in lost}

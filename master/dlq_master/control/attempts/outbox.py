@@ -45,12 +45,12 @@ class Outbox(Mapping[int, Intention]):
         return True
 
     def of_rank(self, key: AttemptKey, rank: int) -> tuple[Intention, ...]:
-        """What is meant for a rank of an attempt, on whatever node."""
+        """The address of a rank of an attempt, on any node."""
         rows = self._of_attempt.get(key, {}).values()
         return tuple(row for row in rows if row.node_rank == rank)
 
     def of_node(self, node_id: NodeId) -> tuple[Intention, ...]:
-        """What is meant for a node."""
+        """The address of a node."""
         return tuple(self._of_node.get(node_id, {}).values())
 
 

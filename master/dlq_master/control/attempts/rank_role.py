@@ -1,8 +1,8 @@
-"""What a rank is to this master on a node: the one place that says so.
+"""The role of a rank on a node for this master; no other module decides it.
 
-It follows from the living attempts alone: which rank is placed where, with which fence, whether it
-is known to have ended, and whether its attempt is on its way out. Welcomes, commands, reports and
-heartbeats (`wanted.py`, `dispatch.py`, `reports.py`, `nodes.py`) all go by it.
+It follows from the living attempts alone: their placement, their fences, their known ends, and
+whether they are stopping. Welcomes, commands, reports and heartbeats (`wanted.py`, `dispatch.py`,
+`reports.py`, `nodes.py`) all go by it.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from dlq_master.model.ids import AttemptKey, NodeId
 
 
 class RankRole(Enum):
-    """What a rank is to this master on that node."""
+    """The role of a rank on that node."""
 
     RUNS = "runs"  # it shall run there
     LEAVES = "leaves"  # its attempt is on its way out
@@ -31,7 +31,7 @@ class RankRole(Enum):
 def role_of(
     cluster: Cluster, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
 ) -> RankRole | None:
-    """What a living attempt has placed there; None: no living one has placed it there.
+    """The rank that a living attempt has placed there; None: no living one has placed it there.
 
     `epoch` and `key` are the fence of its launch.
     """

@@ -13,7 +13,7 @@ PHASES = {
     ReportedPhase.START_FAILED: RankPhase.EXITED,
     ReportedPhase.ABSENT: RankPhase.EXITED,
 }
-# Its shim killed it, or told it to leave: what it did then is not its own doing.
+# Its shim killed it, or told it to leave, so its exit is not its own failure.
 _HOLD_EXPIRED = "hold_expired"
 NEVER_STARTED = "never_started"
 # Its node knows another attempt by this name, from after the backup that was restored here.

@@ -1,8 +1,8 @@
-"""What nodes say about ranks, and what follows: the only place where attempts end.
+"""Reports of nodes about ranks, and their consequences: the only place where attempts end.
 
 A report counts if its fence is the one stored at the placement and it comes from the node of that
-rank. Anything else is acknowledged (it must not come again for ever) and changes nothing; if it
-shows something running that nobody wants, that is told to stop.
+rank. Any other report is acknowledged, so that it does not come for ever, and changes nothing. A
+rank that it shows running and that nobody wants is told to stop.
 """
 
 from collections.abc import Iterable
@@ -45,8 +45,9 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
 
 
 def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId) -> None:
-    """The ranks of an attempt on this node are gone for ever; what is left of the gang is ended.
-    Whom an operator gave up has not failed."""
+    """The ranks of an attempt on this node are gone for ever; the rest of the gang is ended. Whom
+    an operator gave up has not failed.
+    """
     turn.note(
         "rank_lost",
         job_id=key.job_id,
@@ -113,8 +114,8 @@ def _disowned(turn: Turn, node_id: NodeId, report: ReportedRank) -> bool:
 
 
 def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
-    """What its node does before a rank can start (it pulls an image): told once in its own
-    words.
+    """The work of a node before a rank can start, such as pulling an image: reported once in its
+    own words.
     """
     said, rank = turn.state.attempts.preparing, (report.key, report.node_rank)
     if report.phase is not ReportedPhase.PREPARING or not _lives(turn, node_id, report):
@@ -219,7 +220,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
 
 
 def _come_back(turn: Turn, key: AttemptKey) -> None:
-    """Who was UNKNOWN for a node that it has no GPUs on any more is so no longer."""
+    """A job that was UNKNOWN for a node on which it has no GPUs any more is so no longer."""
     attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
     states = {nodes[name].state for name in attempt.lease.allocation.node_ids}
     if is_unaccounted(turn, key):
@@ -229,7 +230,7 @@ def _come_back(turn: Turn, key: AttemptKey) -> None:
 
 
 def _stop_the_rest(turn: Turn, key: AttemptKey, actor: str) -> None:
-    """What has become of one rank may be the end of all."""
+    """The state of one rank may end all ranks."""
     attempt = turn.state.cluster.attempts[key]
     if gang.silenced(attempt):
         turn.stop(key, StopCause.HOLD_EXPIRED, grace_s=0.0, actor=actor)
@@ -262,7 +263,7 @@ def _open_barrier(turn: Turn, key: AttemptKey) -> None:
 
 
 def _end_servers(turn: Turn, key: AttemptKey) -> None:
-    """All workers are done: what still runs serves nobody, and ends well when it is told."""
+    """All workers are done, so the ranks that still run serve nobody, and a stop ends them well."""
     attempt = turn.state.cluster.attempts.get(key)
     if attempt is None or attempt.stop_cause is not None or not gang.workers_done(attempt):
         return

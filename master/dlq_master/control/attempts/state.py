@@ -1,4 +1,4 @@
-"""What the loop keeps of attempts beside the cluster: commands on their way to agents, ports, and
+"""The loop's state of attempts beside the cluster: commands on their way to agents, ports, and
 attempts that are not settled yet.
 """
 

@@ -1,4 +1,4 @@
-"""Stops and resizes become commands: which ranks are told, and when they are told to save."""
+"""Stops and resizes become commands: which ranks stop, and when they are told to save."""
 
 from typing import TypeGuard
 
@@ -102,8 +102,8 @@ def delay_s(left_s: float, saves: tuple[float, ...], *, wave: int, waves: int) -
 
     A lapse is decided ahead of its boundary. A job whose saves have been observed goes on until it
     is just in time; one that never saved is told at once. Lapses come in waves, so that a boundary
-    does not drown the file system: the last of `waves` is just in time, those before it earlier,
-    and only what does not fit before the boundary goes beyond it.
+    does not drown the file system. The last of `waves` is just in time, and those before it
+    earlier. Only waves that do not fit before the boundary go beyond it.
     """
     if not saves:
         return float(wave)

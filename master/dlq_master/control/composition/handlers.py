@@ -1,4 +1,4 @@
-"""Which function takes which stimulus: the one list of what can happen to the master.
+"""The handler of each stimulus: the one list of everything that can happen to the master.
 
 A handler lets the stimulus take effect on the draft. It raises a DlqError when it changes nothing.
 """

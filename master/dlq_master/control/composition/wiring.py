@@ -1,4 +1,4 @@
-"""What takes part in every turn, in the order in which it is called."""
+"""The functions that take part in every turn, in the order of their calls."""
 
 from typing import Final
 

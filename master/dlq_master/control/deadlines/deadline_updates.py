@@ -1,9 +1,10 @@
 """Other deadlines for a job that is there: judged at once if it holds a promise, else as a new
 job's are.
 
-Who holds a promise gets another one or keeps its own: the answer is that of the request, worked out
-on the loop in the time of an admission, and on disk with it. Anybody else is judged anew, and told
-by an event. A restart of the master keeps either; an agent's, or silence, changes nothing.
+A job with a promise gets another one or keeps its own. The request carries the answer, which the
+loop works out in the time of an admission, and which is on disk with it. Anybody else is judged
+anew, and told by an event. A restart of the master keeps either; an agent's, or silence, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
 
 
 def decided(turn: Turn, job: Job, after: Job) -> tuple[Reserve, ...]:
-    """What is promised with other deadlines, to the job and to those who make room.
-    IllegalTransition where nothing is, and its promise stands."""
+    """The promises with other deadlines, to the job and to the jobs that make room.
+    IllegalTransition where nothing is, and its promise stands.
+    """
     rules = turn.state.policy.promises
     if after.steps == job.steps or not after.steps or job.promised is None or rules is None:
         return ()
@@ -86,5 +88,5 @@ def told(job: Job) -> str:
 
 
 def told_on_miss(job: Job) -> str:
-    """What becomes of it once it is late."""
+    """The treatment of the job once it is late."""
     return "cancel" if job.rules.cancel_late else "continue"

@@ -2,9 +2,9 @@
 nothing.
 
 Nothing of it is stored but the wish, in the job. A job that holds GPUs is left alone until the
-deadline itself, whatever its estimate says; one that waits is ended once even starting at once
-would be too late. An agent that restarts or is silent changes nothing. A master that has just
-started ends nobody before the job's nodes have told what became of it meanwhile.
+deadline itself, whatever its estimate says. A waiting job is ended once even a start at once would
+be too late. An agent that restarts or is silent changes nothing. A master that has just started
+ends nobody before the job's nodes have told what became of it meanwhile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the steps of a job with a deadline tell against its estimate, whoever gave that.
+"""Corrects the estimate of a job with a deadline by its own steps, whatever the source of the
+estimate.
 
 Nothing of it is stored, and no plan goes by it: it moves `slack`, and tells early that a promise is
-at risk. What happens when an agent restarts, or the line is silent: what was told stands, until its
-next steps; when the master restarts: it is learned again, from the next beats on.
+at risk. When an agent restarts, or the line is silent, the last correction stands until the next
+steps. When the master restarts, it learns the correction again from the next beats.
 """
 
 from __future__ import annotations

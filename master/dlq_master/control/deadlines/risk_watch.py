@@ -1,9 +1,9 @@
 """When somebody has to look whether promises are still kept, and when one that was at risk is told
 to be safe. Nothing of it is stored.
 
-At risk is told at once. Safe is told once nothing was wrong for a while, which doubles with every
-time that it was told too early: a pace at the edge of what was reserved, or a node that comes and
-goes, is no news every ten seconds.
+At risk is told at once. The owner hears "safe" once nothing was wrong for a while. That while
+doubles each time it was too short. So a pace at the edge of the reservation, or an unsteady node,
+is no news every ten seconds.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ def calm_s(times: int) -> float:
 
 @dataclass(slots=True)
 class Risks:
-    """`nodes`: those that have changed since the last look; `told`: whose owners know that it is at
+    """`nodes`: nodes that have changed since the last look; `told`: jobs whose owners know of the
     risk; `missed`: that this deadline has passed. `calm`: since when nothing is wrong with one that
     was told; `safe`: how often it was told to be safe. `look_s`: when to look again though no node
-    has changed; `slot`: that of the last look."""
+    has changed; `slot`: that of the last look.
+    """
 
     nodes: dict[NodeId, None] = field(default_factory=dict)
     told: dict[JobId, Risk] = field(default_factory=dict)
@@ -55,7 +56,9 @@ class Risks:
                 self.nodes[one.node_id] = None
 
     def calmed(self, found: Collection[JobId], now_s: float) -> list[JobId]:
-        """Of those that were told, who has not been at risk for long enough, now that these are."""
+        """The warned jobs that have not been at risk for long enough, given the jobs at risk
+        now.
+        """
         quiet = self.told.keys() - found
         self.calm = {job_id: self.calm.get(job_id, now_s) for job_id in sorted(quiet)}
         return [

@@ -1,12 +1,12 @@
 """A promise that may not be kept is told so at once, not when the next slot is planned.
 
-A node that is silent, lost, drained or cordoned takes GPUs from the plan; a job runs for longer
-than was reserved, or loses time, or its own steps tell that it will. Whose slots then do not
+A node that is silent, lost, drained or cordoned takes GPUs from the plan. A job may also run for
+longer than was reserved, lose time, or show by its own steps that it will. Whose slots then do not
 suffice hears of it (`promise_at_risk`): within a second of a node, else within `LOOK_S`. One whose
 deadline passes is told so within a second (`promise_missed`). The next slot's plan finds other
-slots for it (`promise_safe`), or gives the promise up (`promise_broken`); one of which nothing is
-wrong any more is safe after a while (`risk_watch.calm_s`). Nothing of it is stored: a master that
-starts again looks again, and tells it once more.
+slots for it (`promise_safe`), or gives the promise up (`promise_broken`). A promise with no fault
+any more is safe after a while (`risk_watch.calm_s`). Nothing of it is stored: a master that starts
+again looks again, and tells it once more.
 """
 
 from __future__ import annotations

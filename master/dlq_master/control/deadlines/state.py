@@ -1,4 +1,4 @@
-"""What the loop keeps of deadlines. Nothing is stored: it follows from jobs and nodes."""
+"""The loop's state of deadlines. Nothing is stored: it follows from jobs and nodes."""
 
 from __future__ import annotations
 

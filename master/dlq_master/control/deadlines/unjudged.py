@@ -1,8 +1,8 @@
 """Jobs whose deadlines nobody judges: the planning process cannot be started as this master's
 version, or fails.
 
-Nothing of it is stored: a master that starts again has a planner of its own version, and they are
-judged; one that fails still is found out anew.
+Nothing of it is stored. A restarted master has a planner of its own version, which judges them. A
+planner that still fails is found out anew.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How good start ranges are: what was foreseen for a job first, against the start that came.
+"""How good start ranges are: the first forecast for a job, against its real start.
 
-What happens when: the master dies - a first range is written in the turn after it was seen, and
-what came of it with the start itself, so that no comparison is lost but of ranges that nobody could
-have seen for longer than a second. Agents and a silent line have no part in it.
+When the master dies, no comparison is lost but of ranges younger than a second. A first range is
+written in the turn after it was seen, and its result with the start itself. Agents and a silent
+line have no part in it.
 """
 
 import math
@@ -57,7 +57,7 @@ class Starts:
     def __init__(
         self, loaded: Iterable[Foreseen] = (), jobs: Mapping[JobId, Job] | None = None
     ) -> None:
-        """`loaded`: what earlier masters have written; `jobs`: those that there are."""
+        """`loaded`: rows of earlier masters; `jobs`: the existing jobs;"""
         self._awaited: dict[JobId, Foreseen] = {}
         self._unwritten: dict[JobId, None] = {}  # of the awaited
         self._gone: list[JobId] = []  # rows of which nothing will come any more
@@ -86,7 +86,7 @@ class Starts:
                 self._unwritten[job_id] = None
 
     def rows(self, jobs: Iterable[Job]) -> list[Foreseen]:
-        """What has to be written in a turn in which these jobs have changed."""
+        """The rows to write in a turn in which these jobs have changed."""
         new: list[Foreseen] = []
         for job in jobs if self._awaited else ():
             awaited = self._awaited.get(job.job_id)
@@ -120,7 +120,7 @@ class Starts:
             self._gone.append(self.compared.popleft().job_id)
 
     def quality(self) -> Quality:
-        """What there is to say of the newest."""
+        """The figures of the newest comparisons."""
         late = sorted(one.late_s for one in self.compared)
         if not late:
             return Quality(0, None, None, None, None, None)
@@ -137,7 +137,7 @@ class Starts:
 
 
 def compared_of(row: Foreseen) -> ComparedStart | None:
-    """What a row says; None: its job has not started."""
+    """The content of a row; None: its job has not started."""
     job_id, at_s, low_s, likely_s, high_s, started_s = row
     if started_s is None:
         return None

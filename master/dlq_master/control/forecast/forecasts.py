@@ -1,8 +1,9 @@
 """When waiting jobs will start: asked of the twin in the background, published when it answers.
 
-Nobody waits for it but who asks about one job. What it says is stored nowhere, but for what first
-ranges are compared with (control/forecast/accuracy.py); without an answer there is no estimate yet,
-and that is no error. The agents have no part in it, and a silent node is taken to come back.
+Only a request about one job waits for it. Its forecasts are stored nowhere, but for the first
+ranges that later starts are compared with (control/forecast/accuracy.py). Without a forecast there
+is no estimate yet, and that is no error. The agents have no part in it, and a silent node is taken
+to come back.
 """
 
 import asyncio
@@ -54,7 +55,7 @@ class Unknown(Exception):
 
 
 class ForecastKeeper:
-    """What the twin last said, and how good that was. Touched in the loop's thread only."""
+    """The last forecasts of the twin, and their accuracy. Touched in the loop's thread only."""
 
     def __init__(self, state: State, config: TwinConfig, twin: Twin, clock: Clock) -> None:
         self._state = state

@@ -1,8 +1,8 @@
 """How the processes do that the master asks: the planner and the twin, and how often they failed in
 a row.
 
-One failure is nothing: another process is started. After `MANY` in a row the next one will fail
-too, and people have to know: the log says so as an error, and once more when it is well;
+One failure is nothing: another process is started. After `MANY` failures in a row the next one will
+fail too, and people have to know. The log says so as an error, and once more when it is well;
 `/metrics`, `dlq doctor` and `dlq admin policy show` show it. Nothing of it is stored: a master that
 starts again counts anew. Agents have no part in it.
 """

@@ -1,4 +1,4 @@
-"""What the loop keeps of forecasts: first forecasts against real starts, and the twin's health."""
+"""The loop's state of forecasts: first forecasts against real starts, and the twin's health."""
 
 from __future__ import annotations
 

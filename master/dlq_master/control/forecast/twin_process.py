@@ -1,8 +1,8 @@
 """The twin as a process of ours: started when it is asked, watched, and started again when it is
 gone.
 
-Nothing hangs on it. It may be killed, hang or say nonsense: whoever asked then gets `TwinGone`, and
-the next question starts another one, not more often than every `LONGEST_REST_S` if that goes on.
+Nothing hangs on it. It may be killed, hang or send nonsense. The open question then fails with
+`TwinGone`, and the next one starts another process, at most every `LONGEST_REST_S` if that goes on.
 One that is of another version of the package than the master (`planner.code`) is asked nothing.
 """
 
@@ -48,7 +48,7 @@ class Twin(Protocol):
 
 
 class TwinProcess:
-    """One child process at a time, and who waits for its answers."""
+    """One child process at a time, and the questions that wait for its answers."""
 
     def __init__(self, command: Sequence[str], clock: Clock) -> None:
         self._command = tuple(command)
@@ -103,7 +103,7 @@ class TwinProcess:
         self._rest_s = min(LONGEST_REST_S, 2.0 * self._rest_s)
 
     async def stop(self) -> None:
-        """End it, and wait until it is gone. Who waits for an answer gets none."""
+        """End it, and wait until it is gone. The open question gets no answer."""
         process, reading = self._process, self._reading
         self._process = self._reading = None
         if process is not None:
@@ -119,8 +119,8 @@ class TwinProcess:
         self._greeted.set()
 
     async def _running(self) -> Process:
-        """It, once it is certain that it understands. Who waits no longer leaves it to those who
-        ask next.
+        """It, once it is certain that it understands. A caller that waits no longer leaves the
+        process to the next question.
         """
         async with self._starting:
             process = self._process or await self._start()

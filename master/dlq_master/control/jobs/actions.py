@@ -1,7 +1,7 @@
-"""What users ask of a job that runs: go back to the queue, take a signal, save and go on.
+"""Requests of users to a running job: go back to the queue, take a signal, save and go on.
 
 All of it goes through the outbox: it survives a restart of the master, and reaches a silent node
-when that is back. A signal may come twice when the line breaks before its answer; a request to save
+when that is back. A signal may come twice when the line breaks before its answer. A request to save
 is numbered, and a repeat of it asks for nothing new.
 """
 

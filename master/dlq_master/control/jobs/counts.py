@@ -1,5 +1,5 @@
-"""How many jobs have not ended, by user, by account, by team and by queue: what limits of
-submissions look at.
+"""How many jobs have not ended, by user, by account, by team and by queue, for the limits of
+submissions.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def of_queue(queue: str, user: str = "") -> str:
 
 
 class JobCounts:
-    """Counts of jobs that have not ended. As committed: who came in the turn at hand is counted by
-    the turn.
+    """Counts of jobs that have not ended. Counts are as committed; the turn itself counts its new
+    jobs.
     """
 
     def __init__(self) -> None:

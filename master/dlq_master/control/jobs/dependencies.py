@@ -58,6 +58,6 @@ def _found(turn: Turn, asked: AskedTerm) -> tuple[Job | None, Array | None]:
 
 
 def _of_job(turn: Turn, relation: Relation, job: Job) -> Term:
-    """What ended long ago is judged now: it will not move any more."""
+    """Jobs that ended long ago are judged now, since they will not change any more."""
     here = job.job_id in turn.state.cluster.jobs
     return Term(relation, job.job_id, False, None if here else gates.of_job(relation, job))

@@ -22,8 +22,9 @@ from dlq_master.model.resources import Request
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
-    """The job with the sizes that are asked for. What it asks for stays as it is, and has to be one
-    of them, as what it holds or is about to hold has to be."""
+    """The job with the sizes that are asked for. The request stays as it is. Its size has to be one
+    of the sizes, like the size that it holds or is about to hold.
+    """
     if ask.sizes is SAME or ask.sizes == job.request.sizes:
         return after
     sizes, name = ask.sizes, shown_id(job)

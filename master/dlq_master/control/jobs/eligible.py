@@ -1,7 +1,7 @@
-"""Letting jobs in, and keeping them out: what the gates say becomes events of the jobs.
+"""Lets jobs in, and holds them back: the decisions of the gates become events of the jobs.
 
-`settle` runs in every turn before the plan, so that a plan never sees a job that may not wait, and
-what a turn has ended lets others in at once.
+`settle` runs in every turn before the plan. So a plan never sees a job that may not wait, and the
+ends of a turn let others in at once.
 """
 
 from heapq import heappop, heappush
@@ -124,7 +124,7 @@ def _fill(turn: Turn, gate: ArrayGate, job_id: JobId) -> None:
 
 
 def first_block(job: Job) -> Block | None:
-    """What a new job begins with; the turn in which it comes looks at it once more before its
+    """The first block of a new job. The turn in which it comes looks at it once more before its
     plan.
     """
     if job.depends is not None:

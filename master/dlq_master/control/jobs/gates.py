@@ -1,7 +1,7 @@
-"""Jobs that may not wait yet: who they are waiting for, and letting them in.
+"""Jobs that may not wait yet: the jobs that they depend on, and when they are let in.
 
-Nothing here is stored: what is decided stands in the jobs (`blocked`, the terms of `depends`), and
-a starting master finds the rest by looking at them. A plan never sees a blocked job, so all this
+Nothing here is stored. The decisions stand in the jobs (`blocked`, the terms of `depends`), and a
+starting master finds the rest by looking at them. A plan never sees a blocked job, so all this
 costs nothing where nobody asked for it. The agents and a silent line have no part in it.
 """
 
@@ -23,7 +23,7 @@ LARGEST_ARRAY = 100_000  # tasks
 
 @dataclass(slots=True)
 class ArrayGate:
-    """An array with a limit: who is let in, and who may be next."""
+    """An array with a limit: the tasks that are in, and the next ones."""
 
     limit: int = 0
     inside: set[JobId] = field(default_factory=set)
@@ -32,7 +32,7 @@ class ArrayGate:
 
 @dataclass(slots=True)
 class Tally:
-    """An array that others depend on: what is left of it."""
+    """An array that others depend on: its remaining tasks."""
 
     unended: set[JobId] = field(default_factory=set)
     unstarted: set[JobId] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Tally:
 
     @property
     def stage(self) -> tuple[bool, bool, bool]:
-        """What others may learn of it."""
+        """The facts that other jobs may learn."""
         return not self.unstarted, not self.unended, self.failed
 
 
@@ -136,7 +136,7 @@ class Gates:
         return None if job.array is None else self.arrays.get(job.array.array_id)
 
     def leave_namesakes(self, job: Job) -> None:
-        """The job may get another name; who waits for this one is looked at."""
+        """The job may get another name, so the jobs that wait for this one are looked at."""
         living = self.namesakes.get(name_of(job))
         if living is not None and living.pop(job.job_id, 0) is None:
             self.stirred.update((each, None) for each in self.singletons.get(name_of(job), ()))
@@ -184,7 +184,7 @@ class Gates:
                 self.tallies.get(term.target) or tally_of(tasks_of(jobs, term.target)),
             )
         other = jobs.get(term.target)
-        # What is not here has ended long ago, and was judged when the dependency was accepted.
+        # A job that is not here ended long ago, and was judged when the dependency was accepted.
         return (
             term.relation is not Relation.AFTEROK if other is None else of_job(term.relation, other)
         )
@@ -241,8 +241,9 @@ def build(jobs: Jobs, now_s: float) -> Gates:
 
 
 def tasks_of(jobs: Jobs, array_id: JobId) -> Iterator[Job]:
-    """The tasks of an array that are in memory. Others have ended long ago, and count as gone well:
-    what their failure decides was decided, and stored, when it happened."""
+    """The tasks of an array that are in memory. Other tasks ended long ago, and count as successes.
+    The consequences of a failure were decided and stored when it happened.
+    """
     number, last = array_id + 1, array_id + LARGEST_ARRAY
     while number <= last:
         job = jobs.get(JobId(number))

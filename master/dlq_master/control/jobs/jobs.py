@@ -1,4 +1,4 @@
-"""What users do with jobs that are there: cancel, hold, release, pause, resume, ask why."""
+"""Requests of users about existing jobs: cancel, hold, release, pause, resume, ask why."""
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
 from dlq_master.control.jobs import losses

@@ -1,10 +1,10 @@
 """Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING
 counts, and no trial that does nothing of its work.
 
-An agent that restarts or is silent changes nothing: what is told waits in the outbox. A warning is
-given once in an attempt, also over restarts of the master; a node that is silent then learns of it
-when it is back. A master that has just started stops nothing before the nodes concerned have told
-it what ended meanwhile.
+An agent that restarts or is silent changes nothing, since commands wait in the outbox. A warning is
+given once in an attempt, also over restarts of the master. A silent node learns of it when it is
+back. A master that has just started stops nothing before the nodes concerned have told it what
+ended meanwhile.
 """
 
 from dlq_master.control.loop.turn import Turn
@@ -63,7 +63,7 @@ def _warn(turn: Turn, attempt: Attempt, left_s: float) -> None:
 
 
 def _grace_s(turn: Turn, job: Job, attempt: Attempt) -> float:
-    """Who was warned has had time to save; what has not started has nothing to save."""
+    """A warned job has had time to save; a job that has not started has nothing to save."""
     if attempt.started_time_s is None:
         return 0.0
     learned_s = grace_s(job.saves, job.rules)

@@ -1,6 +1,6 @@
-"""Jobs that the cluster has failed: who they are, and when somebody must look where they may go.
+"""Jobs that the cluster has failed, and when to look where they may go.
 
-Nothing here is stored: what is known stands in the jobs (`failed_nodes`, `retry_time_s`).
+Nothing here is stored: the facts stand in the jobs (`failed_nodes`, `retry_time_s`).
 """
 
 from __future__ import annotations

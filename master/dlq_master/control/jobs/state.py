@@ -1,4 +1,4 @@
-"""What the loop keeps of jobs beside the cluster. Only the next id is stored; the rest follows from
+"""The loop's state of jobs beside the cluster. Only the next id is stored; the rest follows from
 the jobs, or is heard anew.
 """
 
@@ -80,5 +80,5 @@ class JobsState:
 
 
 def window_of(config: MasterConfig) -> MemoryWindow:
-    """Which ended jobs memory holds."""
+    """The ended jobs that memory holds."""
     return MemoryWindow(float(config.retention.ended_kept), config.retention.ended_most)

@@ -199,8 +199,9 @@ def steps_of(
 
 
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
-    """When it is due, as an instant. InvalidRequest if that has passed: what being late costs would
-    grow from before there was a job."""
+    """When it is due, as an instant. InvalidRequest if that has passed, since the cost of being
+    late would grow from before there was a job.
+    """
     if asked is None:
         return None
     due_s = turn.now_s + asked.after_s if asked.at_s is None else asked.at_s

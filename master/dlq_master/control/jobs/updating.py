@@ -23,9 +23,9 @@ from dlq_master.model.jobs.eligible import Array, Block
 from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_dependency, shown_id
 
-# What was decided about its deadlines.
+# Forget the verdict on its deadlines.
 _OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "lane")
-# What only a job that holds no GPUs can be given.
+# Changes that only a job without GPUs can take.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
 
@@ -91,7 +91,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
 
 
 def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
-    """As in Slurm: who runs has been given GPUs for what he said."""
+    """As in Slurm: a running job got its GPUs for the earlier request."""
     if job.live_key is None or ask.caller.sees_all:
         return
     longer = limit_s is None or (job.time_limit_s is not None and limit_s > job.time_limit_s)
@@ -186,7 +186,7 @@ def _provisional(after: Job) -> tuple[tuple[str, object], ...]:
 
 
 def _limit_array(turn: Turn, ask: UpdateJob, array: Array) -> None:
-    """Another limit for all tasks: who runs goes on, the others stand at the door anew."""
+    """Another limit for all tasks: running tasks go on, the others wait at the gate anew."""
     state = turn.state
     living = [job for job in arrays.tasks(state.cluster.jobs.get, array) if not over(job)]
     tasks = [job for job in living if not job.ended]

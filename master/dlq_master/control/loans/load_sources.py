@@ -63,7 +63,7 @@ def _told(source: str, timeout_s: float, max_age_s: float) -> float:
 
 
 def _query(told: str) -> str:
-    """What Prometheus is asked, as people write it: a + adds."""
+    """The query for Prometheus, as people write it: a + adds."""
     asked = (one.removeprefix("query=") for one in told.split("&") if one.startswith("query="))
     return unquote(next(asked, ""))
 

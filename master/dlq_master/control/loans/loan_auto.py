@@ -1,11 +1,11 @@
 """Servers are lent and asked back by themselves: by the load of the inference side, with head-room
 and patience.
 
-When is the controller's to say that simulations use (policy/reclaim/controller.py): servers are
-asked back as soon as the load wants them, and lent only when they could have been for a while. What
-happens when: the source tells nothing - nothing changes, and `dlq admin loan auto` says why; the
-master restarts, the source has been silent for long, or people have taken servers back - it watches
-anew for `settle` before it lends more.
+The controller that simulations use decides when (policy/reclaim/controller.py). Servers are asked
+back as soon as the load needs them. They are lent only when the load could have spared them for a
+while. While the source is silent nothing changes, and `dlq admin loan auto` says why. After a
+restart of the master, a long silence, or a reclaim by people, it watches anew for `settle` before
+it lends more.
 """
 
 import asyncio
@@ -107,7 +107,7 @@ class Follower:
         return bool(idle) and now_s - idle[-1][0] > longest_s
 
     async def _busy(self) -> float:
-        """What the source tells. One that does not answer is waited for, and not asked again
+        """The last value of the source. One that does not answer is waited for, and not asked again
         meanwhile.
         """
         if self._reading is None:

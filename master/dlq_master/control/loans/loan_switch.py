@@ -15,8 +15,8 @@ def _switched(_turn: Turn, _ask: SwitchLoans, _word: str) -> None:
 
 @once(_switched)
 def switch(turn: Turn, ask: SwitchLoans) -> Done[None]:
-    """Switched on or off from now on; what is lent stays lent. Who has switched it off first is
-    remembered.
+    """The change holds from now on; lent servers stay lent. The record keeps the name of the person
+    that switched it off first.
     """
     loans = turn.state.loans
     if not turn.state.config.loans.load:

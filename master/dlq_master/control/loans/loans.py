@@ -3,8 +3,8 @@ it is empty.
 
 Where a server stands are flags of its node, so that they survive the master: `lending` (to be
 lent), `loaned`, `reclaimed` (asked back). Once a second whoever waits for its proof is asked what
-is on its GPUs. What happens when: an agent restarts, or the line is silent - nothing is proven
-until it answers; the master restarts - the flags are on disk, and all are asked anew.
+is on its GPUs. When an agent restarts, or the line is silent, nothing is proven until it answers.
+When the master restarts, the flags are on disk, and all nodes are asked anew.
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ def _lent(_turn: Turn, _ask: LendServers, word: str) -> tuple[NodeId, ...]:
 
 @once(_lent)
 def lend(turn: Turn, ask: LendServers) -> Done[tuple[NodeId, ...]]:
-    """Servers are to be lent, as soon as they are proven empty; those that are, stay so."""
+    """Lend servers as soon as they are proven empty; lent ones stay so."""
     chosen = _named(turn, ask.node_ids) if ask.node_ids else _so_many(turn, ask.count)
     cluster, actor = turn.state.cluster, ask.caller.actor
     for node_id in chosen:
@@ -74,7 +74,7 @@ def watch(turn: Turn) -> None:
 
 
 def take_look(turn: Turn, told: TakeLook) -> None:
-    """What a node's devices say: a server that is empty by that is lent, or goes."""
+    """A report of a node's devices: a server that it proves empty is lent, or goes back."""
     state = turn.state
     if state.loans.asked.get(told.node_id) != (told.number, told.session_id):
         return  # it was not asked that, or not in this session
@@ -143,8 +143,8 @@ def _so_many(turn: Turn, count: int) -> tuple[NodeId, ...]:
 
 
 def _take_over(turn: Turn, node_id: NodeId) -> None:
-    """It was the cluster's own until its agent came back: who runs there leaves, as if it were
-    asked back.
+    """It was the cluster's own until its agent came back. Jobs there leave, as if it were asked
+    back.
     """
     actor, cause = f"node:{node_id}", "it is a server of the inference side now"
     for flag in sorted(_LENT_AND_ASKED_BACK):
@@ -153,8 +153,8 @@ def _take_over(turn: Turn, node_id: NodeId) -> None:
 
 
 def _send_away(turn: Turn, node_id: NodeId) -> None:
-    """Who was silent when the server was asked back, or was there before it was one, hears of it
-    now.
+    """An agent that was silent when the server was asked back, or connected before it was a server,
+    hears of it now.
     """
     cluster = turn.state.cluster
     for key in cluster.attempts_on(node_id):

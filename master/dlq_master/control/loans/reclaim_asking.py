@@ -10,8 +10,8 @@ TRIES = 3  # of a choice that takes long, while the cluster changes; then one th
 
 
 async def ask_back(control: Control, ask: ReclaimServers) -> Reclaimed:
-    """What is done, or would be. A choice counts if the cluster is still as it was when it was
-    asked for.
+    """The effects of the reclaim, done or planned. A choice counts if the cluster is still as it
+    was when it was asked for.
     """
     for _ in range(TRIES):
         answer = await control.ask(ask)

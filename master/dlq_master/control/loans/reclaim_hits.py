@@ -1,4 +1,4 @@
-"""What a reclaim means for each job: how long it may save, what it loses, whether a deadline is
+"""The effects of a reclaim on each job: how long it may save, what it loses, whether a deadline is
 touched.
 """
 
@@ -43,7 +43,7 @@ def left_s(attempt: Attempt, now_s: float) -> float:
 
 
 def words_of(hit: Hit, servers: Iterable[NodeId]) -> str:
-    """What its owner is told."""
+    """The message to its owner."""
     does = {"shrink": f"it goes on with {hit.kept_gpus} GPUs"}.get(
         hit.action, "it is ended then" if hit.killed else "it saves and queues again"
     )

@@ -1,8 +1,9 @@
-"""Servers that are asked back: which ones, what that means for jobs, and by when they are empty.
+"""Reclaims of servers: the choice of servers, the effects on jobs, and the time until they are
+empty.
 
-Which ones go is the policy's rule, and what happens to jobs the core's plan (policy/reclaim): here
-is what a plan is told as, and when it is carried out. A choice that takes long is made by whoever
-asks, outside of the loop, and counts only if the servers and who is on them are still the same.
+The policy chooses the servers, and the core plans the effects on jobs (policy/reclaim). This module
+tells a plan and carries it out. The caller makes a long choice outside of the loop. It counts only
+if the servers and their jobs are still the same.
 """
 
 import hashlib
@@ -40,7 +41,7 @@ from dlq_master.policy.reclaim.whitelist import (
 )
 from dlq_master.store.tables.codec import decode, encode
 
-_AGAIN = "plan again: what was told is not what would be done now"
+_AGAIN = "plan again: the plan would now do something else"
 
 
 class WantedServers(NamedTuple):
@@ -86,7 +87,7 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose | Done[Recl
 
 
 def _as_planned(turn: Turn, ask: ReclaimServers) -> Done[Reclaimed | ToChoose]:
-    """What was told under a token, or nothing."""
+    """Do the plan of a token, or nothing."""
     planned = turn.state.loans.plans.get(ask.token)
     if planned is None:
         raise NotFound(
@@ -137,15 +138,15 @@ def _wanted(turn: Turn, ask: ReclaimServers) -> WantedServers:
 
 
 def _basis(wanted: WantedServers, demand: Demand) -> str:
-    """Which servers, and who is on them: what a choice is made from, but for what moves with
-    time.
+    """Digest of the servers and their jobs: the basis of a choice, without the parts that change
+    with time.
     """
     tenants = [one._replace(lost_gpu_s=0.0) for one in demand.tenants]
     return _digest(wanted, dict(demand.servers), demand.wanted, tenants)
 
 
 def _chosen(turn: Turn, ask: ReclaimServers, demand: Demand, basis: str) -> Choice | None:
-    """Which servers go; None: that takes long."""
+    """The servers that go; None: that takes long."""
     rule = turn.state.policy.reclaim
     if ask.found is not None and ask.found.basis == basis:
         return ask.found.choice
@@ -244,7 +245,7 @@ def _token(
 
 
 def _effects(turn: Turn, ask: ReclaimServers, wanted: WantedServers, taken: TakenServers) -> str:
-    """What is done to which jobs, whenever it is done."""
+    """The effects on jobs, whenever they come."""
     hits = [
         (hit.job_id, hit.action, hit.gpus, hit.kept_gpus, hit.killed)
         for hit in _hits(turn, ask, wanted, taken)
@@ -269,7 +270,7 @@ def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: TakenServers) -> Ille
 
 
 def _hasten(turn: Turn, node_ids: tuple[NodeId, ...], within_s: float, actor: str) -> None:
-    """Who leaves already and would take longer has until then, too."""
+    """A job that leaves already and would take longer has until then, too."""
     cluster = turn.state.cluster
     keys = {key for node_id in node_ids for key in cluster.attempts_on(node_id)}
     for key in sorted(keys):

@@ -1,4 +1,4 @@
-"""What the loop keeps of loans beside the flags of nodes: words, plans, and whether the load is
+"""The loop's state of loans beside the flags of nodes: words, plans, and whether the load is
 followed.
 """
 
@@ -36,7 +36,7 @@ class Followed(NamedTuple):
 
 
 class SwitchedOff(NamedTuple):
-    """Who has switched the controller off, and when."""
+    """The person that switched the controller off, and when."""
 
     by: str
     at_s: float
@@ -58,7 +58,8 @@ def written(off: SwitchedOff | None) -> str:
 @dataclass(slots=True)
 class LoanState:
     """`asked`: the number under which a node was last asked what is on its GPUs, and has not
-    answered. `words`: what a server waits for."""
+    answered. `words`: the reasons for which servers wait.
+    """
 
     next_number: int = 1
     asked: dict[NodeId, tuple[int, int]] = field(default_factory=dict)  # and in which session

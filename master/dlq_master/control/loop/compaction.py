@@ -1,10 +1,9 @@
-"""The journal is kept for a time and up to a length; what is beyond goes, a little at a time.
+"""The journal is kept for a time and up to a length. Older events are dropped, a little at a time.
 
-Once an hour (`compact_every`). Looking for what may go is the reading thread's work; the writer's
-thread drops it in transactions so small that a turn which waits for one does not notice. A restart
-in between loses nothing: the horizon is written with the first slice, and the next hour goes on.
-Agents and silence do not matter here. The story of a job that lives, or that ended within the time,
-is kept whole.
+Once an hour (`compact_every`). The reading thread looks for events to drop. The writer's thread
+drops them in transactions so small that a waiting turn does not notice. A restart in between loses
+nothing: the horizon is written with the first slice, and the next hour goes on. Agents and silence
+do not matter here. The story of a job that lives, or that ended within the time, is kept whole.
 """
 
 import asyncio
@@ -48,8 +47,8 @@ async def compact(
 ) -> int:
     """Cut what retention does not keep; returns how many events that were.
 
-    `move_horizon` is told before anything goes: who reads behind it may miss something from then
-    on. `horizon` is where it stands; it never goes back.
+    `move_horizon` is called before anything is dropped: a reader behind it may miss events from
+    then on. `horizon` is where it stands; it never goes back.
     """
     from_s = clock.now_s() - retention.journal_kept
     cut = await journal.journal_cut(from_s, retention.journal_most)

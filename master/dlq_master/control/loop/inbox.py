@@ -9,8 +9,8 @@ from dlq_master.control.stimuli.audit_note import AuditNote
 
 
 class Envelope(NamedTuple):
-    """A stimulus, who waits for its answer (None: nobody), and when it arrived (None: in this
-    turn).
+    """A stimulus, the caller that waits for its answer (None: none), and when it arrived (None: in
+    this turn).
     """
 
     stimulus: Stimulus

@@ -1,18 +1,17 @@
 """Stimuli on which the master has failed: put aside on disk, and left out for a while.
 
 A handler that raises anything but a refusal has met a fault of ours, half way through a draft that
-cannot be taken back. Nothing of the turn is on disk: the master begins anew from there (app.py), at
-once and in the same process, and everybody's stimuli come again. So does the one it failed on; it
-is refused from then on:
+cannot be taken back. Nothing of the turn is on disk. The master begins anew from there (app.py), at
+once and in the same process, and all stimuli come again. So does the one it failed on; it is
+refused from then on:
 
-- a request of a person: that request for good, and after a second failure all requests of its kind
-by that person,
-  for a time that doubles from 30 s to 1 h;
+- a request of a person: that request for good. After a second failure also all requests of its kind
+  by that person, for a time that doubles from 30 s to 1 h;
 - whatever a node sends, and a tick: all of that kind from that node, for the same time.
 
 Then it is tried again: a master that was mended, or an agent that says something else, gets through
-by itself. What happens when: the master restarts - it reads the files, and the times go on; an
-agent restarts - its hello is refused all the same until the time is over.
+by itself. When the master restarts, it reads the files, and the times go on. When an agent
+restarts, its hello is refused all the same until the time is over.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class Incidents:
                 _log.warning("incident_unreadable", file=str(path))
 
     def refusal(self, stimulus: Stimulus, now_s: float) -> DlqError | None:
-        """What this stimulus is refused with; None: it may be handled."""
+        """The error that refuses this stimulus; None: it may be handled."""
         if not self._last:
             return None
         kind, sender, request_id = _mark(stimulus)
@@ -165,7 +164,7 @@ class Incidents:
 
 
 def refused_for(incident: Incident) -> DlqError:
-    """What the sender of a stimulus is told on which the master has failed."""
+    """The answer to the sender of a stimulus on which the master has failed."""
     return InternalError(
         "the master failed on this request: a fault of dlq, and nothing was changed",
         hint=f"tell an operator: incident {incident.incident_id}",
@@ -192,7 +191,7 @@ def _mark(stimulus: Stimulus) -> tuple[str, str, str]:
 
 
 def _told(stimulus: Stimulus) -> dict[str, Any]:
-    """What of it may be written down."""
+    """The parts of it that may be written down."""
     there = (name for name in _TOLD if hasattr(stimulus, name))
     return {name: str(getattr(stimulus, name))[:_LONGEST_TOLD] for name in there}
 

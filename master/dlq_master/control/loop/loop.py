@@ -8,8 +8,8 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 3. let what follows from that follow: jobs become eligible, nodes are avoided, moved jobs arrive;
 4. plan, if anything changed or a moment of the last plan has come; check the plan, O(delta);
 5. take the answers, as of the end of the turn;
-6. write everything that changed in ONE transaction and wait for the disk; what arrives meanwhile is
-   the next batch: that is the group commit. Then publish it;
+6. write everything that changed in ONE transaction and wait for the disk. Stimuli that arrive
+   meanwhile are the next batch: that is the group commit. Then publish it;
 7. answer the callers;
 8. send the commands, and close the sessions that are over;
 9. ask for plans and machines that may take long, and keep house.
@@ -17,14 +17,14 @@ learns of it before it is on disk. A turn does exactly that for all stimuli that
 `control/composition/wiring.py` lists the functions that take part in 3, 4 and 9, and after each
 step of 2.
 
-A fault of a handler, which raises anything but a refusal, leaves a draft that cannot be taken back:
-the stimulus is put aside (control/loop/incidents.py), and the master begins anew from what is on
-disk, in the same process.
+A handler that raises anything but a refusal leaves a draft that cannot be taken back. The stimulus
+is put aside (control/loop/incidents.py), and the master begins anew from the disk, in the same
+process.
 
-Deviations, and their price: a heartbeat is answered by its session before its turn (it changes
-nothing that is stored); a beat of a job is shown before it is committed (it never is). A commit
-that fails ends the process with an error: nothing of the turn was told to anybody, and the next
-process starts from what is on disk.
+Deviations, and their price: a session answers a heartbeat before its turn, because a heartbeat
+changes nothing stored. A beat of a job is shown before its commit, because it is never committed. A
+commit that fails ends the process with an error. No caller heard anything of the turn, and the next
+process starts from the disk.
 """
 
 import asyncio
@@ -81,7 +81,7 @@ class Store(Protocol):
 
 
 class Records(Archive, HistoryRecords, compaction.CompactedJournal, Protocol):
-    """Committed rows: what turns and readers look up."""
+    """Committed rows, for lookups by turns and readers."""
 
 
 class Loop:
@@ -236,7 +236,7 @@ class Loop:
             raise self._failed(letter, fault, now_s) from fault
 
     def _failed(self, letter: Envelope, fault: Exception, now_s: float) -> HandlerFailed:
-        """Put the stimulus aside; who sent it is told at once."""
+        """Put the stimulus aside; its sender hears of it at once."""
         incident = self._incidents.put_aside(letter.stimulus, fault, now_s)
         if letter.answer is not None and not letter.answer.done():
             letter.answer.set_exception(refused_for(incident))
@@ -328,7 +328,7 @@ class Loop:
             self._compacting = asyncio.create_task(self._compact())
 
     async def _compact(self) -> None:
-        """What retention does not keep of the journal goes, while turns go on."""
+        """Drop journal events beyond their retention, while turns go on."""
         retention = self._state.config.retention
         try:
             count = await compaction.compact(
@@ -382,7 +382,7 @@ class Loop:
         slow.
 
         While the sockets were not read nobody was silent: every contact is moved by as much. A slow
-        disk is no such time: what arrives meanwhile is stamped when it arrives.
+        disk is no such time: later stimuli are stamped when they arrive.
         """
         lag_s = max(0.0, self._clock.now_s() - self._turned_s - patience_s)
         self._state.loop_lag_s = lag_s

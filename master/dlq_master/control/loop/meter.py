@@ -1,4 +1,4 @@
-"""Counts what the master does, for who watches it. Counters begin at 0 with every start."""
+"""Counts the work of the master, for its operators. Counters begin at 0 with every start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BUCKETS_S = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
 class Meter:
-    """What a loop has done: its turns, how long they took with their commits, and its events by
+    """The work of a loop: its turns, how long they took with their commits, and its events by
     kind.
     """
 

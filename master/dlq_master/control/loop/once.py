@@ -1,6 +1,6 @@
 """Requests take effect once: a repeat is answered from what was kept of the first one.
 
-The request id and a digest of the request are stored with the effect, in one transaction, so that a
+The request id and a digest of the request are stored with the effect, in one transaction. So a
 repeat is known after a restart of the master too (`Turn.replay`, `Turn.remember`).
 """
 

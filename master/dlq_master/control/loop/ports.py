@@ -1,4 +1,4 @@
-"""What the rest of the master may ask of the loop, and what the loop asks of the world."""
+"""The calls of the rest of the master to the loop, and the calls of the loop to the world."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
@@ -41,7 +41,7 @@ from dlq_master.store.tables.accounts import Books as Books
 
 
 class ReadModel(Protocol):
-    """The published read model: what the last commit made true. Safe to read at any time."""
+    """The published read model: the state of the last commit. Safe to read at any time."""
 
     epoch: int
     cluster_name: str
@@ -121,7 +121,9 @@ class ReadModel(Protocol):
 
 
 class Foresight(Protocol):
-    """Who knows when jobs will start. `Unknown` is raised where nobody does, and is no fault."""
+    """A source of forecasts of job starts. `Unknown` is raised where nobody does, and is no
+    fault.
+    """
 
     latest: Forecast | None
 

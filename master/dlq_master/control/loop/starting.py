@@ -24,8 +24,8 @@ def start(
 ) -> tuple[State, Batch]:
     """The state of a starting master, and what must be on disk before it says anything.
 
-    `losses`: what is missing of what earlier masters acknowledged. A database that lacks batches is
-    a copy of the past: numbers leap, and what agents run of later jobs is left alone. Raises
+    `losses`: acknowledged facts of earlier masters that are missing. A database that lacks batches
+    is a copy of the past: numbers leap, and what agents run of later jobs is left alone. Raises
     ConfigError if the policy of the file is none that a master may run.
     """
     if losses.batches:

@@ -1,8 +1,9 @@
-"""What a start finds missing of what earlier masters acknowledged; it is said, and the master
-serves.
+"""Facts that a start finds missing although earlier masters acknowledged them. The master says so,
+and serves.
 
-To refuse would lose more: jobs that run end by themselves when nobody renews their leases. What is
-told: an error in the log, an event of the journal, and a metric that stays until the next start.
+To refuse would lose more: jobs that run end by themselves when nobody renews their leases. The
+report of a loss: an error in the log, an event of the journal, and a metric that stays until the
+next start.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ MOST_NAMED: Final = 32
 
 
 class Losses(NamedTuple):
-    """`batches`: acknowledged, and not in the database. `audit`: what the audit's files lack; "" =
-    nothing.
+    """`batches`: acknowledged, and not in the database. `audit`: the part missing from the audit's
+    files; "" = nothing.
     """
 
     batches: Sequence[CommittedBatch] = ()
@@ -32,7 +33,7 @@ class Losses(NamedTuple):
             yield "audit_lost", {}, self.audit
 
     def words(self) -> str:
-        """What is gone, for people."""
+        """The losses, for people."""
         first, last = self.batches[0].number, self.batches[-1].number
         which = f"batch {first}" if first == last else f"batches {first} to {last}"
         jobs = _jobs(self.batches)

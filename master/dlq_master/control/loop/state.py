@@ -43,7 +43,7 @@ _LOST_EVENTS = 100_000_000
 class State:
     """The working state: the cluster with its indexes, and the slices of the rooms around it.
 
-    `chosen_policy`: which policy decides; None: that of the configuration.
+    `chosen_policy`: the policy that decides; None: that of the configuration.
     """
 
     config: MasterConfig
@@ -107,7 +107,9 @@ def forget(state: State, job_id: JobId) -> None:
 
 
 def first_meta(state: State) -> dict[str, str]:
-    """What must be on disk before this master says anything: it never says it a second time."""
+    """Facts that must be on disk before this master says anything: it never says them a second
+    time.
+    """
     return {"epoch": str(state.epoch), "next_job": str(state.jobs.next_id), COPY: "no"}
 
 
@@ -142,7 +144,7 @@ def _restore_cluster(state: State, loaded: Loaded) -> None:
 def _leap(state: State) -> None:
     """The database is a copy of the past: leave out the names that were given after it was made.
 
-    Agents still run, and remember, jobs that the copy does not know; a second job of that number,
+    Agents still run, and remember, jobs that the copy does not know. A second job of that number,
     or a second fence (epoch, attempt), would be taken for the first.
     """
     state.epoch += _LOST_EPOCHS

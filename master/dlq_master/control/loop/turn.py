@@ -1,8 +1,8 @@
 """One turn's draft: handlers change the working state through it, and it remembers what to write.
 
-The working state *is* the draft. Readers see only what was published after a commit, and a commit
-that fails ends the process; so a draft never has to be taken back (ADR 4, one turn, one commit).
-A handler therefore refuses (raises a DlqError) before it changes anything.
+The working state *is* the draft. Readers see only values published after a commit, and a commit
+that fails ends the process. So a draft never has to be taken back (ADR 4, one turn, one commit). A
+handler therefore refuses (raises a DlqError) before it changes anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
 
 
 class Archive(Protocol):
-    """What a turn reads of what is not in memory: committed rows only."""
+    """The reads of a turn beyond memory: committed rows only."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
@@ -60,8 +60,8 @@ class OnceRequest(Protocol):
 
 
 class Steps(NamedTuple):
-    """What happened when state machines stepped, who did it, and why (empty: the steps themselves
-    say it).
+    """The steps of state machines, their actor, and the cause (empty: the steps themselves say
+    it).
     """
 
     happened: list[drive.Happened]
@@ -70,7 +70,7 @@ class Steps(NamedTuple):
 
 
 class Wiring(NamedTuple):
-    """Which functions take part in turns, each in the order in which it is called
+    """The functions that take part in turns, each in the order of its calls
     (control/composition).
     """
 
@@ -133,7 +133,7 @@ class Turn:
         actor: str = "scheduler",
         cause: str = "",
     ) -> None:
-        """Let something happen to a job; what follows for its attempt follows."""
+        """Apply an event to a job; the consequences for its attempt follow."""
         happened = drive.step_job(self.state.cluster, job_id, event, self.now_s)
         self.follow(happened, actor=actor, cause=cause)
 
@@ -145,7 +145,7 @@ class Turn:
         actor: str = "scheduler",
         cause: str = "",
     ) -> None:
-        """Let something happen to a living attempt; what follows for its job follows."""
+        """Apply an event to a living attempt; the consequences for its job follow."""
         happened = drive.step_attempt(self.state.cluster, key, event, self.now_s)
         self.follow(happened, actor=actor, cause=cause)
 
@@ -233,7 +233,7 @@ class Turn:
             self.batch.meta["next_job"] = str(self.state.jobs.next_id)
 
     def hang_up(self, node_id: NodeId) -> None:
-        """End the node's session: whatever its agent thinks, it has to say hello again."""
+        """End the node's session. Its agent has to say hello again, whatever it believes."""
         session_id = self.state.nodes.sessions.pop(node_id, None)
         if session_id is not None:
             self.hung_up.append((node_id, session_id))
@@ -275,7 +275,7 @@ class Turn:
         return known.result
 
     def _check_person(self, caller: Caller) -> None:
-        """Unauthenticated for who was removed after the call had been let in."""
+        """Unauthenticated for a user removed after the call had been let in."""
         if caller.person:
             user = self.state.people.users.get(caller.name)
             if user is None or user.key != caller.person:
@@ -333,7 +333,7 @@ class Turn:
 
 
 def digest(ask: OnceRequest) -> str:
-    """What a request asks for, without its id: equal for a repeat, different for anything else."""
+    """The content of a request, without its id: equal for a repeat, different for anything else."""
     if isinstance(ask, SubmitJob):
         return ask.digest
     parts = [type(ask).__name__]

@@ -1,6 +1,7 @@
-"""What jobs that say what being late costs are expected to cost: told once, when they are first
-looked at, and once more when a machine is first chosen for them. It is kept with the job, beside
-what it then costs (model/usage/cost.py)."""
+"""Expected costs of jobs that say what being late costs. They are told once, at the first look, and
+once more when a machine is first chosen for the job. It is kept with the job, beside what it then
+costs (model/usage/cost.py).
+"""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
 
 
 def of_those_that_run(turn: Turn) -> None:
-    """Who started on the own nodes before anybody looked is told here; who waits, with the next
+    """Jobs that started on the own nodes before any look are told here; waiting jobs with the next
     look.
     """
     for job_id in sorted(turn.state.machines.unforetold):
@@ -59,7 +60,7 @@ def of_those_that_run(turn: Turn) -> None:
 
 
 def _late(lateness: Lateness | None, end_s: float) -> float:
-    """What being done then costs; inf: never."""
+    """The cost of being done then; inf: never."""
     return 0.0 if lateness is None else lateness.weight * max(0.0, end_s - lateness.due_s)
 
 

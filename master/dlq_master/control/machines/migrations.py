@@ -1,9 +1,9 @@
 """Migrations of running jobs to machines that were rented for them.
 
-A job saves, leaves its GPUs and starts on the machine, each step by a plan that is checked and
+A job saves, leaves its GPUs and starts on the machine. Each step is in a plan that is checked and
 applied like the plans of the policy.
 
-What happens when: the master restarts before it has left - it queues as any other; its agent
+When the master restarts before the job has left, the job queues as any other. When its agent
 restarts, or the line is silent
 - as with any stop.
 """
@@ -45,7 +45,7 @@ def put(turn: Turn, put: Put) -> None:
 
 
 def arrive(turn: Turn) -> None:
-    """Before the policy decides on them: who has left for a machine starts there."""
+    """Before the policy decides on them: jobs that have left for a machine start there."""
     state = turn.state
     for put in state.machines.on_the_way.arrived(state.cluster):
         machine = state.machines.fleet.get(put.request_id)

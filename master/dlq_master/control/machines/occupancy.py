@@ -1,8 +1,8 @@
-"""Which part of which rented machine each attempt has: a row when it is placed there, and the same
-one when it leaves.
+"""The part of each rented machine that each attempt has: a row when it is placed there, and the
+same one when it leaves.
 
-So what a job has cost is exact whenever the master dies: the rows are written in the turns in which
-GPUs change hands, and what still lives follows from the attempts and machines that are stored.
+So the cost of a job is exact whenever the master dies. The rows are written in the turns in which
+GPUs change hands. The living rest follows from the stored attempts and machines.
 
 An attempt comes to a machine once, when it is placed: rented nodes are closed, and nobody grows
 onto a closed one (`policy.check`). So a stay is named by the two.
@@ -22,7 +22,7 @@ from dlq_master.model.usage.cost import Stay
 
 
 class MachineIndex(Protocol):
-    """Who knows which nodes are rented."""
+    """A source of facts about rented nodes."""
 
     def of_node(self, node_id: NodeId) -> Machine | None: ...
 
@@ -40,7 +40,7 @@ class Occupancy:
         machines: MachineIndex,
         now_s: float,
     ) -> Iterator[Stay]:
-        """What is to be written of these attempts, as they are now."""
+        """The rows to write for these attempts, as they are now."""
         for attempt in attempts:
             resized = attempt.resized_time_s is not None
             if attempt.live and (resized or attempt.key not in self.here):

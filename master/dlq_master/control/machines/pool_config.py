@@ -1,4 +1,6 @@
-"""What may be rented, from whom and for how much: `[[pools]]` and `[renting]` of master.toml."""
+"""Pools of machines that may be rented, their providers and their prices: `[[pools]]` and
+`[renting]` of master.toml.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.nodes.node import NodePool
 
 STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"
-PROVIDERS = (STATIC, EXEC, SLURM)  # the fake is for tests, who ask for it by name
+PROVIDERS = (STATIC, EXEC, SLURM)  # the fake is for tests that ask for it by name
 RENTED_FROM = (*PROVIDERS, FAKE)
 
 
 @dataclass(frozen=True, slots=True)
 class PoolConfig:
-    """Machines of one kind, and who rents them out (docs/sites/pools.md)."""
+    """Machines of one kind, and their provider (docs/sites/pools.md)."""
 
     name: str  # as agents say it: --pool NAME
     provider: str  # how machines are started and stopped: "exec", "static" or "slurm"
@@ -35,7 +37,7 @@ class PoolConfig:
     boot: Seconds = Seconds(120.0)  # from when it is asked for until it takes work
     minimum_billing: Seconds = Seconds(0.0)  # the shortest time that a machine is paid for
     available_until: str = ""  # an instant at which the provider takes all back; "": never
-    leave: Seconds = Seconds(300.0)  # before that, so long for whoever runs there to save
+    leave: Seconds = Seconds(300.0)  # before that, its jobs get so long to save
     give_up: float = 3.0  # a machine that has not come after so many times `boot` is given back
     # provider = "exec": called with start, stop or list (docs/sites/pools.md)
     program: str = ""
@@ -66,7 +68,9 @@ class PoolConfig:
 
 @dataclass(frozen=True, slots=True)
 class RentingConfig:
-    """Which method decides, and what it may cost, in the currency of `price_per_hour`."""
+    """The method that decides on renting, and the most that it may cost, in the currency of
+    `price_per_hour`.
+    """
 
     policy: str = "dlq"  # or a gpuaas preset: it chooses types and numbers of GPUs
     # of that policy, as in `dlq simulate --set`
@@ -124,7 +128,7 @@ def _check_pool(pool: PoolConfig, key: str) -> None:
 
 
 def _check_provider(pool: PoolConfig, key: str) -> None:
-    """What each provider needs, and what means something to another one only."""
+    """The keys that each provider needs, and the keys that only another one uses."""
     for provider, name in ((EXEC, "program"), (STATIC, "hosts"), (SLURM, "pilot")):
         if pool.provider == provider and not getattr(pool, name):
             _wrong(f"{key}.{name}", f"missing: provider {provider!r} needs it")

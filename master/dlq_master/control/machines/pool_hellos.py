@@ -20,7 +20,7 @@ AGAIN_S = 1.0
 
 def check(state: State, ask: OpenSession) -> None:
     """Raises PermissionDenied for a host that is none of ours or not the one that was rented,
-    TryAgain until it is known which that is. What was wrong is told by the next look at the pools.
+    TryAgain until it is known which that is. The next look at the pools reports the faults.
     """
     machine = state.machines.of_node(ask.node_id)
     priced = ask.facts.pool is NodePool.PRICED

@@ -2,10 +2,9 @@
 
 A machine's row is on disk before its provider is asked, and is all that is needed to go on.
 Providers are asked outside of the loop (`Desk`), each machine one thing at a time, until they have
-answered. What happens when: the master restarts - where a provider may have been asked already, it
-is first asked what is there; the agent restarts - it says hello as before; the line is silent - as
-on any node, unless its provider says too that the machine is gone: then what it held is lost at
-once, and it is not paid on.
+answered. When the master restarts, it first asks each provider that it may have asked already for a
+list. When the agent restarts, it says hello as before. A silent line is handled as on any node,
+unless the provider also reports the machine gone. Then its jobs are lost at once, and payment ends.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ def _ranks_left(turn: Turn, ask: AnnounceLeave, _word: str) -> int:
 
 @once(_ranks_left)
 def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
-    """Its provider takes a machine back: whoever runs there has so long to save."""
+    """Its provider takes a machine back: its jobs have so long to save."""
     machine = turn.state.machines.of_node(ask.node_id)
     if machine is None:
         raise IllegalTransition(f"node {ask.node_id} is not rented")
@@ -126,8 +125,8 @@ def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
 def give_back(
     turn: Turn, machine: Machine, cause: str, actor: str = "scheduler", grace_s: float | None = None
 ) -> None:
-    """Nobody new starts there. One that is up is emptied first; what is given back already goes on
-    so.
+    """Nobody new starts there. A running machine is emptied first; one that is being given back
+    goes on so.
     """
     if machine.state is MachineState.STARTING:
         move(turn, machine, MachineState.STOPPING, cause, actor=actor)
@@ -181,7 +180,9 @@ def told(turn: Turn, ask: ProviderTold) -> None:
 
 
 def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
-    """What the devices of a machine that is being emptied say; `in_use` "": nothing is there."""
+    """The report of the devices of a machine that is being emptied; `in_use` "": nothing is
+    there.
+    """
     machine = turn.state.machines.of_node(node_id)
     if machine is not None and machine.state is MachineState.DRAINING and not in_use:
         turn.state.loans.forget(node_id)
@@ -368,7 +369,7 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
         _known(turn, machine, ask.instance_id)
         return
     tries = machine.tries
-    # What was listed while it was being asked says nothing of what came of that.
+    # A list made during the request says nothing about the request's result.
     put(turn, machine := machine._replace(retry_s=max(machine.retry_s, turn.now_s)))
     turn.note(
         "machine_start_failed",
@@ -382,9 +383,10 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
 
 
 def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
-    """Its provider's name for it. Two names for one machine are a fault: whatever has its request
-    id is stopped. So is one name for two: who has it already keeps it, and nobody is stopped by
-    that name."""
+    """Its provider's name for it. Two names for one machine are a fault: every machine with its
+    request id is stopped. So is one name for two machines. The first one keeps it, and no machine
+    is stopped by that name.
+    """
     if not machine.instance_id and machine.state is MachineState.STARTING:
         for one in turn.state.machines.open():
             if (one.pool, one.instance_id) == (machine.pool, instance_id):
@@ -439,7 +441,7 @@ def _end(turn: Turn, machine: Machine) -> None:
 
 
 def _listed(turn: Turn, ask: ProviderTold) -> None:
-    """What a provider says is there, beside what should be."""
+    """Compare a provider's list with the rows."""
     pools, pool = turn.state.machines, ask.act.pool
     if ask.fault:
         if pools.list_faults.get(pool) != ask.fault:
@@ -483,8 +485,9 @@ def _unlisted(turn: Turn, machine: Machine) -> None:
 
 
 def _vanished(turn: Turn, machine: Machine) -> None:
-    """Its provider has it no more: what ran there is lost, and it is not paid on. One that went
-    before it was given back, and as soon, was of no use."""
+    """Its provider has it no more: its jobs are lost, and payment ends. One that went before it was
+    given back, and as soon, was of no use.
+    """
     if machine.state is not MachineState.STOPPING:
         lost = "lost: its provider has it no more"
         pool = pool_of(turn.state.config.pools, machine.pool)
@@ -499,8 +502,8 @@ def _vanished(turn: Turn, machine: Machine) -> None:
 
 
 def _unasked(turn: Turn, pool: str, request_id: str, instance_id: str) -> None:
-    """One that nobody wants (any more) is there. What was ours is stopped; what never was is only
-    told.
+    """One that nobody wants (any more) is there. An unknown machine of ours is stopped; a
+    stranger's is only reported.
     """
     pools = turn.state.machines
     ours = pools.fleet.get(request_id)

@@ -1,4 +1,4 @@
-"""What is being rented for a job that waits, or why nothing can be: the first of its reasons."""
+"""The machine being rented for a waiting job, or why none can be: the first of its reasons."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def watch(turn: Turn) -> None:
     pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
     here = [one for one in state.machines.open() if one.state in _THERE]
     there = {one.node_id for one in here}
-    # Who has failed on one of them goes to none of them; on which nobody is, that one goes back.
+    # A job that failed on one of them goes to none of them; an idle one goes back.
     wanting = [
         job for job in (*line, *pending) if may_rent(job) and there.isdisjoint(job.request.avoid)
     ]

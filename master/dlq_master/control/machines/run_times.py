@@ -1,7 +1,7 @@
 """Run times on each pool's machines (`policy.rent.times`), with what is learned from the jobs that
 have ended.
 
-What happens when: the master restarts - it learns from the ended jobs that it has loaded.
+When the master restarts, it learns from the ended jobs that it has loaded.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run_times(turn: Turn) -> MachineRunTimes:
 
 
 def node_type(pool: PoolConfig) -> NodeType:
-    """What one of its machines is."""
+    """The hardware of one of its machines."""
     from dlq_master.policy.priced.catalogue import NodeType
 
     return NodeType(

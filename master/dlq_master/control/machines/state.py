@@ -1,4 +1,4 @@
-"""What the loop keeps of priced pools beside the rows of machines: what providers are being asked.
+"""The loop's state of priced pools beside the rows of machines: the open requests to providers.
 Never stored.
 """
 
@@ -28,7 +28,9 @@ FIRST_REST_S, LONGEST_REST_S = 30.0, 3600.0  # of a pool whose machines fail, on
 
 
 class Desk(Protocol):
-    """Who asks providers, outside of the loop; answers come as `ProviderTold`. Never blocks."""
+    """The desk asks providers, outside of the loop; answers come as `ProviderTold`. Never
+    blocks.
+    """
 
     def ask(self, act: Act) -> None: ...
 
@@ -102,12 +104,12 @@ class MachinesState:
         return last_s + min(FIRST_REST_S * 2.0 ** (failures - 1), LONGEST_REST_S)
 
     def per_hour(self) -> float:
-        """What all that are there cost in an hour."""
+        """The cost of all present machines in an hour."""
         return sum(one.price_per_hour for one in self.fleet.open())
 
     def day_cost(self, now_s: float) -> float:
-        """What was rented in the last 24 hours has cost, with what is paid already of those that
-        are there.
+        """The cost of everything rented in the last 24 hours, with the part already paid for
+        present machines.
         """
         return self.fleet.day_cost(now_s)
 
@@ -120,7 +122,7 @@ class MachinesState:
         }
 
     def hand_over(self) -> None:
-        """After the commit: what this turn wants of providers is asked."""
+        """After the commit: send this turn's requests to providers."""
         acts, self.acts = self.acts, []
         for act in acts if self.desk is not None else ():
             assert self.desk is not None
@@ -128,5 +130,5 @@ class MachinesState:
 
 
 def pool_of(pools: Iterable[PoolConfig], name: str) -> PoolConfig | None:
-    """What is told of it in master.toml; None: nothing (any more)."""
+    """Its section of master.toml; None: nothing (any more)."""
     return next((one for one in pools if one.name == name), None)

@@ -1,5 +1,5 @@
-"""What of an attempt's end speaks against a node: one line for each cause of a start that failed,
-and each end.
+"""The parts of an attempt's end that speak against a node: one line for each cause of a failed
+start, and for each end.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _YES_NO = {True: "**yes**", False: "no"}
 
 
 def of_start(attempt: Attempt) -> NodeId | None:
-    """The node that failed an attempt before it began; None: what kept it from starting is no
-    node's fault.
+    """The node that failed an attempt before it began; None: the cause that kept it from starting
+    is no node's fault.
     """
     for status in attempt.ranks:
         if status.start_error and not status.no_room and speaks_against_node(status.start_cause):

@@ -1,8 +1,8 @@
-"""Nodes whose disk is full take nothing new: whatever is placed there could not start.
+"""A node whose disk is full takes no new job, since a job could not start there.
 
 The agent says so with its heartbeats, and when there is room again (it sees to it that this does
-not flicker). What happens when: the agent restarts - it tells anew; the master restarts - the flag
-is on disk; the line is silent - the last word stands.
+not flicker). When the agent restarts, it reports again. When the master restarts, the flag is on
+disk. While the line is silent, the last report stands.
 """
 
 from dlq_common.text.units import approximate_size
@@ -14,7 +14,7 @@ from dlq_master.model.nodes.node import NodeFlag
 
 
 def take(turn: Turn, node_id: NodeId, told: ToldDisk) -> None:
-    """What a node says of the disk of its agent's state."""
+    """The report of a node about the disk of its agent's state."""
     flagged = NodeFlag.DISK_FULL in turn.state.cluster.nodes[node_id].flags
     if told.full == flagged:
         return

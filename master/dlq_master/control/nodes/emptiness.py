@@ -1,4 +1,6 @@
-"""Whether a node is empty: what its devices say, not what its agent believes of its own jobs."""
+"""Whether a node is empty, by the report of its devices, not by its agent's belief about its
+jobs.
+"""
 
 from collections.abc import Iterable
 
@@ -38,7 +40,7 @@ def ask(turn: Turn, node_id: NodeId) -> None:
 
 
 def in_use(node: Node, readings: Iterable[Reading], free_below_bytes: int) -> str:
-    """What is on its GPUs, in words; empty: nothing."""
+    """The programs on its GPUs, in words; empty: none."""
     told = {one.gpu: one for one in readings}
     words = []
     for gpu in node.gpus:

@@ -1,6 +1,4 @@
-"""What speaks against nodes: jobs that failed there at once, and which of them count. Pure
-values.
-"""
+"""Evidence against nodes: jobs that failed there at once, and which of them count. Pure values."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -27,7 +25,7 @@ class Failure(NamedTuple):
 
 @dataclass(slots=True)
 class Suspicion:
-    """What speaks against nodes. Never stored."""
+    """The evidence against nodes. Never stored."""
 
     failures: dict[NodeId, list[Failure]] = field(default_factory=dict)
     charged: dict[NodeId, tuple[Failure, ...]] = field(default_factory=dict)  # closed for these

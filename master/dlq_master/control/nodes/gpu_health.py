@@ -1,9 +1,9 @@
 """How nodes say their GPUs are, and what is done about it.
 
 Facts come with heartbeats, the whole of a node at once. A GPU that the table of
-model/nodes/gpu_health.py withholds takes no new work; what runs on it goes on, for as long as it
-can. What happens when: the agent restarts - it tells all anew, and the driver's messages of this
-boot from the kernel's log; the master restarts - what it has judged is on disk; the line is silent
+model/nodes/gpu_health.py withholds takes no new work. Running jobs go on, for as long as they can.
+When the agent restarts, it reports everything again, and the driver's messages of this boot from
+the kernel's log. When the master restarts, its verdicts are on disk. While the line is silent
 - the last word stands.
 """
 

@@ -1,6 +1,4 @@
-"""Which agents have spoken for which nodes: what of the state is about that, and how it is
-stored.
-"""
+"""The agents that have spoken for nodes: this part of the state, and how it is stored."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ META = "agent:"  # key of meta, before the node's id
 
 @dataclass(slots=True)
 class Instances:
-    """`heard`: who opened the last session. `known`: whose memory accounts for all that was placed
-    there.
+    """`heard`: the agent that opened the last session. `known`: agents whose memory accounts for
+    everything placed there.
     """
 
     heard: dict[NodeId, AgentInstance] = field(default_factory=dict)
@@ -27,7 +25,7 @@ class Instances:
 
 
 def restore(instances: Instances, meta: Mapping[str, str]) -> None:
-    """What `instances.remember` has stored."""
+    """The row that `instances.remember` has stored."""
     for key, stored in meta.items():
         if key.startswith(META) and stored:
             heard, known = json.loads(stored)

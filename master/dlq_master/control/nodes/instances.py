@@ -1,9 +1,9 @@
-"""Which agent speaks for a node: one process at a time, and whether it still has its memory.
+"""The agent that speaks for a node: one process at a time, and whether it still has its memory.
 
-A certificate can be copied. While one process is heard within the TTL, another one is refused,
-unless it holds the lock of the same place, which proves that the first is gone. What was last
-accepted is stored, so that a copy cannot slip in while the master restarts. An agent of before,
-which says nothing of itself, is taken as it was: at any time, with an unbroken memory.
+A certificate can be copied. While one process is heard within the TTL, another one is refused. The
+exception is a process that holds the lock of the same place, which proves that the first is gone.
+The last accepted one is stored, so that a copy cannot slip in while the master restarts. An agent
+of before, which says nothing of itself, is taken as it was: at any time, with an unbroken memory.
 """
 
 from __future__ import annotations

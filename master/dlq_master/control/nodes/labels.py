@@ -1,7 +1,7 @@
 """Labels of nodes: set and cleared by operators, asked for by jobs (`-C rack=r1`).
 
-What happens when: the agent registers anew, or the master restarts - they stay, in the node's row;
-the line goes silent - they have no part in it; a node is forgotten - they are too.
+When the agent registers anew, or the master restarts, they stay in the node's row. A silent line
+does not matter to them. When a node is forgotten, they are too.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def _as_it_stands(turn: Turn, ask: SetNodeLabels, _word: str) -> Node:
 
 @once(_as_it_stands)
 def set_labels(turn: Turn, ask: SetNodeLabels) -> Done[Node]:
-    """Set and clear labels; those that are so already change nothing."""
+    """Set and clear labels; a label that already has its value changes nothing."""
     node = turn.node(ask.node_id)
     before = by_name(node)
     after = {name: value for name, value in before.items() if name not in ask.clear_labels}

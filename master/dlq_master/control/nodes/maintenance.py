@@ -5,10 +5,10 @@ the agent tells the shims. Shorter: first the agent tells the shims and says so,
 believes it. Until then `Node.hold_extension_s` is the longest hold that any shim there may still
 count with.
 
-What happens when: the agent restarts - the word comes again with its welcome, for all ranks; the
-master restarts - it is in the node's row; the line goes silent - nothing of that node is reclaimed
-before hold + extension. It ends by itself: the time is over by the master's clock, or the agent
-says that it is back; an agent that is away then hears of it when it returns.
+When the agent restarts, the notice comes again with its welcome, for all ranks. When the master
+restarts, the notice is in the node's row. While the line is silent, no job of that node is
+reclaimed before hold + extension. It ends by itself when the time is over by the master's clock, or
+when the agent reports that it is back. An absent agent hears of it when it returns.
 """
 
 from dlq_common.errors import IllegalTransition, InvalidRequest

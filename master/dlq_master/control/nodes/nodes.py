@@ -1,9 +1,9 @@
 """Nodes: sessions, silence, fences and flags.
 
-What happens when: an agent restarts - it says hello with all ranks it found, and both sides
-compare; the master restarts - every silence is counted from its start, and nothing new is placed
-before the nodes are back; the line goes silent - SUSPECT, UNREACHABLE with its attempts UNKNOWN,
-and only after the hold and a margin DOWN, with its attempts lost.
+When an agent restarts, it says hello with all ranks it found, and both sides compare. When the
+master restarts, every silence counts from its start, and it places nothing new before the nodes are
+back. A silent node is SUSPECT, then UNREACHABLE with its attempts UNKNOWN. Only after the hold and
+a margin is it DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
@@ -156,7 +156,7 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
 
 
 def watch_silence(turn: Turn) -> None:
-    """Once a second: what silence has made of each node."""
+    """Once a second: move each node by the length of its silence."""
     state = turn.state
     maintenance.end_due(turn)
     gpu_health.watch_cleaning(turn)
@@ -269,7 +269,7 @@ def lose(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
 
 
 def drop(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
-    """Its machine is gone for good: whatever it held is lost, and it is forgotten."""
+    """Its machine is gone for good: all its attempts are lost, and it is forgotten."""
     if turn.state.cluster.nodes[node_id].state is not NodeState.DOWN:
         lose(turn, node_id, actor=actor, cause=cause)
     _forget(turn, node_id, actor)
@@ -331,8 +331,8 @@ def _must_be_current(turn: Turn, node_id: NodeId, session_id: int) -> None:
 
 
 def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
-    """What a rank that runs says of itself. One that should not, and of which nobody has heard, is
-    a reason to compare all that runs there with all that should: its agent is to say hello again.
+    """The report of a running rank about itself. A rank that should not run, and that was never
+    reported, is a reason to compare all ranks there with the plan. Its agent is to say hello again.
     """
     found = desired.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
@@ -381,7 +381,7 @@ def _notice_freeze(turn: Turn) -> None:
 
 
 def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
-    """After the hold and its margin nothing of ours can run there: what it held is lost."""
+    """After the hold and its margin none of our processes can run there: its attempts are lost."""
     state = turn.state
     if state.frozen:
         return

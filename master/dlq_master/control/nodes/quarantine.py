@@ -1,16 +1,15 @@
 """Nodes on which jobs fail at once, one after the other: closed before they eat the queue.
 
-A node is suspected for what it does itself: jobs that it could not start by a fault of its own
-(dlq_common/start_causes.py), and programs that failed soon after their start on a GPU of which a
-fault of hardware is told. How a program of a user ends, and what users can bring about on any node,
-is no sign: two users with mistakes must not close a node, nor two who want to. A name of a user
-that fails on another node as well does not count, and a user whose jobs fail on other nodes too
+A node is suspected for its own failures. These are jobs that it could not start by a fault of its
+own (dlq_common/start_causes.py), and programs that failed soon after their start on a GPU with a
+reported fault of hardware. The end of a user's program, and any fault that users can cause on any
+node, is no sign. Two users with mistakes must not close a node, nor two attackers. A program of a
+user that fails on another node as well does not count. A user whose jobs fail on other nodes too
 counts once.
 
 The master closes no more than a share of the cluster by itself. A node is released by an operator,
-or by the jobs that it was closed for when they fail elsewhere. What happens when: the master
-restarts - the flag is on disk, counting begins anew; the agents and a silent line have no part in
-it.
+or by the jobs that it was closed for when they fail elsewhere. When the master restarts, the flag
+is on disk, and counting begins anew. The agents and a silent line have no part in it.
 """
 
 from collections.abc import Iterable
@@ -58,7 +57,7 @@ def may_close(turn: Turn) -> bool:
 
 
 def released(turn: Turn, node_id: NodeId) -> None:
-    """Somebody has looked at the node: what was is forgiven."""
+    """An operator has looked at the node: the past is forgiven."""
     turn.state.nodes.failures.failures.pop(node_id, None)
     turn.state.nodes.failures.charged.pop(node_id, None)
     turn.state.nodes.failures.capped = False

@@ -1,5 +1,5 @@
-"""What the loop keeps of nodes beside the cluster: their sessions, and what agents report of GPUs
-and ranks. Only `instances` is stored; every hello reports the rest anew.
+"""The loop's state of nodes beside the cluster: their sessions, and the reports of agents about
+GPUs and ranks. Only `instances` is stored; every hello reports the rest anew.
 """
 
 from __future__ import annotations

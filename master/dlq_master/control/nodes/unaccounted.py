@@ -2,7 +2,7 @@
 death.
 
 They are UNKNOWN and keep their GPUs until the hold and its margin are over since the first hello
-without them; then, if the agent has found their processes, they are ordered to end, and lost once
+without them. Then, if the agent has found their processes, they are ordered to end, and lost once
 they have. An operator's fence loses them at once. After a restart of the master the next hello
 begins the hold anew; when the line goes silent, the ordinary silence of a node decides.
 """
@@ -73,7 +73,7 @@ def watch(turn: Turn, node_id: NodeId) -> None:
 
 
 def fence(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> tuple[AttemptKey, ...]:
-    """An operator has made sure that nothing of them runs: lost now. Which they were."""
+    """An operator has made sure that nothing of them runs: lost now. Returns them."""
     keys = tuple(dict.fromkeys(key for key, _ in turn.state.nodes.unaccounted.get(node_id, {})))
     for key in keys:
         _lose(turn, node_id, key, cause, actor)
@@ -104,7 +104,7 @@ def _silence(turn: Turn, node_id: NodeId, key: AttemptKey, rank: int) -> None:
 
 
 def _turn_away(turn: Turn, ask: OpenSession) -> None:
-    """What runs without a record and for nobody must end; the node takes no work meanwhile."""
+    """A process without a record that serves nobody must end; the node takes no work meanwhile."""
     for key, epoch, rank in ask.unexplained:
         found = standing(turn, ask.node_id, key, epoch, rank)
         if found.ours:

@@ -1,7 +1,7 @@
 """GPUs that look free and are not: something runs on them for nobody, or they cannot be given back.
 
-They take no work: what the agents say is kept in the state, told anew by every hello, and a node's
-flag `cleaning` and its withheld GPUs follow from it.
+They take no work. The reports of agents are kept in the state and renewed by every hello. A node's
+flag `cleaning` and its withheld GPUs follow from them.
 """
 
 from collections.abc import Collection
@@ -16,16 +16,17 @@ from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import NodeFlag
 
-# An agent that cannot give the GPUs of a rank back says why: with its end, or, if it cannot know
-# that this is the end, with STOPPING. So the words begin when that has taken too long.
+# An agent that cannot give the GPUs of a rank back says why. It says so with the rank's end, or, if
+# it cannot know that this is the end, with STOPPING. So the words begin when that has taken too
+# long.
 _CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
     """GPUs on which something runs for nobody look free and are not: they take no work.
 
-    A node is `cleaning` as a whole while it is not known which GPUs these are, and while the GPUs
-    of a rank that has ended cannot be given back (who knows what else cannot).
+    A node is `cleaning` as a whole while it is not known which GPUs these are. It also is while the
+    GPUs of an ended rank cannot be given back, since other GPUs may have the same fault.
     """
     _withhold(turn, node_id)
     why = _unclean(turn, node_id)
@@ -67,7 +68,7 @@ def _withhold(turn: Turn, node_id: NodeId) -> None:
 
 
 def _for_nobody(turn: Turn, strays: Collection[tuple[AttemptKey, int]]) -> str:
-    """What is to become of ranks that run for nobody, in words; empty when there are none."""
+    """The next steps for ranks that run for nobody, in words; empty when there are none."""
     keys = sorted({key for key, _ in strays})
     orphans = [key for key in keys if turn.known_job(key.job_id) is None]
     ours = [key for key in keys if key not in orphans]
@@ -84,7 +85,7 @@ def _named(keys: list[AttemptKey]) -> str:
 
 
 def _unclean(turn: Turn, node_id: NodeId) -> str:
-    """What keeps a node from taking work, in words; empty: nothing."""
+    """The reason that keeps a node from taking work, in words; empty: none."""
     strays = [who for who, on in turn.state.nodes.unowned.get(node_id, {}).items() if not on]
     if strays:
         return _for_nobody(turn, strays)

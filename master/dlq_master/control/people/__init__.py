@@ -1,6 +1,6 @@
 """People: users, join tokens, teams, and the queues that they submit to.
 
-`people` says who may have an identity, `leaving` what happens to the jobs of a user who is removed,
-`teams` who belongs to which team and what it may have. Everything is a row of the database;
-`team_use` and `queues` only count what is published. Policies see teams through `team_words`.
+`people` decides on identities, `leaving` on the jobs of a removed user, `teams` on the members of
+teams and on their limits. Everything is a row of the database; `team_use` and `queues` only count
+what is published. Policies see teams through `team_words`.
 """

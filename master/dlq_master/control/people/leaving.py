@@ -1,5 +1,5 @@
-"""What lives of a user who leaves: it ends, or somebody else gets it. Nothing of it goes to whoever
-has the name next.
+"""The living jobs of a user who leaves: each ends, or gets another owner. No job goes to the next
+user of the same name.
 """
 
 from __future__ import annotations
@@ -86,8 +86,9 @@ def _heir(turn: Turn, ask: DeleteUser) -> User | None:
 
 
 def _to_give(jobs: list[Job]) -> list[Job]:
-    """What runs, runs in the account of the one who leaves; a promise counts against the quota of a
-    team. The tasks of an array stay together."""
+    """Running jobs run in the account of the leaving user; a promise counts against the quota of a
+    team. The tasks of an array stay together.
+    """
     kept = [job for job in jobs if job.live_attempt is not None or job.promised is not None]
     single, arrays = {job.job_id for job in kept}, {job.array for job in kept if job.array}
     return [job for job in jobs if job.job_id not in single and job.array not in arrays]

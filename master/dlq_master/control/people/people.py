@@ -1,4 +1,4 @@
-"""Users and join tokens: who may have an identity here."""
+"""Users and join tokens: the identities of the cluster."""
 
 import hmac
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the loop keeps of people: users, join tokens and teams. All of it is stored."""
+"""The loop's state of people: users, join tokens and teams. All of it is stored."""
 
 from __future__ import annotations
 

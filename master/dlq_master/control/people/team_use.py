@@ -1,4 +1,4 @@
-"""What teams and their members have now, counted over the published jobs."""
+"""The present use of teams and their members, counted over the published jobs."""
 
 from __future__ import annotations
 

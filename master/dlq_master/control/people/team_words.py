@@ -1,5 +1,5 @@
-"""What is told of teams, as the settings of a policy: so that plans, wherever they are made, go by
-the same.
+"""The rules of teams, as settings of a policy, so that plans made anywhere follow the same
+rules.
 """
 
 from __future__ import annotations

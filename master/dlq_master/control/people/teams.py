@@ -1,9 +1,9 @@
-"""Teams: who belongs to which, what each may have, and to which a job is counted.
+"""Teams: their members, their rules, and the team to which a job counts.
 
-What happens when: an agent restarts, or the line is silent - nothing; the master restarts - teams
-are rows, and the team of a job stands in the job. A quota or a limit below what runs stops nobody:
-jobs beyond a quota borrow from then on, and are the first to leave at a boundary when others have a
-right to their GPUs; beyond a limit nothing new starts.
+An agent's restart or a silent line changes nothing. When the master restarts, teams are rows, and
+the team of a job stands in the job. A quota or a limit below the present use stops no job. Jobs
+beyond a quota borrow from then on, and leave first at a boundary when others have a right to their
+GPUs. Beyond a limit no new job starts.
 """
 
 from __future__ import annotations
@@ -95,8 +95,8 @@ def delete_team(turn: Turn, ask: DeleteTeam) -> Done[int]:
 def team_for(state: State, user: str, asked: str) -> str:
     """To which team a job of this user is counted; "" = the user is in none.
 
-    Raises InvalidRequest for any other team, in the same words whether it is there or not: which
-    there are is not for everybody to learn.
+    Raises InvalidRequest for any other team, in the same words whether it exists or not. Not
+    everybody may learn which teams exist.
     """
     own = [team for team in state.people.teams.values() if team.member(user) is not None]
     if asked:
@@ -176,7 +176,7 @@ def no_difference(state: State) -> str:
 
 
 def _of_whom(state: State, place: str) -> str:
-    """Who of a team or queue has most of them; empty for one user's own."""
+    """The members of a team or queue with the most of them; empty for one user's own."""
     found = Counter(state.jobs.counts.by_user(place))
     if len(found) < 2:
         return ""

@@ -1,10 +1,10 @@
-"""Where a job may go whose attempts the cluster has failed: elsewhere, if there is an elsewhere;
-and who keeps off nodes that are reserved (control/reservations/reservations.py).
+"""Nodes that a job avoids: those on which the cluster failed its attempts, if others could hold it,
+and reserved ones (control/reservations/reservations.py).
 
 A job avoids the nodes on which its attempts failed as long as others, all taken together and empty,
-could hold it; when there are none (any more) it may go anywhere. After an attempt that was
-preempted in good order nothing is held against any node. What happens when: the master restarts -
-it is in the job's row; the agents and a silent line have no part in it.
+could hold it. When there are none (any more) it may go anywhere. After an attempt that was
+preempted in good order nothing is held against any node. When the master restarts, the nodes are in
+the job's row. The agents and a silent line have no part in it.
 """
 
 from math import isfinite

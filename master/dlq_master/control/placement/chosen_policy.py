@@ -1,4 +1,6 @@
-"""Which policy was chosen, by whom and when: one value, stored in the table of single values."""
+"""The chosen policy, the person that chose it, and when: one value, stored in the table of single
+values.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ CHOSEN: Final = "policy"  # its key there
 
 
 class Chosen(NamedTuple):
-    """A policy by its name and settings, who said so (`""`: master.toml), and since when."""
+    """A policy by its name and settings, the person that set it (`""`: master.toml), and since
+    when.
+    """
 
     policy: str
     settings: Mapping[str, str]
@@ -18,7 +22,7 @@ class Chosen(NamedTuple):
     since_s: float
 
     def same(self, other: Chosen) -> bool:
-        """Whether both name the same policy, whoever said so."""
+        """Whether both name the same policy, by any person."""
         return (self.policy, dict(self.settings)) == (other.policy, dict(other.settings))
 
     @property

@@ -1,7 +1,7 @@
 """Plans are carried out here: checked, applied to the cluster, written down, and launched.
 
-Every plan goes this way, whoever made it: the policy in its turn, a loan or a reclaim that people
-ask for, a migration to a rented machine, a promise for new deadlines.
+Every plan goes this way: the policy's plan in its turn, a loan or a reclaim that people ask for, a
+migration to a rented machine, a promise for new deadlines.
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ RETURNED_SHARE = 0.95  # of the known nodes: then a started master places work a
 
 
 def look(turn: Turn) -> View:
-    """What the policies see of this turn."""
+    """The policies' view of this turn."""
     return View(turn.state.cluster, turn.now_s, pause_of(turn.state, turn.now_s))
 
 

@@ -1,8 +1,8 @@
 """GPU types by the word people use: `h100` means `h100-80gb` where that is the only H100 there is.
 
-A word is resolved once: at the submission, or, if no node with GPUs had registered by then, when
-the first type that it can mean registers. Until then such a job waits with the reason `gpu_type`.
-Each word of several (`h100,a100`: any one of these) is resolved by itself.
+A word is resolved once: at the submission, or when the first matching type registers, if no node
+with GPUs had registered by then. Until then such a job waits with the reason `gpu_type`. Each word
+of several (`h100,a100`: any one of these) is resolved by itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ def known(cluster: Cluster) -> list[str]:
 
 
 def meant(word: str, types: Iterable[str]) -> list[str]:
-    """Which of the types a word can mean: itself, else those that it begins, up to a dash."""
+    """The types that a word can mean: itself, else those that it begins, up to a dash."""
     found = [gpu_type for gpu_type in types if gpu_type.startswith(f"{word}-")]
     return [word] if word in types else found
 
@@ -46,8 +46,9 @@ def resolved(cluster: Cluster, request: Request) -> Request:
 
 
 def check_known(turn: Turn, request: Request) -> None:
-    """Raises InvalidRequest for a type among several of which nothing has registered, nor could be
-    rented: a slip of the pen would else go unseen, for the others do."""
+    """Raises InvalidRequest for a type among several of which no node has registered, nor could be
+    rented. A typing error would else stay hidden, because the other types match.
+    """
     types = {*known(turn.state.cluster), *(pool.gpu_type for pool in turn.state.config.pools)}
     for word in request.gpu_types or ():
         if known(turn.state.cluster) and word not in types:

@@ -1,13 +1,12 @@
 """Plans that may take long: asked of a planning process, and what is done until it has answered.
 
 Almost every turn plans at once. Where a plan would take long (`policy.elsewhere`), the turn ends
-without it: after the commit the planner is sent a snapshot, and its answer comes back as a
-stimulus, is looked at again (`policy.recheck`), and what still holds is done. Until then
+without it. After the commit the planner gets a snapshot. Its answer comes back as a stimulus and is
+checked again (`policy.recheck`). The changes that still hold are made. Until then
 
 - new promises are not made yet, and everything else goes on;
-- who holds the next slot, or a plan of which everything has to be worked out, is waited for: until
-then, and
-  no longer than `PATIENCE_S`, nothing is decided;
+- a decision on the next slot, or a plan that has to be worked out whole, is waited for: until then,
+  and no longer than `PATIENCE_S`, nothing is decided;
 - without a planner (it died, hung, said nonsense, is of another version, or there is none yet
 again) plans are plain ones.
 
@@ -51,7 +50,7 @@ LONGEST_DISTRUST_S = 300.0
 
 
 class Planner(Protocol):
-    """Who is asked (planner.process). `ready`: it would answer."""
+    """The planner (planner.process). `ready`: it would answer."""
 
     @property
     def ready(self) -> bool: ...
@@ -69,7 +68,7 @@ class Planning(NamedTuple):
 
 
 class PlanQuestion(NamedTuple):
-    """What was asked when, and what the answer will stand on."""
+    """The open question, its time, and the basis of its answer."""
 
     number: int
     stage: Stage
@@ -90,7 +89,7 @@ class Variants(NamedTuple):
 
 @dataclass(slots=True)
 class Offloaded:
-    """What is being planned elsewhere. `planner` None: everything is planned on the spot."""
+    """The open plans of the planner. `planner` None: everything is planned on the spot."""
 
     planner: Planner | None = None
     number: int = 0
@@ -117,7 +116,7 @@ class Offloaded:
         return known
 
     def quick(self, policy: Policy) -> Policy:
-        """The policy for who must not wait and decides nothing: people who ask why."""
+        """The policy for callers that must not wait and decide nothing: people who ask why."""
         return policy if self.planner is None else self.variants(policy).plain
 
     def told(self) -> Planning:
@@ -164,8 +163,8 @@ def decided(
     epoch: int,
     pause: ReasonCode | None,
 ) -> Decided:
-    """As `policy.turn.decide`, but never for long: what may take long is asked for after this
-    turn.
+    """As `policy.turn.decide`, but never for long: a plan that may take long is requested after
+    this turn.
     """
     if away.planner is None or not may_take_long(policy):
         return decide(cluster, policy, now_s, epoch, pause_starts=pause)
@@ -196,7 +195,7 @@ def decided(
 def _meanwhile(
     asked: PlanQuestion, own: Variants, now_s: float, by: Callable[[Policy], Decided]
 ) -> Decided:
-    """What is done while somebody else plans."""
+    """The decision while the planner works."""
     patient_s = asked.asked_s + PATIENCE_S[asked.stage]
     if asked.stage is not Stage.PROMISES:
         return by(own.plain) if now_s >= patient_s else Decided((), patient_s)
@@ -211,8 +210,9 @@ def _meanwhile(
 
 
 class Applied(NamedTuple):
-    """What an answer has led to; `wake_at_s` and `whole`: it was all there was to decide. `stage`
-    None: none has come; `waited_s`: from the turn that asked."""
+    """The result of an answer; `wake_at_s` and `whole`: it was all there was to decide. `stage`
+    None: none has come; `waited_s`: from the turn that asked.
+    """
 
     stage: Stage | None = None
     waited_s: float = 0.0

@@ -1,8 +1,8 @@
 """A policy with a bug: it starts and lapses nothing, stops nothing either, and is tried less and
 less.
 
-Ending the process would not help: the next one would plan the same from the same state. So what
-runs goes on, the master says what is wrong (`dlq nodes`, `dlq why`), and plans again after a while,
+Ending the process would not help: the next one would plan the same from the same state. So running
+jobs go on, the master reports the fault (`dlq nodes`, `dlq why`), and plans again after a while,
 for the state may have moved on. Nothing of it is stored: a restarted master tries anew and, if the
 bug is still met, says so once more.
 """
@@ -53,7 +53,7 @@ def recovered(turn: Turn) -> None:
 
 
 def sheltered(work: Callable[[], T], otherwise: Callable[[Exception], T]) -> T:
-    """What a policy says outside a plan; a bug of it must not end the turn."""
+    """The answers of a policy outside a plan; a bug of it must not end the turn."""
     try:
         return work()
     except Exception as fault:  # noqa: BLE001 - any bug of a policy

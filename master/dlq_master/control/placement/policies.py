@@ -1,8 +1,8 @@
-"""Which policy decides: what the file says, or what an admin has set since.
+"""The policy that decides: the file's, or one that an admin has set since.
 
-The choice is a value in the database, so that a master that starts again goes on with it. What
-happens when: an agent restarts, or the line is silent - nothing; the master restarts - a choice of
-an admin stands, one of the file follows the file.
+The choice is a value in the database, so that a master that starts again goes on with it. An
+agent's restart or a silent line changes nothing. When the master restarts, an admin's choice
+stands, and a choice of the file follows the file.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
     """A preset as a master may run it, with what is told of teams. Raises ConfigError naming what
     is wrong.
 
-    A policy that goes by run times goes by what users say of them (`know=unknown`); one that
-    promises deadlines also by what is measured (`know=profiled`), unless it is told otherwise.
+    A policy that uses run times takes those of users (`know=unknown`). One that promises deadlines
+    also takes measured ones (`know=profiled`), unless a setting says otherwise.
     """
     for key in ("place", "preempt"):
         if settings.get(key) in ("count", "free"):
@@ -88,7 +88,7 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
 def choose(
     config: MasterConfig, stored: str | None, now_s: float, teams: Sequence[Team] = ()
 ) -> tuple[Policy, Chosen]:
-    """What a starting master goes by: the choice of an admin if it still can, else the file.
+    """The policy of a starting master: the admin's choice if it is still valid, else the file's.
 
     Raises ConfigError if the file is wrong.
     """
@@ -125,7 +125,7 @@ def set_policy(turn: Turn, ask: SetPolicy) -> Done[PolicySet]:
 
 
 def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
-    """Let the same policy go by what is told of these teams, from this turn on; what runs goes on.
+    """Give the same policy new rules of teams, from this turn on; running jobs go on.
 
     Raises TryAgain, and has changed nothing, while that cannot be done.
     """
@@ -150,8 +150,9 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
 
 def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobId]]:
     """A starting master goes by another policy than the one before it: jobs that have another value
-    now, and whose promises ended by that. `stored`: what it went by; None: nobody can tell any
-    more."""
+    now, and whose promises ended by that. `stored`: the stored choice; None: nobody can tell any
+    more.
+    """
     gone = dropped(state.cluster.jobs.values(), state.policy)
     ordering = None if stored is None else stored.ordering
     adopted = adopt(state.cluster, ordering, state.policy)
@@ -203,7 +204,7 @@ def _change(turn: Turn, ask: SetPolicy, wanted: Chosen, policy: Policy) -> tuple
 
 
 def _lines(ordering: Ordering) -> tuple[object, ...]:
-    """What of an ordering depends on what is told of teams."""
+    """The parts of an order that depend on the rules of teams."""
     return ordering.by_team, ordering.by_member, ordering.half_life_s
 
 

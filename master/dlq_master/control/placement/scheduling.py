@@ -24,7 +24,7 @@ from dlq_master.policy.reasons.explain import explain, explain_briefly, jobs_ahe
 from dlq_master.policy.reasons.summary import ReasonSummary
 
 _log = get_logger("master.scheduling")
-MOST_LOOKED_AT = 32  # attempts, for whoever does not ask why: a submit is answered by the loop
+MOST_LOOKED_AT = 32  # attempts, for callers that do not ask why: the loop answers a submit
 
 
 def plan(turn: Turn) -> float | None:
@@ -83,8 +83,8 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
 
 
 def reasons(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """Every reason why a job does not run. Who asks first since the last plan pays for another one,
-    and nobody else.
+    """Every reason why a job does not run. The first question since the last plan pays for another
+    one, and no later question does.
     """
 
     def told() -> tuple[Reason, ...]:
@@ -108,8 +108,9 @@ def _reasons(
 
 
 def at_a_glance(turn: Turn, job_id: JobId) -> tuple[Reason, ...]:
-    """What is told with a submit, as of the plan of this turn and without another one; who holds
-    the GPUs only while few do."""
+    """The answer to a submission, by the plan of this turn and without another one. It names the
+    holders of the GPUs only while they are few.
+    """
     state = turn.state
     few = len(state.cluster.attempts) <= MOST_LOOKED_AT
 
@@ -195,7 +196,7 @@ def _quick(state: State) -> Policy:
 
 
 def _pause_ends_s(state: State, now_s: float) -> float | None:
-    """A started master plans again when its grace ends, whoever has come back."""
+    """A started master plans again when its grace ends, whichever nodes are back."""
     ends_s = state.started_s + state.config.nodes.start_grace
     return ends_s if now_s < ends_s else None
 
@@ -205,5 +206,5 @@ def _earliest(*instants_s: float | None) -> float | None:
 
 
 def in_words(pause: ReasonCode | None) -> str:
-    """What a pause means, for people; empty for none."""
+    """The meaning of a pause, for people; empty for none."""
     return "" if pause is None else sentence.PLAIN[pause]

@@ -1,5 +1,5 @@
-"""What the loop keeps of plans: the policy that was chosen, the last plan, and its faults. Only the
-choice is stored.
+"""The loop's state of plans: the chosen policy, the last plan, and its faults. Only the choice is
+stored.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ class PlanFault(NamedTuple):
 
 @dataclass(slots=True)
 class PlacementState:
-    """`last`: the outcome of the last plan. `decisions` and `summary`: what the policy would decide
-    since, and why jobs wait; worked out when a reader first asks, and dropped at the next change.
+    """`last`: the outcome of the last plan. `decisions` and `summary`: the policy's present
+    decisions, and the reasons of waiting jobs. They are worked out when a reader first asks, and
+    dropped at the next change.
     """
 
     chosen: Chosen

@@ -1,8 +1,8 @@
-"""What accounts have used lately, over restarts: one value in the table of single values.
+"""The recent usage of accounts, over restarts: one value in the table of single values.
 
-It is written with the ends of attempts, in their own turns. What runs is reckoned from its start,
-so that nothing is lost when the master is killed, and what ended while it was down is entered when
-its agent tells.
+It is written with the ends of attempts, in their own turns. Running jobs are counted from their
+start, so that nothing is lost when the master is killed. Jobs that ended while it was down are
+entered when their agent reports.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The journal's words: what each thing that happens is called, and what is told of it."""
+"""The journal's words: the name of each event, and its details."""
 
 import re
 from dataclasses import fields
@@ -142,7 +142,7 @@ def _basis(basis: Basis) -> dict[str, Fact]:
     return facts
 
 
-# What a plan says of a promise -> the word under which people find it.
+# A plan's change of a promise -> the word under which people find it.
 _PROMISES = {
     ReasonCode.GUARANTEED: "promise_made",
     ReasonCode.UNGUARANTEED: "promise_refused",

@@ -1,4 +1,4 @@
-"""The read model: what the last commit made true. Readers look here and nowhere else."""
+"""The read model: the state of the last commit. Readers look here and nowhere else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -64,7 +64,7 @@ class HistoryRecords(Protocol):
 
 
 class ForeseenStarts(Protocol):
-    """Who knows when jobs will start, as far as anybody does."""
+    """A source of start forecasts, as far as there is one."""
 
     def committed(self, batch: Batch) -> None: ...
     def start(self, job: Job) -> Range | None: ...
@@ -175,7 +175,7 @@ class Published:
 
     @property
     def others_shown(self) -> str:
-        """What users see of other people's jobs."""
+        """The visible facts of other people's jobs."""
         return self._state.config.visibility.others
 
     def planning(self) -> Planning:
@@ -261,11 +261,11 @@ class Published:
         return await self._history.past_jobs(wanted, after, limit)
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """What was used from the first day to the last, until now, as of the last commit."""
+        """The usage from the first day to the last, until now, as of the last commit."""
         return await self._history.books(first_day, last_day, now_s)
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """What these days have cost, until now, as of the last commit."""
+        """The costs of these days, until now, as of the last commit."""
         return await self._history.costs(first_day, last_day, now_s)
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
@@ -285,7 +285,7 @@ class Published:
         return self._state.trials.work_by_steps_s.get(job_id)
 
     def stop_cost_s(self, job: Job) -> float:
-        """What it costs to stop it and to let it go on."""
+        """The cost of stopping it and of letting it go on."""
         return pause_and_resume_s(self._state.cluster, job)
 
     def start_range(self, job: Job) -> Range | None:
@@ -293,7 +293,7 @@ class Published:
         return self._foreseen.start(job)
 
     def spec(self, job_id: JobId) -> bytes:
-        """What was submitted (serialized dlq.v1.JobSpec); empty for an unknown job."""
+        """The submitted spec (serialized dlq.v1.JobSpec); empty for an unknown job."""
         return self._history.spec(job_id) or b""
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
@@ -305,8 +305,9 @@ class Published:
         return self._history.attempts(job_id)
 
     def progress(self, job_id: JobId) -> Beat | None:
-        """What the job last said of itself. An attempt that begins from nothing, as one after a
-        trial on fewer GPUs, has not said anything before its own first word."""
+        """The last report of the job about itself. An attempt that begins from nothing, as one
+        after a trial on fewer GPUs, has not said anything before its own first word.
+        """
         beat, job = self._state.jobs.beats.get(job_id), self._state.cluster.jobs.get(job_id)
         if beat is None or job is None or job.live_attempt is None:
             return beat
@@ -318,7 +319,7 @@ class Published:
     # --- traffic ------------------------------------------------------------------------------
 
     def belief(self, job: Job) -> Belief | None:
-        """What is believed of how it communicates, and from what; None: nothing yet."""
+        """The belief about its communication, and its source; None: nothing yet."""
         return self._beliefs.of(job)
 
     def packing(self) -> Packing | None:
@@ -330,7 +331,7 @@ class Published:
         return self._history.recordings(job_id)
 
     def evidence(self, key: AttemptKey) -> Sequence[Evidence]:
-        """What the nodes of an attempt told so far, in rank order."""
+        """The reports of the nodes of an attempt so far, in rank order."""
         return self._history.evidence(key)
 
     # --- nodes --------------------------------------------------------------------------------
@@ -364,12 +365,12 @@ class Published:
         return sum(not held >> gpu.index & 1 for gpu in node.gpus)
 
     def holders(self, node_id: NodeId) -> dict[int, AttemptKey]:
-        """Which GPUs of the node are held, and by which attempts."""
+        """The held GPUs of the node, and their attempts."""
         here = self._on_node.get(node_id, {})
         return {index: key for key, mask in here.items() for index in indices(mask)}
 
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
-        """What the node's GPUs last measured; empty before its first word."""
+        """The last measurements of the node's GPUs; empty before its first report."""
         return self._state.nodes.gpu_figures.get(node_id, {})
 
     def levels(self) -> Mapping[str, Level]:
@@ -381,11 +382,11 @@ class Published:
         return self._state.loans.followed
 
     def loans_off(self) -> SwitchedOff | None:
-        """Who has switched off that the load is followed; None: nobody has."""
+        """The person that switched off following the load; None: nobody has."""
         return self._state.loans.off
 
     def server_words(self, node_id: NodeId) -> str:
-        """What a server of the inference side waits for; empty: for nothing."""
+        """The reason for which a server of the inference side waits; empty: none."""
         return self._state.loans.words.get(node_id, "")
 
     def machines(self) -> Sequence[Machine]:
@@ -393,7 +394,9 @@ class Published:
         return sorted(self._machines.values(), key=lambda one: (one.asked_s, one.request_id))
 
     def pools(self) -> tuple[Sequence[PoolConfig], RentingConfig, Mapping[str, str]]:
-        """What may be rented, at which cost, and why nothing is rented just now, by pool."""
+        """The pools that may be rented, their costs, and why nothing is rented just now, by
+        pool.
+        """
         state = self._state
         words = {**state.machines.words}
         words |= {
@@ -410,7 +413,7 @@ class Published:
         return queues.count(self._state.config, self.policy, thresholds, self._jobs.values())
 
     def freeze_reason(self) -> str:
-        """What is suspended just now and why, in words; empty: nothing stands in the way."""
+        """The suspended functions and the reasons, in words; empty: none."""
         frozen = ReasonCode.FREEZE if self._state.frozen else None
         fault = self._state.placement.fault
         if fault is not None:
@@ -432,15 +435,15 @@ class Published:
         return [self._teams[name] for name in sorted(self._teams)]
 
     def reservations(self) -> Sequence[Reservation]:
-        """Those that are not over, the first to begin first."""
+        """The reservations that are not over, the first to begin first."""
         return sorted(self._reservations.values(), key=lambda one: (one.begin_s, one.node_ids))
 
     def on_reserved(self, one: Reservation) -> tuple[Sequence[JobId], Sequence[JobId]]:
-        """Who holds GPUs of its nodes, and who of those may run into it."""
+        """The jobs that hold GPUs of its nodes, and those of them that may run into it."""
         return reservations.on_them(self._state, one)
 
     def team_uses(self, now_s: float) -> Mapping[str, TeamUse]:
-        """What teams, and accounts, have now: O(jobs)."""
+        """The present use of teams and of accounts: O(jobs)."""
         held = [
             (self._jobs[key.job_id], attempt.lease.allocation.width)
             for key, attempt in self._attempts.items()

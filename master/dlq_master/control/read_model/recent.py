@@ -1,8 +1,8 @@
 """Ended jobs that memory still holds: the newest, for a while. The others are read from the disk.
 
 A job enters when it has ended and holds nothing any more, and leaves when its time is over or too
-many have ended since. A restart loads the same window; silence and agents do not matter here: what
-an agent says of a job that has left is judged by its row (`Turn.known_job`).
+many have ended since. A restart loads the same window. Silence and agents do not matter here: an
+agent's report of a job that has left is judged by its row (`Turn.known_job`).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What the loop keeps of the journal. Both numbers are stored."""
+"""The loop's state of the journal. Both numbers are stored."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """How long each job has waited for what: `dlq why` tells it beside each reason.
 
-Once a second those who wait are looked at, a bounded number of them, in turn: what held at the last
-look held until this one. A start, an end and a requeue are noted in their own turn. What happens
-when: the master restarts - rows are written at starts and ends, and every few minutes in between;
-the reasons of the last row are taken to have held until the new master's first look. Agents and a
-silent line have no part in it.
+Once a second it looks at waiting jobs, a bounded number of them, in turn. A reason of the last look
+counts until this one. A start, an end and a requeue are noted in their own turn. When the master
+restarts, rows exist for starts and ends, and for every few minutes in between. The reasons of the
+last row count until the new master's first look. Agents and a silent line have no part in it.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ RUNS: Final = "running"  # in place of a reason: it holds GPUs
 
 
 class Waits:
-    """What is known of every job that has not ended. Touched by the loop alone."""
+    """The waiting times of every job that has not ended. Touched by the loop alone."""
 
     def __init__(self, loaded: Iterable[Waited] = (), jobs: Iterable[Job] = ()) -> None:
         self._known = {row.job_id: row for row in loaded}
@@ -34,7 +33,7 @@ class Waits:
         self.touched(jobs)
 
     def touched(self, jobs: Iterable[Job]) -> None:
-        """These have other values: who has come to wait is looked at from here on."""
+        """These have other values; jobs that have come to wait are looked at from here on."""
         for job in jobs:
             if job.ended or job.live_attempt is not None:
                 self._waiting.pop(job.job_id, None)
@@ -55,9 +54,9 @@ class Waits:
     def look(
         self, jobs: Mapping[JobId, Job], find: ReasonSummary, now_s: float, since_s: float
     ) -> None:
-        """Some of those that wait: who was not looked at for longest comes first. `since_s`: what
-        was before is not known of jobs that nobody has looked at yet. What it costs does not grow
-        with the queue."""
+        """Some of the waiting jobs, the longest unseen first. `since_s`: earlier times are unknown
+        for jobs without a look so far. Its cost does not grow with the queue.
+        """
         for job_id in list(islice(self._waiting, AT_ONCE)):
             del self._waiting[job_id]
             self._waiting[job_id] = None
@@ -66,7 +65,7 @@ class Waits:
                 self._look_at(job, find, now_s, since_s)
 
     def rows(self, now_s: float) -> list[Waited]:
-        """What has to be written in this turn."""
+        """The rows to write in this turn."""
         found = []
         for job_id in self._changed:
             row = self._known[job_id]
@@ -76,7 +75,7 @@ class Waits:
         return found
 
     def told(self, job_id: JobId, now_s: float) -> Waited | None:
-        """What is known of a job, up to now; None: nothing."""
+        """The waiting times of a job, up to now; None: nothing."""
         known = self._known.get(job_id)
         return None if known is None else settled(known, now_s)
 
@@ -112,7 +111,7 @@ def _began_s(job: Job, now_s: float) -> float:
 
 
 def settled(row: Waited, now_s: float) -> Waited:
-    """The same up to now: what held, has held until now."""
+    """The same up to now: the last reasons count until now."""
     passed_s = now_s - row.at_s
     if not row.now or passed_s <= 0.0:
         return row._replace(at_s=max(row.at_s, now_s))

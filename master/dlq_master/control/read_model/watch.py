@@ -22,7 +22,7 @@ class Subscription:
     def __init__(self, watchers: "Watchers", after: int) -> None:
         self._watchers = watchers
         self._after = after
-        # Who asks for the beginning is content with what is kept.
+        # A reader that asks for the beginning accepts the kept part.
         self._floor = watchers.horizon if after == 0 else 0
         self._live: list[JournalEvent] = []
         self._behind = True  # read from disk before believing the live list
@@ -55,7 +55,7 @@ class Subscription:
 
     def _next(self) -> Sequence[JournalEvent]:
         if self._behind:
-            # Set first: what is committed during the read is pushed, and filtered by sequence.
+            # Set first: events committed during the read are pushed, and filtered by sequence.
             page = self._watchers.history.events(self._after, PAGE)
             horizon, last = self._watchers.horizon, self._watchers.last
             if horizon > max(self._after, self._floor):
@@ -73,8 +73,7 @@ class Watchers:
     def __init__(self, history: HistoryRecords) -> None:
         self.history = history
         self.horizon = 0  # of the journal; moved before anything behind it is cut
-        # What is behind this one is on disk already, but what it made of its job is not to be seen
-        # yet.
+        # An event behind this one is on disk already, but its effect on the job is not visible yet.
         self.last = 0
         self._all: set[Subscription] = set()
 

@@ -1,12 +1,12 @@
 """Reservations: nodes that are kept free from an instant on, for maintenance.
 
 From the moment of a reservation no job starts there that would run into it
-(model/nodes/windows.py), and deadlines are promised without these nodes in its slots. When it
-begins its nodes are flagged `reserved` and what still runs there saves and goes on elsewhere, as in
-a drain; when it ends they take work again, by themselves.
+(model/nodes/windows.py). Deadlines are promised without these nodes in its slots. When it begins
+its nodes are flagged `reserved`. Running jobs save and go on elsewhere, as in a drain. When it ends
+the nodes take work again, by themselves.
 
-What happens when: the master restarts - reservations are rows, and windows stand in the rows of
-nodes; one whose begin or end has passed meanwhile begins or ends at the first tick. An agent
+When the master restarts, reservations are rows, and windows stand in the rows of nodes. A
+reservation whose begin or end has passed meanwhile begins or ends at the first tick. An agent
 restarts, or the line is silent: nothing; a rank that nobody can reach is told to go when its node
 is back.
 """
@@ -100,7 +100,7 @@ def cancel(turn: Turn, ask: CancelReservation) -> Done[None] | None:
 
 
 def watch(turn: Turn) -> None:
-    """Once a second: those that begin, and those that are over."""
+    """Once a second: begin and end the reservations that are due."""
     for one in list(turn.state.reservations.by_id.values()):
         if turn.now_s >= one.end_s:
             _end(turn, one, "master", "over")
@@ -109,9 +109,10 @@ def watch(turn: Turn) -> None:
 
 
 def concerned(turn: Turn) -> list[JobId]:
-    """Whose way may lead into a reservation, or does not any more: everybody who waits if
-    reservations have changed; else whoever has just come to wait, and who would come to run into
-    one by now."""
+    """The jobs that may newly run into a reservation, or no longer do. When reservations have
+    changed, these are all waiting jobs. Else they are the jobs that have just come to wait, and
+    those that would run into one by now.
+    """
     state, bookings = turn.state, turn.state.reservations.conflict_watch
     jobs = state.cluster.jobs
     found: list[JobId] = []
@@ -140,7 +141,9 @@ def kept_off(state: State, job: Job, now_s: float) -> KeptNodes:
 
 
 def on_them(state: State, one: Reservation) -> tuple[list[JobId], list[JobId]]:
-    """Who holds GPUs of its nodes, and who of those is expected to run into it, or may."""
+    """The jobs that hold GPUs of its nodes, and those of them that are expected to run into it, or
+    may.
+    """
     keys = {key for node_id in one.node_ids for key in state.cluster.attempts_on(node_id)}
     late = []
     for key in sorted(keys):
@@ -171,7 +174,9 @@ def _check(turn: Turn, begin_s: float, end_s: float) -> None:
 
 
 def _next(state: State) -> int:
-    """No number twice, while one goes too: who cancels it once more must not hit another."""
+    """No number comes twice, not even after a cancellation: a second cancel must not hit another
+    reservation.
+    """
     _numbered(state)
     state.reservations.conflict_watch.last += 1
     return state.reservations.conflict_watch.last

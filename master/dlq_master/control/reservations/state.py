@@ -1,4 +1,4 @@
-"""What the loop keeps of reservations. The reservations are stored."""
+"""The loop's state of reservations. The reservations are stored."""
 
 from __future__ import annotations
 

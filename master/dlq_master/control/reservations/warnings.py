@@ -1,5 +1,5 @@
-"""What the owner of a job learns of a reservation into which it may run, at its start or when nodes
-are reserved.
+"""The warning to the owner of a job that may run into a reservation, at its start or when nodes are
+reserved.
 
 It stands among the events of the job (`reservation_ahead`). Nothing of it is stored beside them; a
 restart of the master, or of an agent, tells it once more to nobody.

@@ -1,4 +1,4 @@
-"""What operators and admins ask."""
+"""Requests of operators and admins."""
 
 from dataclasses import dataclass
 
@@ -127,7 +127,7 @@ class SetUser:
     uid: int
     gid: int
     groups: tuple[int, ...]
-    same_person: bool = False  # also with another uid: what they have stays theirs
+    same_person: bool = False  # also with another uid: their jobs stay theirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ class SetPolicy:
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """What holds now, and whose promises were dropped for it."""
+    """The policy that holds now, and the jobs whose promises were dropped for it."""
 
     chosen: Chosen
     dropped: tuple[JobId, ...]

@@ -1,7 +1,8 @@
-"""What a call asks of the audit: a line that is stored in the transaction of the change itself.
+"""The request of a call to the audit: a line that is stored in the transaction of the change
+itself.
 
-The change and its line are on disk together or not at all. The audit's file follows; a line that it
-does not have yet is owed, and is written by the next start if this process does not get to it.
+The change and its line are on disk together or not at all. The audit's file follows. The database
+marks a line as owed until the file has it. The next start writes it if this process does not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class AuditNote:
     committed: bool = False
 
 
-# Of the call that is being served in this task; whoever asks the loop asks on its behalf.
+# Of the call that is being served in this task; requests to the loop are on its behalf.
 CURRENT: ContextVar[AuditNote | None] = ContextVar("audit_note", default=None)
 
 

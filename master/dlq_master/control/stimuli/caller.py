@@ -8,7 +8,7 @@ from dlq_master.model.jobs.person import Owned, belongs
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: always from the certificate, never from a field of a request.
+    """The caller, always from the certificate, never from a field of a request.
 
     `person` tells apart who has had the same name; "" = nobody else had it. `since_s`: since when
     they have it.

@@ -1,4 +1,4 @@
-"""What users ask of jobs, and what they are answered."""
+"""Requests of users about jobs, and the answers."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -105,7 +105,7 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEdit:
-    """What all edits of one job carry. Answered with the `Job` after the change."""
+    """The fields of all edits of one job. Answered with the `Job` after the change."""
 
     caller: Caller
     request_id: str
@@ -167,7 +167,7 @@ class UpdateJob(JobEdit):
     concurrent: int | Same = SAME
     deadlines: tuple[AskedDeadline, ...] | Same = SAME
     on_miss: str | Same = SAME
-    sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: what it asks for alone
+    sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: the size of its request alone
     team: str | Same = SAME
 
 

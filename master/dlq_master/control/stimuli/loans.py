@@ -1,6 +1,4 @@
-"""What can enter the inbox of loans: what people and the inference side ask, and what devices
-say.
-"""
+"""Stimuli of loans: requests of people and of the inference side, and reports of devices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,7 +29,7 @@ class SwitchLoans:
 
 
 class Found(NamedTuple):
-    """What somebody has chosen from a demand, which is told apart by `basis`."""
+    """A choice from a demand, which `basis` identifies."""
 
     choice: Choice
     basis: str
@@ -55,7 +53,7 @@ class ReclaimServers:
 
 
 class ToChoose(NamedTuple):
-    """A choice that whoever asks is to make outside of the loop."""
+    """A choice that the caller has to make outside of the loop."""
 
     demand: Demand
     choose: Callable[[Demand], Choice]
@@ -63,7 +61,7 @@ class ToChoose(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """What a reclaim means for one job; fields as in dlq/v1/loan_service.proto."""
+    """The effect of a reclaim on one job; fields as in dlq/v1/loan_service.proto."""
 
     job_id: JobId
     user: str
@@ -78,7 +76,9 @@ class Hit(NamedTuple):
 
 
 class Reclaimed(NamedTuple):
-    """What a reclaim does, or has done. `token`: names the plan of one that has not been done."""
+    """The effects of a reclaim, planned or done. `token`: names the plan of one that has not been
+    done.
+    """
 
     token: str
     node_ids: tuple[NodeId, ...]
@@ -89,7 +89,7 @@ class Reclaimed(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What a device says is on it."""
+    """The report of a device about its use."""
 
     gpu: int
     used_memory_bytes: int
@@ -98,7 +98,7 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLook:
-    """What is on the GPUs of a node, as it was asked by that number. Not awaited."""
+    """The report of the GPUs of a node, as it was asked by that number. Not awaited."""
 
     node_id: NodeId
     session_id: int

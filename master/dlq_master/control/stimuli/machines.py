@@ -1,4 +1,4 @@
-"""What can enter the inbox of priced pools, and what their providers are asked to do."""
+"""Stimuli of priced pools, and the requests to their providers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dlq_master.model.ids import NodeId
 
 
 class Verb(StrEnum):
-    """What a provider can be asked."""
+    """A request to a provider."""
 
     START = "start"
     STOP = "stop"
@@ -39,8 +39,8 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderTold:
-    """What a provider answered to an act. `fault`: why it did nothing, or nobody knows whether it
-    did.
+    """The answer of a provider to a request. `fault`: why it did nothing, or nobody knows whether
+    it did.
     """
 
     act: Act

@@ -1,4 +1,4 @@
-"""What agents say, and the commands that their sessions send them."""
+"""Reports of agents, and the commands that their sessions send them."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -38,7 +38,7 @@ class OpenSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What Welcome says. `launches` and `stops` are level-triggered: the whole truth for this
+    """The content of Welcome. `launches` and `stops` are level-triggered: the whole truth for this
     node.
     """
 
@@ -64,7 +64,9 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedProgress:
-    """What a running rank last said of itself, so long ago; None: it has not said anything."""
+    """The last report of a running rank about itself, so long ago; None: it has not said
+    anything.
+    """
 
     key: AttemptKey
     epoch: int
@@ -95,7 +97,7 @@ class ToldGpu(NamedTuple):
 
 
 class ToldDisk(NamedTuple):
-    """What a node says of the disk of its agent's state."""
+    """The report of a node about the disk of its agent's state."""
 
     full: bool
     free_bytes: int
@@ -187,7 +189,9 @@ class RankReports:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeEvidence:
-    """What a node told of the traffic of a rank. Answered when it is on disk, or of no use."""
+    """The report of a node about the traffic of a rank. Answered when it is on disk, or of no
+    use.
+    """
 
     epoch: int  # with the key's number: the fence of the launch
     age_s: float  # how long ago recording ended

@@ -1,4 +1,4 @@
-"""What the nodes of an attempt told, merged: the analysis' own rules, on what it wrote itself."""
+"""The merged reports of the nodes of an attempt, by the analysis' own rules."""
 
 import json
 from collections.abc import Sequence
@@ -27,8 +27,8 @@ _LEAST_FIRST: Final = (
 def job_profile(parts: Sequence[Evidence]) -> JobProfile:
     """The profile of a job of which every node has told, at least one.
 
-    Without the processes of all nodes the least sure of the nodes speaks for all: each of them
-    alone tells the whole model, and one that saw nothing may be where the most was sent.
+    Without the processes of all nodes the least sure of the nodes speaks for all. Each of them
+    alone reports the whole model, and one that saw nothing may be where the most was sent.
     """
     if all(part.processes for part in parts):
         told = [facts for part in parts for facts in json.loads(part.processes)]
@@ -44,7 +44,7 @@ def _limits(parts: Sequence[Evidence]) -> list[TrafficReason]:
 
 
 def found_of(parts: Sequence[Evidence]) -> Found:
-    """What is believed in of the profile of a job of which every node has told."""
+    """The belief about the traffic of a job with reports of every node."""
     profile = job_profile(parts)
     skew = profile.skew
     return Found(

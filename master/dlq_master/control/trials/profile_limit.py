@@ -1,7 +1,7 @@
-"""Submission control: what one user may send to be profiled within the time of a trial (Chronus,
-3.2.1).
+"""Submission control: the jobs that one user may send to trials within the time of a trial
+(Chronus, 3.2.1).
 
-Who sends more is refused, and told when to try again: nothing waits here that its user may want to
+A further job is refused, with the time to try again. Nothing waits here that its user may want to
 change meanwhile. Nothing is stored; after a restart of the master the jobs that it loads count as
 before.
 """

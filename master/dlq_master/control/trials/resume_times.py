@@ -1,9 +1,9 @@
 """How long jobs need to go on: from given GPUs until the first beat of an attempt that resumes.
 
 Loading the image and the checkpoint is in it, and up to a heartbeat that the beat is on its way. It
-lies with the job (`Job.resumes`), so that a master that starts again knows it. One whose beat may
-have come while no master listened is not measured: the agent's restarts, and a silence, only make a
-figure of theirs later.
+lies with the job (`Job.resumes`), so that a master that starts again knows it. A resume whose beat
+may have come while no master listened is not measured. The agent's restarts, and a silence, only
+make a figure later.
 """
 
 from __future__ import annotations

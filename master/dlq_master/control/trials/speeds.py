@@ -1,9 +1,9 @@
 """How fast elastic jobs run on the sizes on which they have run, from the steps that they tell.
 
 The size stage goes by it as soon as two sizes are known (`model/estimates/scaling.py`); until then
-speed is taken to be linear. What happens when an agent restarts, or the line is silent: what is
-known stands. When the master restarts: what was learned lies with the job, on disk; only the steps
-of a size that was being measured are counted anew.
+speed is taken to be linear. When an agent restarts, or the line is silent, the learned speeds
+stand. When the master restarts, the learned speeds lie with the job, on disk. Only the steps of a
+size under measurement are counted anew.
 """
 
 from __future__ import annotations

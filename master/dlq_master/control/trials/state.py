@@ -1,5 +1,5 @@
-"""What the loop keeps of measurements: steps that jobs reported, and recordings of traffic.
-Recordings are stored; steps are reported anew.
+"""The loop's state of measurements: steps that jobs reported, and recordings of traffic. Recordings
+are stored; steps are reported anew.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Which starts are recorded, what their nodes tell, and what jobs are believed to be after it.
+"""The starts to record, the evidence of their nodes, and the beliefs about jobs after it.
 
 An order is a row, written with the launch. Evidence counts if its fence is that of the order and it
-comes from the node of its rank; what comes twice changes nothing, and all of it is acknowledged.
-What happens when: an agent restarts, or the line is silent - it tells its evidence later, also
-after the job has ended; the master restarts - orders, evidence and what jobs are believed to be are
-on disk; a node is lost - its evidence never comes, and the recording is closed for that reason.
-What comes after all is taken nevertheless.
+comes from the node of its rank. Repeats change nothing, and all evidence is acknowledged. When an
+agent restarts, or the line is silent, it sends its evidence later, also after the job has ended.
+When the master restarts, orders, evidence and beliefs are on disk. When a node is lost, its
+evidence never comes, and the recording is closed for that reason. Evidence that comes after the
+close is taken nevertheless.
 """
 
 from dlq_master.control.loop.turn import Turn
@@ -84,7 +84,7 @@ def take(turn: Turn, said: TakeEvidence) -> None:
 
 
 def close_overdue(turn: Turn) -> None:
-    """What not all nodes have told by now is unknown, and is waited for no more."""
+    """Nodes that have not reported by now count as unknown, and are waited for no more."""
     if turn.now_s < turn.state.started_s + SETTLED_S:
         return
     for recording in turn.state.trials.traffic.overdue(turn.now_s):
@@ -162,7 +162,7 @@ def _found(turn: Turn, key: AttemptKey) -> Found:
 
 
 def _learn(turn: Turn, family: str) -> None:
-    """Who lives of this family goes by the new figures from the next plan on."""
+    """Living jobs of this family use the new figures from the next plan on."""
     for job in list(turn.state.cluster.jobs.values()):
         if family_of(job) == family and not job.ended:
             believing = turn.state.trials.with_traffic(job)

@@ -1,14 +1,14 @@
 """How long jobs run of which nobody said it: from their own steps, or what their traffic shows.
 
-Every job that runs without an estimate is watched; what is known of it, and when,
-`policy.trial.judge` says. A trial on fewer GPUs than its job asks for is then ended, and never
-completes the job. What a trial has told is on disk with its stop, and an estimate with its job;
-what leads to it is not. What happens when
+Every job that runs without an estimate is watched. `policy.trial.judge` says what is known of it,
+and when. A trial on fewer GPUs than its job asks for is then ended, and never completes the job.
+The result of a trial is on disk with its stop, and an estimate with its job. The steps that lead to
+it are not. Faults:
 
 - an agent restarts, or the line is silent: the steps go on being counted when it is back; a trial
 whose
   hold ends is lost;
-- the master restarts: what runs is watched anew, from its next word on;
+- the master restarts: running jobs are watched anew, from their next report on;
 - a node is lost: the trial is made again, once; after that its job goes on without an estimate.
 """
 
@@ -92,7 +92,7 @@ def _watched(turn: Turn, job: Job, attempt: Attempt, profile_s: float | None) ->
 
 
 def _track(turn: Turn, attempt: Attempt) -> Track | None:
-    """What this attempt has told by now; None: nothing."""
+    """The results of this attempt by now; None: nothing."""
     state, (job_id, number) = turn.state, attempt.key
     beat, known = state.jobs.beats.get(job_id), state.trials.tracks.get(job_id)
     if beat is None or beat.time_s < (attempt.started_time_s or 0.0):  # it is of an earlier attempt

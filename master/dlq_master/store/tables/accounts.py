@@ -1,6 +1,6 @@
 """GPU-seconds by day: of whom and for what, and of each pool. Rows are added to, never replaced.
 
-What lives is not in them: it is counted from the attempts that are stored, in the same reading
+Living attempts are not in them. They are counted from the stored attempts, in the same reading
 transaction.
 """
 
@@ -56,14 +56,14 @@ class Levels(NamedTuple):
         return json.dumps({"from_s": self.from_s, "pools": pools}, separators=(",", ":"))
 
     def rows(self, until_s: float) -> Iterator[PoolRow]:
-        """What has gone by since then."""
+        """Add the time since then."""
         for pool, (since_s, level) in self.pools.items():
             for day, span_s in by_day(since_s, until_s):
                 yield PoolRow(day, pool, level.over(span_s))
 
 
 def read_levels(text: str | None) -> Levels | None:
-    """What `Levels.written` wrote; None: nothing has been counted yet."""
+    """The output of `Levels.written`; None: nothing has been counted yet."""
     if text is None:
         return None
     told = json.loads(text)
@@ -89,7 +89,7 @@ def books(
     last_day: int,
     now_s: float,
 ) -> Books:
-    """Stored rows with what has come since: what lives, and the levels that hold now."""
+    """Stored rows plus the living attempts, and the levels that hold now."""
     uses, pool_rows, text = stored
     levels = read_levels(text)
     if levels is None:

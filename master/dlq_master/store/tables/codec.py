@@ -2,8 +2,9 @@
 and `c`, at the end, its checksum: SQLite has none of its own, and would serve a page that the disk
 has changed.
 
-Written for speed: a turn encodes every job it touches, a start decodes every job there is. What a
-type needs is worked out once; a field whose JSON is its value (text, number, word) costs nothing.
+Written for speed: a turn encodes every job it touches, a start decodes every job there is. The
+codec of a type is worked out once. A field whose JSON is its value (text, number, word) costs
+nothing.
 """
 
 import json

@@ -35,7 +35,7 @@ def stay_values(rows: Sequence[Stay]) -> list[tuple[object, ...]]:
 
 
 def read_costs(db: Database, first_day: int, last_day: int, now_s: float) -> Costs:
-    """What the days from the first to the last have cost, until now."""
+    """The costs of the days from the first to the last, until now."""
     since = {"from_s": first_day * DAY_S}
     db.execute("BEGIN")
     try:

@@ -1,4 +1,4 @@
-"""What is stored of the starts that were foreseen for jobs, and of those that came."""
+"""The stored forecasts of job starts, and the starts that came."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Rows(dict[K, V]):
                 self[key] = value
 
 
-# What a batch changes: by table and key the new value, or None for a row that is dropped.
+# The changes of a batch: by table and key the new value, or None for a dropped row.
 Changes = dict[Table[Any, Any], dict[Any, Any]]
 
 

@@ -1,4 +1,4 @@
-"""What is stored of teams, of reservations, and of how long jobs have waited for what."""
+"""Stored values of teams, of reservations, and of how long jobs have waited for which reason."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from dlq_master.model.ids import JobId, NodeId
 
 
 class TeamRules(NamedTuple):
-    """What is told of a team, or of one member within it; None: nothing. Numbers are GPUs or
-    jobs.
-    """
+    """Settings of a team, or of one member within it; None: nothing. Numbers are GPUs or jobs."""
 
     gpu_quota: int | None = None  # by right; what it runs beyond them it borrows
     gpu_limit: int | None = None  # the most that it holds, borrowed ones included
@@ -20,7 +18,7 @@ class TeamRules(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A user in a team; `default`: whose jobs are counted to it unless they name another."""
+    """A user in a team; `default`: the user's jobs count to it unless they name another team."""
 
     user: str
     rules: TeamRules = TeamRules()
