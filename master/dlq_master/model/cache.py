@@ -1,6 +1,4 @@
-"""What policies have worked out of values that have not changed since: saves time, decides
-nothing.
-"""
+"""Results of policies from unchanged values: they save time and decide nothing."""
 
 from __future__ import annotations
 

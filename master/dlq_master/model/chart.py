@@ -54,8 +54,8 @@ def page(name: str, table: Table, ended: Collection[StrEnum] = ()) -> str:
 
 
 def edges_page(name: str, edges: Mapping[tuple[StrEnum, StrEnum], str]) -> str:
-    """A machine that is moved from state to state, and not by events: its diagram, and who moves
-    it.
+    """A machine that is moved from state to state, and not by events: its diagram, and the
+    movers.
     """
     first = next(iter(edges))[0]
     lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
@@ -69,7 +69,7 @@ def edges_page(name: str, edges: Mapping[tuple[StrEnum, StrEnum], str]) -> str:
 
 
 def lease_page() -> str:
-    """A lease is a value: what holds it, and the instants that end it, with the default numbers."""
+    """A lease is a value: its holder, and the instants that end it, with the default numbers."""
     terms = Terms()
     lines = [
         GENERATED,

@@ -1,4 +1,4 @@
-"""The journal's line: what happened, to whom, why and by whom."""
+"""The journal's line: the event, its subject, its cause and its actor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is who: jobs, nodes, attempts and the fence that tells a stale answer from a true one."""
+"""Identities: jobs, nodes, attempts and the fence that tells a stale answer from a true one."""
 
 from __future__ import annotations
 

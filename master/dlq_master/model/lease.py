@@ -93,8 +93,8 @@ def next_boundary_s(now_s: float, term_s: float) -> float:
 def first_term_end_s(now_s: float, kind: LeaseKind, terms: Terms, lead_s: float) -> float:
     """End of the short first term of work that starts now.
 
-    A start inside the lead before a boundary gets the boundary after it: that decision has
-    already been made without it, and a run shorter than its own save is worth nothing.
+    A start inside the lead before a boundary gets the boundary after it. The decision of the first
+    boundary has already been made without it, and a run shorter than its own save is worth nothing.
     """
     return next_boundary_s(now_s + lead_s, terms.term_s(kind))
 
@@ -115,8 +115,8 @@ def decision_time_s(term_end_s: float, lead_s: float) -> float:
 def hold_until_s(contact_s: float, hold_s: float) -> float:
     """When the job itself stops if it hears nothing after `contact_s`.
 
-    The agent counts from when it sent the heartbeat that was answered, the master from when it
-    answered: the agent's instant is always the earlier one.
+    The agent counts from when it sent the heartbeat, the master from when it answered. So the
+    agent's instant is always the earlier one.
     """
     return contact_s + hold_s
 

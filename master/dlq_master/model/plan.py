@@ -1,4 +1,4 @@
-"""What a policy may say: a delta of verbs, each with its reason, and when to ask again."""
+"""The language of a policy: a delta of verbs, each with its reason, and when to ask again."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Renew(NamedTuple):
 class Lapse(NamedTuple):
     """The lease is not renewed: save, and be gone at `at_s`.
 
-    `grace_s` 0 means that preemption is free (simulations only): the attempt ends in this turn
-    and its GPUs may be given away by the same plan.
+    `grace_s` 0 means that preemption is free (simulations only). The attempt ends in this turn and
+    its GPUs may be given away by the same plan.
     """
 
     key: AttemptKey
@@ -71,8 +71,8 @@ class Resize(NamedTuple):
 
     The attempt saves and leaves, as if its lease lapsed at `at_s`; its job then starts again there,
     and nobody else gets these GPUs meanwhile. `grace_s` 0 means that this is free (simulations
-    only): both happen in this turn, and one may go on with what another has left; the new lease
-    ends at `term_end_s`.
+    only): both happen in this turn, and one may go on with the GPUs of another. The new lease ends
+    at `term_end_s`.
     """
 
     key: AttemptKey
@@ -120,7 +120,7 @@ class Reserve(NamedTuple):
     margin: float | None = None  # of a new promise; None: as before
     alternative: Alternative | None = None  # of a refusal
     pause: Pause | None = None  # of a new promise; None: as before
-    gpu_type: str = ""  # of a new promise to who may get several; "": as before
+    gpu_type: str = ""  # of a new promise to a job that may get several; "": as before
 
 
 class Profile(NamedTuple):
@@ -151,7 +151,7 @@ class Scale(NamedTuple):
 
 
 class NextSlot(NamedTuple):
-    """Who runs in this slot of the SLO grid is decided from here on."""
+    """The running jobs of this slot of the SLO grid are decided from here on."""
 
     slot: int
     reason: Reason
@@ -184,9 +184,7 @@ class Loan(NamedTuple):
 
 
 class Reclaim(NamedTuple):
-    """A lent server was asked back: nothing new starts there from now on, and whoever is there
-    leaves.
-    """
+    """A lent server was asked back: no new job starts there from now on, and its jobs leave."""
 
     node_id: NodeId
     reason: Reason

@@ -1,4 +1,4 @@
-"""What a job asks for and what it is given: exact GPUs on exact nodes, as bitmasks."""
+"""The request of a job and its allocation: exact GPUs on exact nodes, as bitmasks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shape(NamedTuple):
         return self.gpu_types is None or gpu_type in self.gpu_types
 
     def of_types(self, by_type: Mapping[str, T]) -> Iterable[tuple[str, T]]:
-        """What there is of the types on which it may run, the one that it likes best first."""
+        """The GPUs of the types on which it may run, its preferred type first."""
         if self.gpu_types is None:
             return by_type.items()
         return [(kind, by_type[kind]) for kind in self.gpu_types if kind in by_type]
@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so
-    much; what other jobs there have declared is not taken off.
+    much. The limits of other jobs there are not subtracted.
 
     An elastic job may run on any of its `sizes`, and asks for one of them. With an explicit number
     of nodes the GPUs of each node stay the same, and their number changes.

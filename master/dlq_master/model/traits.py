@@ -1,9 +1,9 @@
-"""What nodes have that jobs may ask for, and which of the nodes have all that one job asks for.
+"""Traits of nodes for which jobs may ask, and the nodes that have all traits of one job.
 
-What a job asks for is one text, so that jobs which ask for the same are of one shape: traits joined
-by `&`. A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
-`memory>=68719476736`, bytes), that of its smallest GPU (`gpu_memory>=...`), `@gpu01,gpu02` (one of
-these nodes) or `!gpu07` (none of these).
+The traits of a job are one text, joined by `&`, so that jobs with the same request have one shape.
+A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
+`memory>=68719476736`, bytes) or of its smallest GPU (`gpu_memory>=...`). It may also be
+`@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
 
 Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has
 told no size (0) is large enough.
@@ -62,16 +62,14 @@ def wanted(
 
 
 def runtime_of(text: str | None) -> str | None:
-    """The runtime in it, if there is one: what it means beside the operator's and the user's
-    choices.
-    """
+    """The runtime in it, if there is one, which adds to the operator's and the user's choices."""
     first = (text or "").partition(_AND)[0]
     return None if not first or "=" in first or first[0] in (_AMONG, _NOT_AMONG) else first
 
 
 def chosen(text: str) -> list[str]:
-    """What the user has chosen nodes by, for people: `rack=r1`, `nodes with 8 cores`,
-    `one of gpu01,gpu02`, `not gpu07`.
+    """The user's choice of nodes, for people: `rack=r1`, `nodes with 8 cores`, `one of
+    gpu01,gpu02`, `not gpu07`.
     """
     return [_words(trait) for trait in text.split(_AND)[1 if runtime_of(text) else 0 :]]
 
@@ -102,7 +100,7 @@ def too_small(nodes: Iterable[Bearer], text: str) -> str:
 
 
 def _size(trait: str) -> tuple[str, int]:
-    """What the host must have how much of; ("", 0) for another trait."""
+    """The required sizes of the host. ("", 0) for another trait."""
     what, at_least, least = trait.partition(_AT_LEAST)
     return (what, int(least)) if at_least and what in _SIZES else ("", 0)
 
@@ -138,7 +136,7 @@ def _has(node: Bearer, trait: str) -> bool:
 class Traits:
     """The same for all nodes of a cluster at once: bitmasks over nodes in the order of their ids.
 
-    Worked out once for each text; whoever changes what nodes have makes a new one.
+    Worked out once for each text; a change of the nodes' traits makes a new one.
     """
 
     __slots__ = ("_by_trait", "_known", "_nodes")

@@ -1,4 +1,4 @@
-"""What the three state machines share: why an attempt is stopped, and their one error.
+"""The common part of the three state machines: causes of stops, and their one error.
 
 A step is a function: the value before and an event in, the value after out.
 """

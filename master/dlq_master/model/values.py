@@ -12,7 +12,7 @@ Draft = list[Any]  # `list(value)`: the fields of the value that will take its p
 
 
 def maker(kind: type[ValueT]) -> Callable[[Iterable[Any]], ValueT]:
-    """What makes a NamedTuple of all its fields, in order, at half the price of calling its class.
+    """Makes a NamedTuple of all its fields, in order, at half the price of calling its class.
 
     A completion makes about twenty values and has 20 us in all. Nothing is checked: for a value of
     three fields, count them; for a large one, change a draft by the positions of `kind._fields`.

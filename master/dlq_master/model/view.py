@@ -1,4 +1,4 @@
-"""What a policy may see: one instant of the cluster, read-only."""
+"""The view of a policy: one instant of the cluster, read-only."""
 
 from __future__ import annotations
 

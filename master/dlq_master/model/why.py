@@ -98,9 +98,8 @@ class Reason(NamedTuple):
     """One obstacle or one cause; numbers are GPUs unless `resource` says otherwise.
 
     `blocking_jobs` names at most BLOCKERS_NAMED; `detail` is what only the decider can tell.
-    `model/words/sentence.py` makes a sentence of it. `subject`: of several of a kind that may hold
-    at a time (two limits, two constraints), which one; it stays the same for as long as this one
-    holds.
+    `model/words/sentence.py` makes a sentence of it. `subject`: the one limit or constraint, where
+    several of a kind may hold at a time. It stays the same for as long as this one holds.
     """
 
     code: ReasonCode
@@ -113,5 +112,5 @@ class Reason(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What is counted as one reason by those who count how long it holds."""
+        """The identity of a reason for those that count how long it holds."""
         return Kind(self.code, self.subject)

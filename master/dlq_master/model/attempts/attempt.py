@@ -46,12 +46,13 @@ LIVE = frozenset(
 )
 
 
-# Holding GPUs, neither stopping nor silent: what a plan may renew or let lapse.
+# States that hold GPUs and are neither stopping nor silent: a plan may renew them or let them
+# lapse.
 ACTIVE = LIVE - {AttemptState.PAUSING, AttemptState.UNKNOWN}
 
 
 class RankPhase(StrEnum):
-    """What a node's agent says about its rank."""
+    """The report of a node's agent about its rank."""
 
     ASSIGNED = "assigned"
     PREPARING = "preparing"
@@ -124,7 +125,8 @@ class RankStatus(NamedTuple):
 
 class LiveResize(NamedTuple):
     """Ranks come or go while the others run on (model/attempts/live_resize.py): from so many GPUs,
-    since an instant, and why. Those who leave are given notice at `due_s`."""
+    since an instant, and why. Leaving ranks are given notice at `due_s`.
+    """
 
     from_gpus: int
     since_s: float

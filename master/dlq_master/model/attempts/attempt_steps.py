@@ -40,7 +40,7 @@ class StopRequested:
     grace_s: float
     detail: str = ""
     regrant: Allocation | None = None  # its job goes on there at once
-    measured_s: float | None = None  # of a trial: what it has told ...
+    measured_s: float | None = None  # of a trial: its results ...
     unmeasured: Basis | None = None  # ... or why it has told nothing
 
 
@@ -110,7 +110,7 @@ class LeaveAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeSettled:
-    """Who was to leave is proven gone, who was to join runs, or is not there either."""
+    """Each leaving rank is proven gone, and each joining rank runs, or is not there either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,7 +351,7 @@ _RENEWED_IN = frozenset(state for state, event in TABLE if event is Renewed)
 
 
 def renewed(attempt: Attempt, event: Renewed) -> Attempt:
-    """What `step` makes of the most frequent event, for those who know that it is this one."""
+    """`step` for the most frequent event, for callers that know that it is this one."""
     if attempt.state not in _RENEWED_IN:
         raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
     draft = list(attempt)
@@ -360,8 +360,8 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
 
 
 def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
-    """Who has been told to stop is to be gone in this time; what becomes of its job then stays as
-    it was.
+    """A rank that was told to stop is to be gone in this time; the consequence for its job then
+    stays as it was.
     """
     return StopRequested(
         cause=cause,
@@ -376,8 +376,8 @@ def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
 def _resized(
     attempt: Attempt, event: ResizeBegun | LeaveAsked | ResizeSettled, at_s: float
 ) -> Attempt:
-    """Who runs on with other GPUs begins a new stretch: what it has had so far is in its job's
-    books.
+    """An attempt that runs on with other GPUs begins a new stretch. Its job's books hold the
+    stretch before.
     """
     known, width = attempt.resize, attempt.lease.allocation.width
     after = attempt

@@ -1,4 +1,4 @@
-"""Which attempt holds which GPUs: its claims, from one value of it to the next."""
+"""The claims of attempts on GPUs, from one value of the attempt to the next."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _UNKNOWN = AttemptState.UNKNOWN
 
 
 class Claims:
-    """Keeps the claims in `capacity`, and who is silent; every value says what is, never how it
-    came to be.
+    """Keeps the claims in `capacity`, and the silent attempts. Every value describes the present
+    state, never its history.
     """
 
     def __init__(self, capacity: Capacity) -> None:

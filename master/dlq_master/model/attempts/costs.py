@@ -1,4 +1,4 @@
-"""What it costs to stop a job and let it go on, as measured: of its own, else of its family."""
+"""The measured cost of stopping a job and letting it go on: its own, else its family's."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class StopCosts:
             del self._families[next(iter(self._families))]
 
     def pause_s(self, job: Job, terms: Terms) -> float:
-        """From the notice until it has saved: half of its saves, or else of its family's, took no
-        longer; before any was seen, what plans reckon with."""
+        """From the notice until it has saved: the median of its own saves, or else of its family's.
+        Before any save was seen, the time that plans assume.
+        """
         seen = job.saves or self._known(job).pauses
         return _median(seen) if seen else terms.save_lead_s
 
@@ -55,8 +56,9 @@ class StopCosts:
         return _median(seen) if seen else terms.resume_s
 
     def charged(self, job: Job, terms: Terms) -> Pause:
-        """What a promise reckons with: nineteen in twenty of these took no longer. While few were
-        seen, no less than plans reckon with anyway."""
+        """The cost that a promise assumes: 95 % of these took no longer. While few were seen, no
+        less than plans reckon with anyway.
+        """
         known = self._known(job)
         save_s = _most(job.saves or known.pauses, terms.save_lead_s)
         return Pause(save_s, _most(job.resumes or known.resumes, terms.resume_s))
@@ -76,7 +78,9 @@ FEW = 5
 
 
 def measured(job: Job, reserved: Pause) -> Pause:
-    """What a promise was made with, or more where the job's own saves and resumes take longer."""
+    """The costs with which a promise was made, or more where the job's own saves and resumes take
+    longer.
+    """
     if not (job.saves or job.resumes):
         return reserved
     save_s, resume_s = reserved
@@ -94,7 +98,7 @@ def _most(seen: tuple[float, ...], usual_s: float) -> float:
 
 
 def _new(before: tuple[float, ...], now: tuple[float, ...]) -> tuple[float, ...]:
-    """What came since: they come one by one, behind the others."""
+    """Later ones: they come one by one, behind the others."""
     if now is before:
         return ()
     return now[-1:] if before else now

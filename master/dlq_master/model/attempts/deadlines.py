@@ -1,6 +1,4 @@
-"""How a job stands to its deadlines at an instant: what is left of it, and how much time to
-spare.
-"""
+"""The state of a job's deadlines at an instant: its remaining work and its slack."""
 
 from __future__ import annotations
 
@@ -17,8 +15,9 @@ def left_s(
     job: Job, attempt: Attempt | None, now_s: float, told_s: float | None = None
 ) -> float | None:
     """Seconds that it still has to run on what it asked for, never below 0; None: nobody knows.
-    `told_s`: what all of its work takes by its own steps, which counts where that is more than was
-    estimated."""
+    `told_s`: the time of all its work by its own steps, which counts where it is more than the
+    estimate.
+    """
     if job.duration_estimate_s is None:
         return None
     done_s = job.worked_s
@@ -30,9 +29,10 @@ def left_s(
 def slack_s(
     job: Job, attempt: Attempt | None, now_s: float, told_s: float | None = None
 ) -> float | None:
-    """Seconds to spare until the deadline that it is promised, or else the first that it can still
-    keep, or else its last one, if it ran from now on; None: nobody knows how long it runs, or it
-    has no deadline. `told_s`: as of `left_s`."""
+    """Slack in seconds until the promised deadline, or else the first that it can still keep, or
+    else its last one, if it ran from now on; None: nobody knows how long it runs, or it has no
+    deadline. `told_s`: as of `left_s`.
+    """
     left = left_s(job, attempt, now_s, told_s)
     if left is None or not job.steps or job.ended:
         return None
@@ -43,9 +43,10 @@ def slack_s(
 
 
 def lost_s(job: Job, attempt: Attempt | None, now_s: float) -> float:
-    """The instant after which its last deadline cannot be kept any more, as far as is known: of one
-    that runs the deadline itself, of one that does not the last moment to go on. `job` has
-    deadlines."""
+    """The instant after which its last deadline cannot be kept any more, as far as is known. For a
+    running job this is the deadline itself, for another one the last moment to go on. `job` has
+    deadlines.
+    """
     last_s = due_s(job, len(job.steps) - 1)
     if attempt is not None:
         return last_s

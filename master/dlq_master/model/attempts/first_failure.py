@@ -1,7 +1,7 @@
-"""Which rank of a gang failed first: by when each one ended, not by who was heard first; pure.
+"""Which rank of a gang failed first: by the time of each end, not of its report; pure.
 
 A report says how long ago its rank ended, on its node's own clock (the shim's record of the end, on
-CLOCK_BOOTTIME). What an end is late by is the report's way to the master alone, which is far below
+CLOCK_BOOTTIME). An end is late only by its report's way to the master, which is far below
 CLOCKS_DIFFER_S unless a machine is starved. Ends that lie closer together are not told apart by
 time: of those the one is named that is a cause rather than an effect.
 """
@@ -25,9 +25,9 @@ def first_failed(attempt: Attempt) -> int | None:
     """The rank whose failure came first, of those that are known by now; None: nobody failed, or
     only because they were told to leave.
 
-    A rank that nobody will ever hear of goes before all others: what they said then is of its
-    silence, and the end of the attempt is its node's. A gang that was given up at its barrier keeps
-    the rank that it waited for.
+    A rank that nobody will ever hear of goes before all others. The last words of the others then
+    come from its silence, and its node caused the end of the attempt. A gang that was given up at
+    its barrier keeps the rank that it waited for.
     """
     named = attempt.first_failed_rank
     if named is not None and attempt.ranks[named].start_error:
@@ -53,7 +53,8 @@ def _own(attempt: Attempt, status: RankStatus) -> bool:
     if attempt.stop_cause is None or asked_s is None or status.start_error:
         return True
     if attempt.stop_cause is StopCause.GANG_FAILURE:
-        # What kills the others comes after the failure; what failed by itself may be heard later.
+        # The failure comes before the kills that follow it. The report of an independent failure
+        # may come later.
         return status.lost or _ended_s(status) < asked_s or not _signal(status)
     return unnoticed_ends.is_own(attempt, status)
 

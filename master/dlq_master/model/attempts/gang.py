@@ -81,7 +81,7 @@ def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
 
 
 def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
-    """What the ranks' phases say about a gang that has not run yet; None: nothing new.
+    """The phase of a gang that has not run yet, by the phases of its ranks; None: nothing new.
 
     A rank that has ended without a start error has run.
     """
@@ -165,8 +165,8 @@ def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
     """Whether rank 0 of a gang that was told to save has left with the work kept, and others may
     stay for longer than FOLLOW_S.
 
-    Rank 0 hosts the rendezvous: without it the others cannot train on, and where they do not see
-    its checkpoint (a directory of its node) nothing else would tell them.
+    Rank 0 hosts the rendezvous, so without it the others cannot train on. Where they do not see its
+    checkpoint (a directory of its node), no other sign would reach them.
     """
     if attempt.stop_cause not in _COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
         return False
@@ -188,7 +188,8 @@ def over(attempt: Attempt) -> bool:
 
 def silenced(attempt: Attempt) -> bool:
     """A shim ended its rank after too long a silence, or told it to leave and it did: a stop that
-    nobody here has asked for yet."""
+    no plan has asked for yet.
+    """
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
 
@@ -196,10 +197,10 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs'
     words):
 
-    while stopping for somebody else, a checkpoint committed after the notice or a requeue exit code
-    is the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
-    done file. Outside a stop, a requeue exit code asks for another run. Who ended before it was
-    told to stop is judged on its own (unnoticed_ends.py).
+    during a stop for another job, a checkpoint committed after the notice or a requeue exit code is
+    the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
+    done file. Outside a stop, a requeue exit code asks for another run. A rank that ended before it
+    was told to stop is judged on its own (unnoticed_ends.py).
     """
     if unnoticed_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
@@ -231,7 +232,7 @@ _DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody do
 
 
 def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> on_job.Usage:
-    """What a live attempt that ends so has consumed."""
+    """The consumption of a live attempt that ends so."""
     until_s = ended_s(attempt, now_s)
     executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
@@ -255,8 +256,9 @@ def is_reduced(attempt: Attempt, job: Job) -> bool:
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
-    """When the last rank of an attempt that is judged now ended, by its node: nobody pays for the
-    time until the master hears of it. `now_s` where that is not known; never before it started.
+    """When the last rank of an attempt that is judged now ended, by its node: the time until the
+    master hears of it is charged to nobody. `now_s` where that is not known; never before it
+    started.
     """
     last_s = 0.0
     for status in attempt.ranks:
@@ -270,8 +272,8 @@ def ended_s(attempt: Attempt, now_s: float) -> float:
 def consequence(
     attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
-    """What the end of its live attempt is for a job; None: the job has ended already, and stays as
-    it is.
+    """The consequence of the end of its live attempt for a job; None: the job has ended already,
+    and stays as it is.
     """
     if job.ended:
         return None

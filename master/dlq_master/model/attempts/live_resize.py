@@ -22,7 +22,7 @@ from dlq_master.model.resources import Allocation
 # After these the next one is by a restart: torchrun starts workers again only so often.
 RESIZES_PER_ATTEMPT = 8
 
-# Who fails so soon after it joined has not joined: the others go on without it.
+# A rank that fails so soon after it joined has not joined: the others go on without it.
 PROBATION_S = 300.0
 # For so long the attempt does not go there again: each try costs all of them a restart of their
 # workers.
@@ -118,7 +118,7 @@ def heard(before: RankStatus, status: RankStatus, now_s: float) -> RankStatus:
 
 
 def too_many(attempt: Attempt, sizes: tuple[int, ...]) -> tuple[NodeId, ...]:
-    """Nodes to be left too, so that what is left is one of its sizes: those that came last."""
+    """Nodes to be left too, so that the rest is one of its sizes: the last to join."""
     staying = [status for status in attempt.ranks if not status.leaving]
     slots = {slot.node_id: slot.mask.bit_count() for slot in attempt.lease.allocation.slots}
     width = sum(slots.get(status.node_id, 0) for status in staying)
@@ -131,7 +131,7 @@ def too_many(attempt: Attempt, sizes: tuple[int, ...]) -> tuple[NodeId, ...]:
 
 
 def is_settled(attempt: Attempt) -> bool:
-    """Whoever was to join runs, and whoever was to leave has gone."""
+    """All joining ranks run, and all leaving ranks have gone."""
     return not any(
         (status.joining and status.phase is not RankPhase.RUNNING)
         or (status.leaving and not status.gone)
@@ -157,9 +157,8 @@ def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
     """Nodes that have failed this attempt: a rank that had just joined there failed by itself, and
     before the others.
 
-    They cannot go on: a torchrun that gives up closes the rendezvous for good, and workers that
-    wait for those of one that has been killed wait for as long as their process group does (half an
-    hour by default).
+    They cannot go on. A torchrun that gives up closes the rendezvous for good. Workers that wait
+    for those of a killed one wait as long as their process group does (half an hour by default).
     """
     ended_s = [it.exited_time_s for it in attempt.ranks if it.failed]
     first_s = min((at_s for at_s in ended_s if at_s is not None), default=inf)

@@ -1,4 +1,4 @@
-"""Which running jobs need longer to save than is usually left, and what is left then."""
+"""Running jobs that need longer to save than is usually left, and the time left then."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class SlowSaves:
 
     @property
     def lead_s(self) -> float:
-        """How long before a boundary it is decided: enough for the slowest save of what runs, but
-        never so long that the next term would be decided before this one has begun."""
+        """The lead of the decision before a boundary. It is enough for the slowest save of the
+        running jobs, but never so long that the next term would be decided before this one has
+        begun.
+        """
         if not self.needs_s:
             return self._terms.save_lead_s
         return min(max(self.needs_s.values()), LONGEST_LEAD * self._terms.be_term_s)

@@ -1,10 +1,10 @@
 """Ends that came before the stop that was decided reached their rank; pure rules.
 
 A stop is decided first and told later: an agent may be away, the master may die in between, a lapse
-waits for its boundary. Who ends by itself in that time knows nothing of it, and is judged as if
-nobody had asked: exit 0 has completed, and exit 1 has failed. What counts is what the rank's shim
-says of its notices. No clock decides it, but where an agent of before says nothing: there an end
-that lies before the decision is its own.
+waits for its boundary. A rank that ends by itself in that time knows nothing of it, and is judged
+as if nobody had asked: exit 0 has completed, and exit 1 has failed. The report of the rank's shim
+about its notices counts. No clock decides it, but where an agent of before says nothing: there an
+end that lies before the decision is its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from dlq_master.model.attempts.attempt import Attempt, RankStatus
 from dlq_master.model.transitions import StopCause
 
-# Stops that are no answer to an exit: who had ended before has not heard of them.
+# Stops that are no answer to an exit: a rank that had ended before has not heard of them.
 _FROM_OUTSIDE = frozenset(
     {
         StopCause.PREEMPT,
@@ -29,10 +29,10 @@ _CLOCKS_S = 0.001  # what two readings of one instant may differ by
 def before_stop(attempt: Attempt) -> bool:
     """Whether an attempt all of whose ranks are gone is judged as if it had not been asked to stop.
 
-    So it is where none of its ranks was told. Where some were, a rank that failed without a word
-    may have failed because the others left: then only a failure from before the decision is known
-    to be its own. A cancel stands whatever was done before it was told: its user, and the jobs that
-    depend on this one, have had that answer.
+    So it is where none of its ranks was told. Where some ranks had a notice, another one that
+    failed without a word may have failed because they left. Then only a failure from before the
+    decision is known to be its own. A cancel stands whatever was done before it was told: its user,
+    and the jobs that depend on this one, have had that answer.
     """
     if not _asked(attempt) or any(_unseen(it) for it in attempt.ranks):
         return False

@@ -1,4 +1,4 @@
-"""Which work a stop of a job loses, as far as is known of how it saves."""
+"""The work that a stop of a job loses, as far as is known of how it saves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def has_never_saved(job: Job, attempt: Attempt) -> bool:
 
 
 def stop_loss(job: Job, attempt: Attempt, now_s: float) -> Loss | None:
-    """What is lost if the attempt stops at `now_s`; None: nothing, as far as is known.
+    """The loss if the attempt stops at `now_s`; None: nothing, as far as is known.
 
     A job that has saved before, or says in its spec how it saves, is given its grace to save again.
     An attempt that only tries its job on fewer GPUs does no work that could be lost.

@@ -1,6 +1,6 @@
 """The cluster: all frozen values of one instant with their indexes, and its only writers.
 
-`cluster` is the working state, `drive` the only module that changes it, `frozen` the same state as
-values that travel to another process, `validate` checks every index against the values. Pure,
-without a clock.
+`cluster` is the working state, and `drive` the only module that changes it. `frozen` is the same
+state as values that travel to another process. `validate` checks every index against the values.
+Pure, without a clock.
 """

@@ -86,9 +86,7 @@ class Cluster:
             JobId, None
         ] = {}  # they wait only to go on where GPUs were kept for them
         self.by_term = self.running.by_term
-        self.resizes_live = (
-            True  # False: what runs is only foreseen, and nobody launches what joins
-        )
+        self.resizes_live = True  # False: the state is a forecast, and no joining rank is launched
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -106,11 +104,11 @@ class Cluster:
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
         self.unjudged: dict[JobId, None] = {}  # their deadlines can be promised or not
         self.judged: dict[JobId, None] = {}  # they have been, whatever came of it
-        self.promised: dict[JobId, None] = {}  # of those: who is guaranteed
+        self.promised: dict[JobId, None] = {}  # of those: the guaranteed ones
         self.seated: dict[JobId, None] = {}  # and whose slot is now
         self.offers = Offers()
         self.memo = Memo()
-        self.slot = -1  # of the SLO grid: who runs in it has been decided
+        self.slot = -1  # of the SLO grid: its running jobs have been decided
         self.profiling = Profiling(terms.resume_s)
         self.history = None if ordering.refresh is None else History(ordering.refresh)
         self.costs = StopCosts()
@@ -121,7 +119,7 @@ class Cluster:
 
     @property
     def learned(self) -> Learned:
-        """What a key may depend on beside the job."""
+        """The parts beside the job on which a key may depend."""
         services = () if self.history is None else self.history.learned
         if self.shares is None:
             return Learned(self.levels.thresholds, services)
@@ -171,9 +169,10 @@ class Cluster:
         return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
 
     def elastic(self, job: Job) -> bool:
-        """Whether the policy says on how many GPUs it runs. Plans count on what a job with
-        deadlines asks for: where they are promised it asks for its base, and while it is tried it
-        has what its trial needs."""
+        """Whether the policy says on how many GPUs it runs. Plans use the request of a job with
+        deadlines. Where deadlines are promised it asks for its base, and during its trial it has
+        the GPUs of the trial.
+        """
         request = job.request
         if not (self._by_base and request.sizes):
             return False
@@ -190,9 +189,10 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def _planned_shape(self, job: Job) -> Shape:
-        """Of a job with deadlines, or on trial: on the cluster's own nodes, for others may be
-        slower, and gone when they are asked back, unless the own ones could never hold it; at full
-        speed if it holds a promise."""
+        """A job with deadlines, or on trial, runs on the cluster's own nodes, unless those could
+        never hold it. Others may be slower, and gone when they are asked back. With a promise it
+        runs at full speed.
+        """
         return self._on_own(job, job.shape_now)
 
     def _on_own(self, job: Job, shape: Shape) -> Shape:
@@ -231,13 +231,13 @@ class Cluster:
         return job.account if self.ordering.by_member else job.team or job.user
 
     def repack(self, packing: Packing | None) -> None:
-        """Other jobs are kept together from here on: who waits gets its shape anew."""
+        """Other jobs are kept together from here on, so waiting jobs get their shape anew."""
         with self._reshaped(self._jobs):
             self.packing = packing
 
     @contextmanager
     def _reshaped(self, job_ids: Iterable[JobId]) -> Iterator[None]:
-        """What is done meanwhile changes the shapes of those of them who wait."""
+        """Calls meanwhile change the shapes of those of them that wait."""
         waiting = [job for job in map(self._jobs.__getitem__, job_ids) if job.waiting]
         for job in waiting:
             self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
@@ -254,8 +254,9 @@ class Cluster:
         return position(job, self.key(job, had(job, None, 0.0)))
 
     def attempts_on(self, node_id: NodeId) -> tuple[AttemptKey, ...]:
-        """Live attempts that hold GPUs of the node, in the order of their keys; not those for whose
-        jobs some are kept, to go on there later."""
+        """Live attempts that hold GPUs of the node, in the order of their keys. Attempts whose jobs
+        only have GPUs kept there, to go on later, are left out.
+        """
         held = self.capacity.claims.get(node_id)
         return tuple([key for key in sorted(held) if self._is_on(key, node_id)]) if held else ()
 
@@ -284,7 +285,9 @@ class Cluster:
         self._touched_nodes.pop(node_id, None)
 
     def _count_own(self, before: Node | None, node: Node | None) -> None:
-        """What deadlines are worked for on is another: so are the shapes of who has any."""
+        """The work of deadlines is placed elsewhere, so the shapes of jobs with deadlines
+        change.
+        """
         self.own.change(before, node)
         self._own_holds.clear()
 
@@ -327,7 +330,7 @@ class Cluster:
         self.running.renew(key, attempt.lease.term_end_s)
 
     def take_touched(self) -> Touched:
-        """What changed since the last call: exactly the rows a store has to write."""
+        """The changes since the last call: exactly the rows a store has to write."""
         touched = Touched(
             tuple(self._touched_jobs.values()),
             tuple(self._touched_attempts.values()),
@@ -382,7 +385,7 @@ class Cluster:
             self.levels.cross(job, holds)
 
     def _index_job(self, before: Job | None, job: Job) -> None:
-        """What the job alone decides."""
+        """The values that the job alone decides."""
         if job.state is _PENDING or (before is not None and before.state is _PENDING):
             self._index_pending(job)
         waits = job.waiting
@@ -406,8 +409,9 @@ class Cluster:
             self._learn(before, job)
 
     def recall(self, job: Job) -> None:
-        """Learn from a job that completed before this master started and is not in memory: how long
-        it ran, what its saves cost, how much service it needed."""
+        """Learn from a job that completed before this master started and is not in memory: its run
+        time, the cost of its saves, its service.
+        """
         if self._lanes:
             self.profiling.learn(job)
         if job.family and (job.saves or job.resumes):
@@ -475,7 +479,7 @@ class Cluster:
             self.returning.pop(job.job_id, None)
 
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
-        """What the attempt's state decides: claims on GPUs, and where it stands."""
+        """The values that the attempt's state decides: its claims on GPUs, and its place."""
         self.claims.change(held, holds)
         if holds is not None and holds.state in ACTIVE:
             end_s = holds.lease.term_end_s

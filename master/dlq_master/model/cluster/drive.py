@@ -1,4 +1,4 @@
-"""The only writers of a cluster: what a plan, a person or a report does to its values.
+"""The only writers of a cluster: they apply plans, requests and reports to its values.
 
 The master and the simulator both drive their cluster through these functions, so they cannot
 drift apart. Each returns what happened, in order, for the journal.
@@ -139,7 +139,7 @@ def step_attempt(
     if follows is not None:
         job = job_steps.step(job, follows, at_s=now_s, placing=cluster.moves.after)
         if job.ended and job.end_time_s != after.ended_time_s:
-            # With its attempt; what a job does next begins now.
+            # With its attempt; the job's next state begins now.
             job = job._replace(end_time_s=after.ended_time_s)
         happened.append(_happened((follows, job_id, None, None, None)))
     cluster.put(job, after)
@@ -147,7 +147,7 @@ def step_attempt(
 
 
 def step_node(cluster: Cluster, node_id: NodeId, event: NodeEvent, now_s: float) -> list[Happened]:
-    """Apply one event to a node. What it means for attempts there is its driver's to say."""
+    """Apply one event to a node. Its driver decides on the attempts there."""
     cluster.put_node(node_machine.step(cluster.nodes[node_id], event, at_s=now_s))
     return [Happened(event, node_id=node_id)]
 
@@ -196,7 +196,7 @@ def _apply(
 
 
 def _of_all(cluster: Cluster, change: NextSlot | Scale | Repack | Weigh) -> None:
-    """What concerns no job alone, and nothing has happened to anybody."""
+    """Changes that concern no single job; nothing happens to any job."""
     match change:
         case NextSlot():
             cluster.slot = change.slot
@@ -231,8 +231,7 @@ def _event(
     change: Demote | Promote | Reserve | Profile | Estimate | Admit | Reject,
     now_s: float,
 ) -> JobEvent:
-    """What a change of its place in line, or of what is known of it, is for a job; what it asks for
-    is remembered."""
+    """Returns a job with its new place in line, or with its new estimate; its request stays."""
     match change:
         case Demote():
             return job_steps.Demoted(level=change.level)
@@ -325,7 +324,7 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
 
 
 def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
-    """What a lapse is for the job that leaves."""
+    """The effect of a lapse on the leaving job."""
     if lapse.reason.code is ReasonCode.MAKES_WAY:
         return job_steps.MadeWay()
     user = cluster.jobs[lapse.for_job].user
@@ -393,7 +392,7 @@ def _rewidened(
     job: Job,
     now_s: float,
 ) -> JobEvent | None:
-    """What it is for a job that its attempt runs on with other GPUs."""
+    """The effect on a job whose attempt runs on with other GPUs."""
     before, after = change
     _charge_share(cluster, before, job, now_s)
     if job.ended:
@@ -411,7 +410,7 @@ def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) 
 def _started(
     cluster: Cluster, before: Attempt, after: Attempt, job: Job, now_s: float
 ) -> JobEvent | None:
-    """What the first instant at which an attempt runs is for its job."""
+    """The effect on a job of the first instant at which an attempt runs."""
     if before.started_time_s is not None or after.started_time_s is None or job.ended:
         return None
     was, gpus = job.resizing, after.lease.allocation.width

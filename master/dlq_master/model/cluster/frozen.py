@@ -24,9 +24,9 @@ from dlq_master.model.usage.shares import Shares
 class Frozen(NamedTuple):
     """All that decides a plan. Ended jobs that hold nothing are left out: no policy looks at them.
 
-    What a cluster learns (`history`, `slowdowns`, `offers`, `profiled`, `shares`, `costs`,
-    `positions`) is that of the cluster itself, which goes on changing it: write it down at once, or
-    do not keep it.
+    The learned values of a cluster (`history`, `slowdowns`, `offers`, `profiled`, `shares`,
+    `costs`, `positions`) are those of the cluster itself, which goes on changing them. Write them
+    down at once, or do not keep them.
     """
 
     terms: Terms
@@ -73,7 +73,8 @@ def freeze(cluster: Cluster, jobs: tuple[Job, ...] | None = None) -> Frozen:
 def thaw(frozen: Frozen, ordering: Ordering) -> Cluster:
     """A cluster for which every plan is the one that it would have been for the frozen one.
 
-    `ordering`: of the policy that it was frozen under; what the cluster had learned of it counts.
+    `ordering`: of the policy under which it was frozen, with the values that the cluster had
+    learned.
     """
     cluster = Cluster(replace(ordering, thresholds=frozen.thresholds), frozen.terms)
     cluster.learn(frozen.history, frozen.slowdowns, frozen.offers)

@@ -1,6 +1,4 @@
-"""What jobs with deadlines have asked for of late: how much is wanted says what a promise is
-worth.
-"""
+"""Recent requests of jobs with deadlines: the demand sets the worth of a promise."""
 
 from __future__ import annotations
 

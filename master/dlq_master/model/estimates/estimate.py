@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Source(StrEnum):
-    """Who says how long a job runs."""
+    """The source of a run time."""
 
     DECLARED = "declared"  # its user
     PROFILED = "profiled"  # the steps that it told, or its trials
@@ -35,7 +35,7 @@ class Unmeasured(StrEnum):
 
 
 class Basis(NamedTuple):
-    """What an estimate stands on; or, without a source, why there is none."""
+    """The basis of an estimate; or, without a source, why there is none."""
 
     source: Source | None = None
     confidence: Confidence | None = None

@@ -1,4 +1,4 @@
-"""How much service jobs have needed that are done: what an order may learn from."""
+"""The service that completed jobs have needed, from which an order may learn."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ KEPT = 10_000
 class History:
     """Services of completed jobs, in GPU-seconds.
 
-    It is part of the working state and stored nowhere: a master that starts again learns it anew
-    from the ended jobs that it loads (`[retention] ended_kept`). What an agent does changes
-    nothing.
+    It is part of the working state and stored nowhere. A restarted master learns it anew from the
+    ended jobs that it loads (`[retention] ended_kept`). Agents have no influence on it.
     """
 
     __slots__ = ("_every", "_newest", "_since", "learned")
 
     def __init__(self, every: int) -> None:
-        """`learned` is replaced as a whole after so many completions, and at least a tenth of what
-        is known, so that a master that loads many learns a few times only. It is never changed."""
+        """`learned` is replaced as a whole after so many completions, and at least a tenth of the
+        known ones. So a master that loads many learns a few times only. It is never changed.
+        """
         self.learned: tuple[float, ...] = ()
         self._every = every
         self._newest: deque[float] = deque(maxlen=KEPT)

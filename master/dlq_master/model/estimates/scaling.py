@@ -28,10 +28,10 @@ def speeds(sizes: Sequence[int], asked: int, paces: Sequence[SizePace]) -> tuple
     """Its speed on each size, 1 on what it asked for; empty while fewer than two sizes have been
     measured.
 
-    What was measured counts as it is. In between and beyond, speed goes with a power of the number
-    of GPUs: that of the two measured sizes around it, or next to it, and there neither below 0 nor
-    above 1, so that nobody is expected to gain more than a fair share, or to lose, where nobody has
-    been. `paces` rise by size. O(sizes log paces).
+    Measured speeds count as they are. In between and beyond, speed goes with a power of the number
+    of GPUs: that of the two measured sizes around it, or next to it. Outside the measured range the
+    power is neither below 0 nor above 1, so that no job is expected to gain more than a fair share,
+    or to lose. `paces` rise by size. O(sizes log paces).
     """
     if len(paces) < 2:
         return ()

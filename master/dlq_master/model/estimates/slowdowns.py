@@ -1,4 +1,4 @@
-"""How much jobs were slowed by being spread: what a place stage may learn from."""
+"""How much jobs were slowed by being spread, from which a place stage may learn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which jobs have to be kept on few nodes, by what their communication was seen to be."""
+"""Jobs that have to be kept on few nodes, by their observed communication."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlq_master.model.resources import Shape
 
 
 class TrafficProfile(NamedTuple):
-    """What is known of how a job communicates. Nothing of it places by itself: a policy asks.
+    """The knowledge of how a job communicates. Nothing of it places by itself: a policy asks.
 
     `skew`: its largest tensor over its model, 0 to 1 (Tiresias 3.3). `rho`: the time in which it
     sends an iteration's bytes between two nodes, over the time in which it computes the iteration.
@@ -28,7 +28,7 @@ class Packing(NamedTuple):
     A slowdown that was measured decides: above `tolerated` the job is kept together. Without one a
     rho is believed outside (`rho_low`, `rho_high`]: up to `rho_low` the job may be spread, above
     `rho_high` it is kept together. Between them, and without a rho, the skew decides: above
-    `skew_limit` (PACKLIMIT) it is kept together. Of whom nothing is known: `unknown`.
+    `skew_limit` (PACKLIMIT) it is kept together. For a job without any knowledge: `unknown`.
     """
 
     skew_limit: float

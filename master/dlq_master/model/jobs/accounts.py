@@ -27,14 +27,14 @@ def team_of(account: str) -> str:
 
 
 def of_team(told: Mapping[str, Value] | None, team: str) -> Value | None:
-    """What is told of a team; None: nothing."""
+    """The rules of a team; None: nothing."""
     if told is None:
         return None
     return told.get(team, told.get(OTHERS))
 
 
 def of_member(told: Mapping[str, Value] | None, account: str) -> Value | None:
-    """What is told of one member of a team; None: nothing."""
+    """The rules of one member of a team; None: nothing."""
     if told is None:
         return None
     return told.get(account, told.get(f"{team_of(account)}{_IN}{OTHERS}"))

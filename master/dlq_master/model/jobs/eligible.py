@@ -1,9 +1,8 @@
-"""What keeps a job from waiting at all: its begin, other jobs, the limit of its array, a failure
-that was not its own. Pure values.
+"""Reasons that keep a job from waiting at all: its begin, other jobs, the limit of its array, a
+failure that was not its own. Pure values.
 
 A job that may not wait yet has `blocked` set and is in no index of the cluster, so that no plan
-looks at it. Who unblocks it is its driver: the master's `control/jobs/gates.py`; the simulator has
-none.
+looks at it. Its driver unblocks it: the master's `control/jobs/gates.py`; the simulator has none.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Block(StrEnum):
 
 
 class Array(NamedTuple):
-    """What the tasks of an array have in common; their ids follow that of the array, in order."""
+    """The common values of an array's tasks; their ids follow that of the array, in order."""
 
     array_id: JobId  # no job has it
     tasks: int
@@ -37,7 +36,7 @@ class Array(NamedTuple):
 
 
 class Relation(StrEnum):
-    """What must have become of the other job."""
+    """The required end of the other job."""
 
     AFTER = "after"  # it has started, or ended
     AFTEROK = "afterok"  # it has completed
@@ -59,7 +58,7 @@ class Term(NamedTuple):
 
 
 class Dependency(NamedTuple):
-    """All terms, or any one of them; what to do when it can never come true."""
+    """All terms, or any one of them, and the consequence when it can never come true."""
 
     terms: tuple[Term, ...]
     any: bool = False
@@ -79,7 +78,7 @@ class Dependency(NamedTuple):
 
 
 class Gated(Protocol):
-    """What is read of a job here."""
+    """The fields of a job that are read here."""
 
     @property
     def begin_time_s(self) -> float | None: ...

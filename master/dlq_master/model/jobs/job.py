@@ -67,7 +67,7 @@ class ExitZeroInGrace(StrEnum):
 
 
 class RunRules(NamedTuple):
-    """What a job's spec, and the cluster for all jobs, say about stopping and running again."""
+    """The rules about stopping and running again, from a job's spec and from the cluster."""
 
     requeue_exit_codes: frozenset[int] = frozenset({99})
     exit0_in_grace: ExitZeroInGrace = ExitZeroInGrace.REQUEUE
@@ -98,7 +98,7 @@ class Checkpoint(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """What could have been promised instead, when a job was judged and refused. Instants."""
+    """The possible promise at the time when a job was judged and refused. Instants."""
 
     earliest_s: float | None = None  # the earliest deadline; None: none could
     fix: str = ""  # the cheapest change with which one would have been (promise.offer.FixKind)
@@ -106,7 +106,7 @@ class Alternative(NamedTuple):
     fix_gpus: int | None = None
     need: float | None = None  # what it asked for and there was not, by its ground (promise_words)
     have: float | None = None  # what there was of that
-    detail: str = ""  # of the ground "type": those that there are; of a promise that has ended: why
+    detail: str = ""  # of the ground "type": the existing types; of an ended promise: why
 
 
 class Lateness(NamedTuple):
@@ -119,8 +119,9 @@ class Lateness(NamedTuple):
 
 
 class Foretold(NamedTuple):
-    """What a job was to cost, in the currency of prices, when it was first looked at, or when a
-    machine was first chosen for it (an instant)."""
+    """The expected cost of a job, in the currency of prices, at its first look, or when a machine
+    was first chosen for it (an instant).
+    """
 
     at_s: float
     own_late: float | None = None  # by being late on the cluster's own nodes; None: nobody can say
@@ -130,7 +131,7 @@ class Foretold(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """What a promise reckons with for each stop, in seconds: to save, and from given GPUs until
+    """The cost that a promise assumes for each stop, in seconds: to save, and from given GPUs until
     work gets on.
     """
 
@@ -202,7 +203,7 @@ class Job(NamedTuple):
     saves: tuple[float, ...] = ()  # durations of the last 20 observed saves
     lost_gpu_s: float = 0.0  # work that had to be done again
     total_gpu_s: float = 0.0  # service over all ended attempts; never reset
-    total_executed_s: float = 0.0  # likewise; what the time limit counts
+    total_executed_s: float = 0.0  # likewise; the runs that the time limit counts
     rules: RunRules = RunRules()
     blocked: Block | None = None  # it may not wait yet; never while an attempt lives
     begin_time_s: float | None = None  # not before
@@ -248,7 +249,8 @@ class Job(NamedTuple):
     resizes: int = 0  # how often it did
     lateness: Lateness | None = None  # machines may be rented for it
     foretold: Foretold | None = None  # of what it costs
-    # Who has `user` as a name (model/jobs/person.py); "" = stored before they were told apart
+    # The person with the name `user` (model/jobs/person.py); "" = stored before they were told
+    # apart
     person: str = ""
     paces: tuple[SizePace, ...] = ()  # by size, rising: on the sizes on which it has told its steps
 
@@ -290,8 +292,8 @@ class Job(NamedTuple):
         return shape if shape.nodes else shape._replace(nodes=1 if len(self.trials) > 1 else 2)
 
     def goes_on(self, number: int) -> bool:
-        """Whether attempt `number` goes on with work of earlier ones: those that only tried it did
-        none.
+        """Whether attempt `number` goes on with work of earlier ones; attempts that only tried it
+        did none.
         """
         return number > 1 + len(self.measured_s)
 
@@ -315,8 +317,9 @@ class Job(NamedTuple):
 
     def sure_speed_on(self, gpus: int) -> float:
         """The same, of a job with deadlines no more than is sure: its promise must not rest on a
-        hope. What was learned counts where both sizes were measured, by no more than linear, less
-        what paces of one size may differ by."""
+        hope. A learned speed counts where both sizes were measured. It is limited to linear, less
+        the spread of paces at one size.
+        """
         learned, asked = self.speed_on(gpus), self.request.gpus
         if not self.steps or gpus <= asked:
             return learned
@@ -342,7 +345,7 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobS
 
 
 def shown_state(job: Job, attempt_state: str | None) -> str:
-    """The one word users see: what the live attempt shows (`Attempt.shown_state`) while there is
-    one, else the job's state.
+    """The one word that users see: the shown state of the live attempt (`Attempt.shown_state`)
+    while there is one, else the job's state.
     """
     return job.state.value if job.live_attempt is None or not attempt_state else attempt_state

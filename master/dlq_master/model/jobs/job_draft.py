@@ -199,13 +199,13 @@ def return_to(draft: Draft, allocation: Allocation | None, resizing: Resizing | 
 
 
 def vacate(draft: Draft, usage: tuple[float, float, float, float]) -> None:
-    """Its attempt is over: what it consumed goes into the books."""
+    """Its attempt is over: its consumption goes into the books."""
     draft[_LIVE_ATTEMPT] = None
     charge(draft, usage)
 
 
 def charge(draft: Draft, usage: tuple[float, float, float, float]) -> None:
-    """What it consumed goes into the books."""
+    """Its consumption goes into the books."""
     gpu_s, executed_s, lost_gpu_s, worked_s = usage
     draft[_ATTAINED_GPU_S] += gpu_s
     draft[_EXECUTED_S] += executed_s
@@ -385,7 +385,7 @@ def update(draft: Draft, values: Iterable[tuple[str, object]]) -> None:
 
 
 def _forget_trials(draft: Draft) -> None:
-    """What was measured, or is to be, says nothing of the size that it has now."""
+    """A measurement, past or to come, says nothing of its present size."""
     if draft[_TRIALS] or draft[_MEASURED_S]:
         draft[_TRIALS] = draft[_MEASURED_S] = ()
         draft[_LANE] = Lane.SPOT

@@ -60,9 +60,9 @@ class Placed:
 
 
 class Usage(NamedTuple):
-    """What an ended attempt consumed and what of it was lost.
+    """The consumption of an ended attempt, and the lost part of it.
 
-    `worked_s`: what was done and not lost, in seconds of running on the GPUs that the job asked
+    `worked_s`: the work that was not lost, in seconds of running on the GPUs that the job asked
     for.
     """
 
@@ -98,7 +98,7 @@ class Ran:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WidthChanged:
-    """Its live attempt has other GPUs from here on: what it consumed before goes into the books."""
+    """Its live attempt has other GPUs from here on: its consumption before goes into the books."""
 
     usage: Usage
     gpu_type: str = ""  # of all its GPUs now, or SEVERAL
@@ -139,7 +139,7 @@ class Reserved:
     margin: float | None = None  # of a new promise
     alternative: Alternative | None = None  # of a refusal
     pause: Pause | None = None  # of a new promise
-    gpu_type: str = ""  # likewise, of who may get several
+    gpu_type: str = ""  # likewise, of a job that may get several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,7 +328,7 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_H, Displaced): _H,  # held once it has left
     (_H, Reserved): _H,  # what is held loses its slots
     (_Q, TrialsPlanned): _Q,
-    # history, or whoever measured it
+    # history, or the measuring trial
     (_Q, Estimated): _Q,
     (_H, Estimated): _H,
     (_Q, LeftUnmeasured): _Q,

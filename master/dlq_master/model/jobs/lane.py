@@ -13,7 +13,7 @@ class Lane(IntEnum):
     PROFILE = -1  # it runs to be measured
     SPOT = 0  # best effort, and deadlines that nobody has guaranteed
     FILL = 1  # guaranteed, but the present slot is not planned for it: what nobody else wants
-    BORROW = 2  # beyond its team's quota: what nobody else needs, until somebody does
+    BORROW = 2  # beyond its team's quota: GPUs that no other job needs, until one does
     LIMIT = 3  # its team holds as much as it may: it waits for the others of its team
 
 

@@ -1,5 +1,6 @@
-"""Whose a job is: a person's, not a name's. A name may be given to somebody else; what the person
-before had stays theirs, and is nobody's to whom the name was given."""
+"""Whose a job is: a person's, not a name's. A name may be given to another person. The jobs of its
+former owner stay theirs, and never become those of the new one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 
 class Owned(Protocol):
-    """What belongs to somebody. `person` "": stored before persons were told apart."""
+    """The owner of a value. `person` "": stored before persons were told apart."""
 
     @property
     def user(self) -> str: ...
@@ -33,7 +34,7 @@ def new_person(name: str, number: int) -> str:
 
 
 def belongs(owned: Owned, name: str, person: str, since_s: float) -> bool:
-    """Whether it is this person's, who has the name since `since_s`."""
+    """Whether it is this person's, with the name since `since_s`."""
     if owned.user != name:
         return False
     if owned.person:

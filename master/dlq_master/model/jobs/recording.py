@@ -30,8 +30,7 @@ class Told(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What the traffic of one attempt told, merged over its nodes. An iteration is one in steady
-    state.
+    """The traffic of one attempt, merged over its nodes. An iteration is one in steady state.
 
     `traffic` judges period and bytes; `sizes` judges model and skew, which is an interval.
     """
@@ -94,7 +93,7 @@ class Recording(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """What one node told: kept as it came, so that all of it can be merged, and looked at,
+    """The report of one node, kept as it came, so that all reports can be merged, and read,
     again.
     """
 
@@ -110,13 +109,13 @@ class Evidence(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What is believed of how a job communicates, and from what."""
+    """The belief about a job's communication, and its source."""
 
     profile: TrafficProfile  # what plans go by
     basis: Recording  # the start that its figures are from
     own: bool  # it was the job's own start; else one of its family
     together: Recording | None = None  # on as few nodes as can be, and ...
-    spread: Recording | None = None  # ... on more: what a measured slowdown is from
+    spread: Recording | None = None  # ... on more: the reference of a measured slowdown
 
 
 def family_of(job: Job) -> str:

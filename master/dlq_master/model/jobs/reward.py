@@ -1,6 +1,6 @@
-"""What it is worth that a job completes by when: step functions of time (Chronus, section 3.3.1).
+"""The worth of a job's completion over time: step functions (Chronus, section 3.3.1).
 
-A reward function is a sequence of steps (deadline, reward): a job that completes by the first
+A reward function is a sequence of steps (deadline, reward). A job that completes by the first
 deadline earns the first reward, else by the second the second, and after the last one `LATE`.
 Rewards never rise and lie in [1, 100]. Strict jobs have one step of 100, soft jobs several,
 best-effort jobs none. Deadlines are seconds from whatever instant the completion is counted from.
@@ -51,7 +51,7 @@ def soft(steps: Iterable[tuple[float, float]]) -> Steps:
 
 
 def attained(steps: Sequence[tuple[float, float]], completion_s: float) -> float:
-    """RW: what a completion at that time earns."""
+    """RW: the reward of a completion at that time."""
     return next((reward for deadline, reward in steps if completion_s <= deadline), LATE)
 
 

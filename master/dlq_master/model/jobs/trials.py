@@ -1,5 +1,5 @@
-"""What is known of how long jobs run: who has to be profiled, what was, and how long others have
-run.
+"""Knowledge of run times: the jobs to be profiled, their trials, and the run times of earlier
+jobs.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _QUEUED, _COMPLETED = JobState.QUEUED, JobState.COMPLETED
 
 
 class Likeness(NamedTuple):
-    """In what a job must equal those before it, for their run times to say something of its own:
-    nobody has measured how they change with any of it. The GPU type, on which they ran, comes with
-    the run times."""
+    """The properties in which a job must equal those before it, for their run times to count for
+    its own. Nobody has measured how run times change with any of them. The GPU type, on which they
+    ran, comes with the run times.
+    """
 
     family: str
     gpus: int
@@ -50,7 +51,7 @@ class Sent(NamedTuple):
 
 
 class Remembered(NamedTuple):
-    """What it knows beyond the jobs that are there."""
+    """The knowledge beyond the present jobs."""
 
     hour: int
     gpus: int
@@ -60,9 +61,9 @@ class Remembered(NamedTuple):
 
 
 class Profiling:
-    """Who waits for an estimate is derived from the jobs. The rest remembers jobs that may be
-    forgotten: like `model.history` it is stored nowhere, and learned anew from the jobs that a
-    master loads.
+    """The jobs that wait for an estimate are derived from the jobs. The rest remembers jobs that
+    may be forgotten: like `model.history` it is stored nowhere, and learned anew from the jobs that
+    a master loads.
     """
 
     __slots__ = (
@@ -86,7 +87,7 @@ class Profiling:
 
     @property
     def remembered(self) -> Remembered:
-        """All but who is unknown, which the jobs tell."""
+        """All but the unknown jobs, which are derived from the jobs."""
         return Remembered(self.hour, self.gpus, self.ratios, self._sent, self._runs)
 
     def remember(self, known: Remembered) -> None:
@@ -121,8 +122,9 @@ class Profiling:
                 del self.of_family[key]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
-        """Who was sent to be profiled from then on, and before `until_s`, as far as that is known
-        (two windows)."""
+        """The jobs sent to be profiled from then on, and before `until_s`, as far as that is known
+        (two windows).
+        """
         return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
 
     def _send(self, sent: Sent) -> None:
@@ -132,7 +134,7 @@ class Profiling:
 
     def learn(self, job: Job) -> None:
         """A job has completed, or completed before this master started."""
-        # What ran until it was preempted is told without the time to resume, the last run with it.
+        # A run that was preempted is reported without the time to resume, and with the last run.
         run_s = job.worked_s - (self._resume_s if job.goes_on(job.attempts) else 0.0)
         if run_s <= 0.0:
             return

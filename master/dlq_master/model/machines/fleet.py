@@ -77,8 +77,9 @@ class Fleet(Mapping[str, Machine]):
         return _end_s(last[-1]) if last else -inf
 
     def failures(self, pool: str) -> tuple[int, float]:
-        """How many of a pool were of no use, one after another until now, and when the last was
-        over, or found to be of none; at most `MOST_TOLD`."""
+        """How many machines of a pool in a row were of no use until now, and when the last one was
+        over, or was found useless; at most `MOST_TOLD`.
+        """
         over = [*self._last.get(pool, ())]
         over += [one for one in self._open.values() if one.failed and one.pool == pool]
         over.sort(key=_over_s, reverse=True)
@@ -87,8 +88,8 @@ class Fleet(Mapping[str, Machine]):
         return count, _over_s(over[0]) if over else -inf
 
     def day_cost(self, now_s: float) -> float:
-        """What was rented in the last 24 hours has cost, with what is paid already of those that
-        are there.
+        """The cost of everything rented in the last 24 hours, with the part already paid for
+        present machines.
         """
         while self._day and _end_s(self._day[0]) <= now_s - DAY_S:
             self._day.popleft()

@@ -19,7 +19,7 @@ _HOUR_S = 3600.0
 
 class MachineState(StrEnum):
     STARTING = "starting"  # its provider is asked for it, or it boots
-    UP = "up"  # its agent has joined: who it is rented for may start there
+    UP = "up"  # its agent has joined: the job for which it is rented may start there
     DRAINING = "draining"  # nobody starts there any more; who is there leaves
     STOPPING = "stopping"  # its provider is told to take it back
     AWAY = "away"  # its provider says that it is gone
@@ -30,7 +30,7 @@ OPEN = frozenset(
     {MachineState.STARTING, MachineState.UP, MachineState.DRAINING, MachineState.STOPPING}
 )
 _STARTING, _UP, _DRAINING, _STOPPING, _AWAY, _FAILED = MachineState
-# From a state to another: who causes it, and why.
+# From a state to another: the cause, and why.
 EDGES: Mapping[tuple[MachineState, MachineState], str] = {
     (_STARTING, _UP): "its agent has joined, as the machine that was asked for",
     (
@@ -93,13 +93,13 @@ class Machine(NamedTuple):
         return self.asked_s + self.minimum_s
 
     def cost(self, now_s: float) -> float:
-        """What it has cost by now, in the currency of its price."""
+        """Its cost by now, in the currency of its price."""
         until_s = now_s if self.end_s is None else self.end_s
         return max(until_s - self.asked_s, self.minimum_s) / _HOUR_S * self.price_per_hour
 
 
 class _Moved(NamedTuple):
-    """What is told where a machine cannot go."""
+    """The error where a machine cannot go."""
 
     target: MachineState
 

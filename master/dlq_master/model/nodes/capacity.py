@@ -1,4 +1,4 @@
-"""Which GPUs exist, are open and are free: pools per GPU type, derived from nodes and claims."""
+"""GPUs that exist, are open and are free: pools per GPU type, derived from nodes and claims."""
 
 from __future__ import annotations
 

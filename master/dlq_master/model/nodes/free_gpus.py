@@ -42,7 +42,7 @@ class Pool:
     ) -> None:
         """An empty pool over nodes that own `sizes[ordinal]` GPUs of this type; their ids, sorted.
 
-        `traits`: what these nodes have that jobs may ask for.
+        `traits`: the traits of these nodes for which jobs may ask.
         """
         self.node_ids = node_ids
         self.traits = traits
@@ -85,7 +85,7 @@ class Pool:
         return pool
 
     def without(self, node_ids: Iterable[NodeId]) -> Pool:
-        """The same as if these nodes were not there: what could ever be had is less, too."""
+        """The same without these nodes: the most that could ever be had is less, too."""
         twin = self.copy()
         sizes = list(self.sizes)
         for node_id in node_ids:

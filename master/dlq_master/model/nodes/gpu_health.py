@@ -1,8 +1,7 @@
-"""What is wrong with a GPU, what is done about it, and when that is over: one table, pure
-functions.
+"""Faults of a GPU, the actions on them, and when they are over: one table, pure functions.
 
-The buckets follow NVIDIA's catalogue of Xids (docs.nvidia.com/deploy/xid-errors): what an
-application does to itself is no reason to lose a GPU, what needs a reset or a new part is.
+The buckets follow NVIDIA's catalogue of Xids (docs.nvidia.com/deploy/xid-errors). An application's
+own fault is no reason to lose a GPU; a fault that needs a reset or a new part is.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ XID = "xid_"
 
 
 class Action(StrEnum):
-    """What is done about a symptom."""
+    """The action on a symptom."""
 
     NONE = "none"  # an application's own fault, or a mere notice
     MONITOR = "monitor"  # shown; the GPU is used
@@ -34,13 +33,13 @@ def _xids(action: Action, *numbers: int) -> dict[str, Action]:
     return {f"{XID}{number}": action for number in numbers}
 
 
-# What is not here is `monitor`.
+# A code that is missing here is `monitor`.
 ACTIONS: Mapping[str, Action] = {
     # RESTART_APP and IGNORE: engine exceptions, page faults and channels of an application
     **_xids(Action.NONE, 8, 11, 13, 31, 32, 37, 39, 40, 41, 42, 43, 45, 66, 67, 68, 69, 70, 71, 72),
     **_xids(Action.NONE, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89, 96, 97, 98, 99, 100, 101, 102),
     **_xids(Action.NONE, 103, 104, 105, 106, 107, 108, 126, 127, 128, 129, 130, 131, 132, 134, 137),
-    # notices; what must follow from them is told by the facts below
+    # notices; the facts below carry their consequences
     **_xids(Action.MONITOR, 63, 74, 92, 94, 121, 154),
     # RESET_GPU: memory or a microcontroller in an unknown state
     **_xids(Action.RESET, 46, 48, 61, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158),
@@ -67,8 +66,8 @@ ACTIONS: Mapping[str, Action] = {
 }
 
 
-# Of those that are only shown: what no program can bring about. Xids that are not in the table are
-# not known to be.
+# Of those that are only shown: the faults that no program can cause. Xids that are not in the table
+# are not known to be.
 _OF_HARDWARE = frozenset(
     {*_xids(Action.MONITOR, 63, 74, 92, 94, 121), "ecc_uncorrected", "nvlink_down"}
 )
@@ -94,14 +93,14 @@ class GpuCondition(NamedTuple):
 
 
 class Cleared(NamedTuple):
-    """An operator has taken a GPU for healthy: what was seen before counts no more."""
+    """An operator has declared a GPU healthy: earlier symptoms count no more."""
 
     gpu: int  # its number
     time_s: float
 
 
 class Symptom(NamedTuple):
-    """What a node says: a message of the driver at that time, or a fact of that time."""
+    """The report of a node: a message of the driver at that time, or a fact of that time."""
 
     code: str
     time_s: float
@@ -123,9 +122,7 @@ def actions_of(words: Mapping[str, str]) -> Mapping[str, Action]:
 
 
 def action_of(actions: Mapping[str, Action], code: str) -> Action:
-    """What is done about a symptom; one that nobody knows is shown, and a driver's error waited
-    for.
-    """
+    """The action on a symptom. An unknown symptom is shown, and a driver's error waited for."""
     unknown = Action.WAIT if code.startswith("nvml_error") else Action.MONITOR
     return actions.get(code, unknown)
 
@@ -140,8 +137,8 @@ def judge(
 ) -> tuple[GpuCondition, ...]:
     """The conditions of a node after it has told all of its GPUs; by GPU and code.
 
-    A repeat of what is known changes nothing but its words. What is not told any more is over,
-    unless its action says that it takes more than that.
+    A repeat of what is known changes nothing but its words. A symptom that is not reported any more
+    is over, unless its action says that it takes more than that.
     """
     known = {(one.gpu, one.code): one for one in before if uuids.get(one.gpu) == one.uuid}
     since = {one.gpu: one.time_s for one in cleared}
@@ -165,7 +162,7 @@ def judge(
 def after_boot(
     conditions: Iterable[GpuCondition], uuids: Mapping[int, str]
 ) -> tuple[GpuCondition, ...]:
-    """What is left of them when the host has booted; what is still so will be told."""
+    """The conditions left when the host has booted; the agent reports those that still hold."""
     stays = _STAYS - _HEALED_BY_BOOT
     return tuple(
         one for one in conditions if one.action in stays and uuids.get(one.gpu) == one.uuid
@@ -194,7 +191,7 @@ def is_hardware(condition: GpuCondition) -> bool:
 
 
 class Figures(NamedTuple):
-    """What a GPU last measured; None: its driver does not say."""
+    """The last measurements of a GPU; None: its driver does not say."""
 
     temperature_celsius: int | None
     utilization_percent: int | None

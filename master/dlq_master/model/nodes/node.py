@@ -29,7 +29,7 @@ class NodePool(StrEnum):
 
 
 class NodeFlag(StrEnum):
-    """Reasons to place nothing new on a node that is otherwise fine (loaned: whose it is)."""
+    """Reasons to place nothing new on a node that is otherwise fine (loaned: its owner)."""
 
     DRAINING = "draining"
     CORDONED = "cordoned"
@@ -58,12 +58,12 @@ class Gpu:
 
     @property
     def word(self) -> str:
-        """What of it must stay the same: `0:h100-80gb`. A spare part has another uuid."""
+        """The part of it that must stay the same: `0:h100-80gb`. A spare part has another uuid."""
         return f"{self.index}:{self.gpu_type}"
 
 
 class FlagNote(NamedTuple):
-    """Who set a flag, why and when."""
+    """The person that set a flag, why and when."""
 
     flag: NodeFlag
     reason: str
@@ -96,7 +96,9 @@ class Node(NamedTuple):
     withheld: int = 0  # bitmask of the GPUs that take no work although the node may
     maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
     maintenance_end_s: float | None = None
-    hold_extension_s: float = 0.0  # the most that a rank may still believe: what reclaiming counts
+    hold_extension_s: float = 0.0  # the most that a rank may still believe; reclaims use it
+        0.0  # the most that a rank may still believe: the hold that reclaims use
+    )
     hold_revision: int = 0  # names the last word on that
     version: int = 1
     notes: tuple[FlagNote, ...] = ()  # on its flags, in the order in which they were set
@@ -152,7 +154,9 @@ class Node(NamedTuple):
         return {gpu.index: gpu.uuid for gpu in self.gpus}
 
     def note(self, flag: NodeFlag) -> FlagNote | None:
-        """Who set this flag, why and when; None: it is not set, or that is not known."""
+        """The person that set this flag, why and when; None: it is not set, or that is not
+        known.
+        """
         return next((one for one in self.notes if one.flag is flag), None)
 
     @property
@@ -172,8 +176,8 @@ def frozen(nodes: Collection[Node], now_s: float, terms: Terms, loop_lag_s: floa
     """Requeues must wait: so many nodes vanished at once that the fault is likelier ours.
 
     True when more than freeze_fraction of the nodes and at least freeze_nodes became UNREACHABLE
-    within freeze_window_s of each other and are still silent, or when our own loop lags. An absence
-    that was announced is no fault.
+    within freeze_window_s of each other and are still silent. Also true when our own loop lags. An
+    absence that was announced is no fault.
     """
     if loop_lag_s > terms.loop_lag_limit_s:
         return True

@@ -248,7 +248,8 @@ def step(  # noqa: C901 one case per event
                 hold_revision=node.hold_revision + 1,
             )
         case MaintenanceEnded():
-            # What its ranks were told before stays possible until its agent has told them anew.
+            # The earlier notice of its ranks stays possible until its agent has sent them the new
+            # one.
             after = node._replace(
                 flags=node.flags - {NodeFlag.MAINTENANCE},
                 maintenance_s=0.0,
@@ -273,7 +274,7 @@ def _notes_without(node: Node, flag: NodeFlag) -> tuple[FlagNote, ...]:
 
 
 def due_event(node: Node, now_s: float, terms: Terms) -> Missed | Vanished | None:
-    """What silence has made of the node, one step at a time; None while it is fine."""
+    """The effect of silence on the node, one step at a time; None while it is fine."""
     silent_s = now_s - node.last_contact_s
     if node.state is NodeState.UP and silent_s >= terms.ttl_s:
         return Missed()

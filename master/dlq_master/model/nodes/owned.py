@@ -1,4 +1,4 @@
-"""What is the cluster's own, and what is not: promises stand on its own GPUs alone."""
+"""The cluster's own nodes, and others: promises use its own GPUs alone."""
 
 from __future__ import annotations
 

@@ -54,9 +54,9 @@ def runs_into_later_s(job: Job, windows: Iterable[Window], now_s: float, terms: 
 def _needs_s(job: Job, terms: Terms) -> float:
     """Seconds that have to be left until a window when the job starts.
 
-    Who says that it saves needs a whole term (of the SLO grid, if it holds a promise, or is planned
-    for slots), or less if it is expected to be over before. Who does not, is to be over: by its
-    time limit, as Slurm has it, else by its estimate; where nobody knows either it needs a term,
+    A job that says how it saves needs a whole term (of the SLO grid, if it holds a promise, or is
+    planned for slots), or less if it is expected to be over before. Another job has to be over: by
+    its time limit, as in Slurm, else by its estimate. Where both are unknown it needs a term,
     unless it is known to lose its work.
     """
     planned = job.promised is not None or bool(job.slots)

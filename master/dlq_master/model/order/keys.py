@@ -1,4 +1,4 @@
-"""Orders by a key: what a job has had, and its key, as one number that says where it stands."""
+"""Orders by a key: the service of a job, and its key, as one number that gives its place."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.values import maker
 
-# A position is one integer, in stretches that never meet: promoted jobs come first, then jobs by
-# their start, then jobs that wait (preempted ones count down from WAITING_BASE, new ones up).
-# It stays below 2**53, exact in JSON.
+# A position is one integer, in stretches that never meet. Promoted jobs come first, then jobs by
+# their start, then waiting jobs (preempted ones count down from WAITING_BASE, new ones up). It
+# stays below 2**53, exact in JSON.
 PROMOTED_BASE = -(1 << 50)
 STARTED_BASE = 0
 STARTED_END = 1 << 49
@@ -21,11 +21,11 @@ WAITING_BASE = 1 << 50
 
 
 class Had(NamedTuple):
-    """What a job has had by now, what runs included.
+    """The service of a job by now, its running attempt included.
 
     `attained_gpu_s` counts since the last promotion; `executed_s` is work that need not be done
     again; its turn began at `since_s` (None: it waits, or holds GPUs on which nothing runs yet).
-    `unaged_s`: the instant now less all that it has waited, which for who waits stands still.
+    `unaged_s`: the instant now less all its waiting time, which stands still for a waiting job.
     `kept_s`: by so many seconds of work who runs stands further ahead, since to stop it has its
     price.
     """
@@ -41,8 +41,9 @@ _had = maker(Had)
 
 
 class Learned(NamedTuple):
-    """What a key may depend on beside the job: the bounds of the levels, the services of jobs
-    that have completed, in GPU-seconds, sorted, and how accounts stand against their shares."""
+    """The parts beside the job on which a key may depend: the bounds of the levels, the services of
+    completed jobs, in GPU-seconds, sorted, and the use of accounts against their shares.
+    """
 
     thresholds: tuple[float, ...] = ()
     services_gpu_s: tuple[float, ...] = ()

@@ -9,15 +9,16 @@ from dlq_master.model.timers import Timers
 
 
 def held_gpus(job: Job, attempt: Attempt) -> int:
-    """How many GPUs the attempt of this job holds; of one that is not elastic, as many as it asked
-    or, while it is only tried, those of its trial."""
+    """How many GPUs the attempt of this job holds. For a job that is not elastic these are as many
+    as it asked or, during a trial, those of its trial.
+    """
     request = job.request
     return attempt.lease.allocation.width if request.sizes else job.gpus_now
 
 
 class LevelTimers:
-    """The instants of both, kept by who puts jobs; `thresholds` in GPU-seconds, which history may
-    move.
+    """The instants of both, kept by the caller that puts jobs; `thresholds` in GPU-seconds, which
+    history may move.
     """
 
     def __init__(self, ordering: Ordering) -> None:

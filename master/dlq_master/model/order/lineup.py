@@ -1,4 +1,4 @@
-"""In which order a plan comes to its jobs: who waits and who runs, by rank and position."""
+"""The order in which a plan comes to its jobs: waiting and running ones, by rank and position."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dlq_master.model.order.waiting import WaitingIndex
 
 
 class Lineup(NamedTuple):
-    """The cluster's own indexes. Who runs stands elsewhere at every plan if a key decides that
-    changes with time; a rule that compares all at once makes indexes of its own.
+    """The cluster's own indexes. The place of a running job changes at every plan if a key changes
+    with time. A rule that compares all jobs at once makes indexes of its own.
 
     `together`: running jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
-    their rank but promoted ones, so that they may be kept as one sum.
+    their rank but promoted ones. So they may be kept as one sum.
     """
 
     waiting: WaitingIndex

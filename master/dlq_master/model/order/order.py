@@ -15,7 +15,7 @@ from dlq_master.model.order.keys import (
 
 
 class Discipline(StrEnum):
-    """What moves a job inside its level."""
+    """An event that moves a job inside its level."""
 
     ARRIVAL = "arrival"  # nothing: its place is kept from submission to the end
     REQUEUE = "requeue"  # running jobs first; demoted to the tail, preempted before the waiting
@@ -31,7 +31,7 @@ class PromoteTo(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ordering:
-    """What the indexes of a cluster must know of its policy.
+    """The facts about a policy that the indexes of a cluster need.
 
     `thresholds` are the upper bounds, in attained GPU-seconds, of all levels but the last. A
     waiting job is promoted after waiting `promote_knob` x its execution (never from level 0), or
@@ -41,7 +41,7 @@ class Ordering:
     become the thresholds then; as many as there are thresholds. `key`: the order inside a rank,
     promoted jobs first; None: by position. `lanes`: lanes and planned slots decide before
     everything else (model.lane). `by_base`: jobs wait for the fewest GPUs that they run on, not for
-    what they ask. `by_team`: who waits is indexed by team too, `by_member` by account
+    what they ask. `by_team`: waiting jobs are indexed by team too; `by_member`: by account
     (model.accounts) instead. `half_life_s`: the key begins with how its account stands against its
     share, of usage that counts half after so long (model.shares); None: it does not.
     """

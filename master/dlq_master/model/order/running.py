@@ -26,8 +26,8 @@ _place = maker(Place)
 class RunningIndex:
     """Live attempts that are neither stopping nor silent.
 
-    Under REQUEUE all that stand between STARTED_BASE and STARTED_END go ahead of every waiting job
-    of their rank but promoted ones, so a plan can keep them as one sum without looking at each.
+    Under REQUEUE all jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
+    their rank but promoted ones. So a plan can keep them as one sum without looking at each.
     """
 
     __slots__ = ("by_rank", "by_term", "gpus_by_rank", "gpus_together", "places")

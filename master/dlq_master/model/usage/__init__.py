@@ -1,4 +1,4 @@
-"""Usage: what became of GPU time, what it cost, and how teams stand to their shares.
+"""Usage: the use of GPU time, its cost, and the teams' use against their shares.
 
 `accounting` counts GPU-seconds by outcome, `cost` money, `shares` what each account has used
 lately. Pure.

@@ -1,4 +1,4 @@
-"""What came of GPUs x time: of an attempt's, by whom and for what; and of a pool's, held or not.
+"""The use of GPUs x time: that of an attempt, by user and purpose, and that of a pool, held or not.
 
 Days are those of UTC. Seconds are x GPUs wherever a name says `gpu_s`.
 """
@@ -30,7 +30,7 @@ _LOSES_NOTHING = frozenset(
 
 
 class Use(StrEnum):
-    """What a GPU was held for."""
+    """The purpose for which a GPU was held."""
 
     USEFUL = "useful"  # work that nobody has to do again, as far as it is known yet
     PREEMPTED = "preempted"  # work that has to be done again since the job had to leave
@@ -99,8 +99,9 @@ class Level(NamedTuple):
 def charges(
     attempt: Attempt, job: Job, until_s: float, pools: Mapping[NodeId, str], from_s: float = 0.0
 ) -> Iterator[tuple[Account, Used]]:
-    """What an attempt is charged from its placement to `until_s`, when its GPUs fell free, or now
-    if it lives; nothing before `from_s`. `pools`: of its nodes."""
+    """The charge of an attempt from its placement to `until_s`, when its GPUs fell free, or now if
+    it lives; nothing before `from_s`. `pools`: of its nodes.
+    """
     use_class = _class_of(attempt, job)
     for pool, gpus in _widths(attempt, pools).items():
         for use, begin_s, end_s in pieces(attempt, job, until_s):
@@ -110,7 +111,7 @@ def charges(
 
 
 def pieces(attempt: Attempt, job: Job, until_s: float) -> tuple[tuple[Use, float, float], ...]:
-    """Its time from its placement to `until_s` without a gap: what for, from, to."""
+    """Its time from its placement to `until_s` without a gap: purpose, from, to."""
     begin_s, started_s = attempt.held_since_s, attempt.started_time_s
     lost = _lost_to(attempt)
     if started_s is None:
@@ -167,7 +168,7 @@ def _widths(attempt: Attempt, pools: Mapping[NodeId, str]) -> dict[str, int]:
 
 
 def _lost_to(attempt: Attempt) -> Use | None:
-    """What its unsaved work is lost to; None: to nothing, or it lives."""
+    """The cause of the loss of its unsaved work; None: to nothing, or it lives."""
     if attempt.live or attempt.state in _LOSES_NOTHING:
         return None
     return Use.PREEMPTED if attempt.state is AttemptState.PREEMPTED_LOST else Use.FAILED

@@ -1,9 +1,9 @@
-"""What machines and being late have cost, by job, pool and day, beside what had been foretold.
+"""The costs of machines and of being late, by job, pool and day, beside the forecast.
 
-A machine is paid from when it is asked for until it is gone: it boots, then jobs hold parts of it,
-and the rest lies idle. Being late costs a job's weight for each second from its due date until it
-has ended, whatever its end. Days are those of UTC; money is in the currency of prices. What was
-foretold counts on the day on which it was.
+A machine is paid from the request until it is gone. It boots, then jobs hold parts of it, and the
+rest lies idle. Being late costs a job's weight for each second from its due date until it has
+ended, whatever its end. Days are those of UTC; money is in the currency of prices. A forecast
+counts on its own day.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Stay(NamedTuple):
 
 
 class CostAccount(NamedTuple):
-    """To what a cost is counted. `pool`: whose machine it was, or was to be; "": the cluster's own
-    nodes.
+    """To what a cost is counted. `pool`: the pool of the machine, present or planned; "": the
+    cluster's own nodes.
     """
 
     day: int  # since 1970-01-01
@@ -43,9 +43,9 @@ class CostAccount(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """Of jobs. `running`: their parts of machines; `late`: what being late cost; the same as
-    foretold, and what being late would have cost on the own nodes alone, as far as that could be
-    foretold."""
+    """Of jobs. `running`: their parts of machines; `late`: the cost of being late; the same as
+    forecast, and the forecast cost of being late on the own nodes alone.
+    """
 
     running: float = 0.0
     late: float = 0.0
@@ -58,9 +58,10 @@ class Cost(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """For machines of a pool: while they booted, for the parts that jobs held, and the rest, with
-    what was billed at least and not used. `foretold`: what they were to cost when they were asked
-    for."""
+    """For machines of a pool: the cost while they booted, the cost of the parts that jobs held, and
+    the rest, with the billed minimum that was not used. `foretold`: their forecast cost at the
+    request.
+    """
 
     boot: float = 0.0
     jobs: float = 0.0
@@ -77,7 +78,7 @@ class Paid(NamedTuple):
 
 
 class Costs(NamedTuple):
-    """What some days have cost, and of whom the jobs are."""
+    """The costs of some days, and the owners of the jobs."""
 
     jobs: Mapping[CostAccount, Cost]
     pools: Mapping[tuple[int, str], Paid]
@@ -116,7 +117,7 @@ def costs(
 
 
 def share(machine: Machine, stay: Stay, now_s: float) -> Iterator[tuple[int, float]]:
-    """What a stay has cost, by day: nothing before the machine was up, or after it was gone."""
+    """The cost of a stay, by day: nothing before the machine was up, or after it was gone."""
     if machine.up_s is None:
         return
     gone_s = now_s if machine.end_s is None else machine.end_s
@@ -127,9 +128,7 @@ def share(machine: Machine, stay: Stay, now_s: float) -> Iterator[tuple[int, flo
 
 
 def lateness(job: Job, now_s: float, from_s: float = 0.0) -> Iterator[tuple[CostAccount, Cost]]:
-    """What being late has cost a job by day from this instant on, and what had been foretold of its
-    costs.
-    """
+    """The cost of a job's being late by day from this instant on, and the forecast of its costs."""
     told = job.foretold
     pool = "" if told is None else told.pool
     if job.lateness is not None:
@@ -144,7 +143,7 @@ def lateness(job: Job, now_s: float, from_s: float = 0.0) -> Iterator[tuple[Cost
 
 
 def _paid(machine: Machine, stays: Iterable[Stay], now_s: float) -> Iterator[tuple[int, Paid]]:
-    """What a machine has cost by day; in all it is `machine.cost`."""
+    """The cost of a machine by day; in all it is `machine.cost`."""
     rate = machine.price_per_hour / _HOUR_S
     gone_s = now_s if machine.end_s is None else machine.end_s
     up_s = gone_s if machine.up_s is None else machine.up_s

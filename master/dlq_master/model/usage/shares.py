@@ -1,7 +1,7 @@
-"""What accounts have used lately, and where each stands against its share.
+"""The recent usage of accounts, and the place of each against its share.
 
 Usage is GPUs x seconds of RUNNING, whatever came of it, and counts half after each half-life. An
-attempt is entered when it ends; what still runs is added by whoever asks.
+attempt is entered when it ends; the caller adds running attempts.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class ShareLedger:
         self.changed = True
 
     def used(self, gpus: int, begin_s: float, end_s: float) -> float:
-        """What so many GPUs from `begin_s` on count for at `end_s`."""
+        """The weight at `end_s` of so many GPUs from `begin_s` on."""
         span_s = max(0.0, end_s - begin_s)
         return gpus * self.half_life_s / _LN2 * (1.0 - self._left(span_s))
 
     def at(self, now_s: float) -> dict[str, float]:
-        """What each account counts for now; those that count for next to nothing are forgotten."""
+        """The present weight of each account; accounts with next to none are forgotten."""
         found = {}
         for account, (used, at_s) in list(self._accounts.items()):
             now = used * self._left(max(0.0, now_s - at_s))
@@ -63,8 +63,8 @@ class ShareLedger:
 class Shares:
     """The ledger, and how it stood when it was last weighed.
 
-    `standing`: team or account -> a level, lower is served first; 0 for whoever is not named.
-    `term`: of the best-effort grid, in which that was so.
+    `standing`: team or account -> a level, lower is served first; 0 for an account that is not
+    named. `term`: of the best-effort grid, in which that was so.
     """
 
     __slots__ = ("ledger", "standing", "term")

@@ -1,4 +1,4 @@
-"""What is known of a job's run time, and what is missing, in words."""
+"""The knowledge of a job's run time, and the missing part, in words."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _SOURCES: Mapping[Source, str] = MappingProxyType(
 
 def is_awaited(job: Job, profile_s: float | None) -> bool:
     """Whether it will be found out how long the job runs: nobody knows it yet, and nothing has
-    shown that nobody can. Where the policy measures nobody, it is of who says how many steps there
-    are."""
+    shown that nobody can. Where the policy measures no job, the missing part is the number of
+    steps.
+    """
     if job.ended or job.duration_estimate_s is not None or job.basis.unmeasured is not None:
         return False
     return profile_s is not None or bool(job.trials) or job.step_count is not None

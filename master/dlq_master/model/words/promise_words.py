@@ -1,4 +1,4 @@
-"""What is promised of deadlines, in words: the one place where a verdict and its numbers become a
+"""Promises of deadlines, in words: the one place where a verdict and its numbers become a
 sentence.
 """
 
@@ -29,10 +29,11 @@ _NO_PROMISE = {
 def promise(
     job: Job, state: str, run_time: str, risk: str = "", delay: str = "", policy: str = ""
 ) -> str:
-    """What is promised of a job's deadlines, by the word of its state (dlq.v1.Promise); once it has
-    completed, how that came out. `run_time`: what is known of how long it runs; `risk`: why the
-    promise may not be kept; `delay`: why it is not judged, if more is needed than time; `policy`:
-    the name of the cluster's."""
+    """The promise of a job's deadlines, by the word of its state (dlq.v1.Promise); once the job has
+    completed, the outcome. `run_time`: the knowledge of how long it runs; `risk`: why the promise
+    may not be kept; `delay`: why it is not judged, if more is needed than time; `policy`: the name
+    of the cluster's.
+    """
     said = _said(job, state, run_time, risk, delay, policy)
     return f"{said}; {kept(job)}" if kept(job) else said
 
@@ -107,7 +108,7 @@ def _said(job: Job, state: str, run_time: str, risk: str, delay: str, policy: st
 
 
 def _told(ground: str, instead: Alternative) -> str:
-    """The numbers of a refusal: what was asked, and what there was."""
+    """The numbers of a refusal: the request, and the capacity."""
     need, have = instead.need, instead.have
     if ground == "type":
         return f"there are {instead.detail}; --gpu-type names one" if instead.detail else ""

@@ -25,7 +25,7 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.THRESHOLD_CROSSED: "its service has crossed the threshold of its level",
     ReasonCode.STARVED: "it has waited too long for what it has run",
     ReasonCode.ADMISSIBLE: "the registered nodes could hold it",
-    ReasonCode.REPLANNED: "its slots are others now; what it was promised stands",
+    ReasonCode.REPLANNED: "its slots are others now; its promise stands",
     ReasonCode.SLOT_OVER: "the next slot of the plan begins",
     ReasonCode.MAKES_WAY: "it goes on elsewhere, to leave room for others whose slot begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
