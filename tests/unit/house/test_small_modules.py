@@ -42,7 +42,6 @@ REASONS = {
         "policy/priced/check.py",
         "policy/reserved/evacuation.py",
         "policy/transit/rule.py",
-        "control/placement/chosen_policy.py",
         "dlq_profiler/identity.py",
         "devices/gpu_type.py",
     ),

@@ -97,8 +97,6 @@ class Node(NamedTuple):
     maintenance_s: float = 0.0  # how much longer its ranks may hold out just now
     maintenance_end_s: float | None = None
     hold_extension_s: float = 0.0  # the most that a rank may still believe; reclaims use it
-        0.0  # the most that a rank may still believe: the hold that reclaims use
-    )
     hold_revision: int = 0  # names the last word on that
     version: int = 1
     notes: tuple[FlagNote, ...] = ()  # on its flags, in the order in which they were set
