@@ -1,1 +1,1 @@
-"""The node agent: runs attempts on one host and reports what became of them."""
+"""The node agent: runs attempts on one host and reports their states."""

@@ -53,12 +53,14 @@ def main() -> None:
 @click.option(
     "--pool",
     metavar="POOL",
-    help="Whose host it is: training, inference (jobs only while it is lent), or a pool it is "
+    help="The host's pool: training, inference (jobs only while it is lent), or the pool it is "
     "rented from.",
 )
 @click.option("--instance", metavar="ID", help="Name of a rented machine at its provider.")
 @click.option("--allow-root-jobs", is_flag=True, help="Development only: jobs run as root.")
-@click.option("--check-config", "check_only", is_flag=True, help="Print what would hold, and end.")
+@click.option(
+    "--check-config", "check_only", is_flag=True, help="Print the effective configuration, and end."
+)
 def run(
     config_path: Path | None,
     state_dir: Path | None,
@@ -160,9 +162,9 @@ def maintenance_command(
 ) -> None:
     """Before the agent goes down for long: let the jobs of this node go on without it meanwhile.
 
-    Jobs end when nobody has heard of them for their hold (1 h if nobody changed it). This asks the
-    master for more, waits until every job here has been told, and says until when. Nothing new
-    starts here until the time is over or --end says so.
+    Jobs end in silence after their hold (1 h by default). This asks the master for a longer hold,
+    waits until every job here has been told, and prints its end. Nothing new starts here until the
+    time is over or --end says so.
     """
     try:
         asked_s = _asked_s(span, end)
@@ -211,7 +213,7 @@ def _config(
     path: Path | None, state_dir: Path | None, devices: str | None, allow_root_jobs: bool
 ) -> AgentConfig:
     config = load_config(AgentConfig, path)
-    # Jobs are told of places in it, and begin in directories of their own.
+    # Jobs get paths in it, and begin in directories of their own.
     node = replace(config.node, state_dir=(state_dir or config.node.state_dir).absolute())
     if devices is not None:
         node = replace(node, devices=devices)
@@ -261,7 +263,7 @@ def _check_address(address: str) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End now: the interpreter's own way out would wait for threads that hang in a dead file
+    """End now: the interpreter's own exit would wait for threads that hang in a dead file
     system.
     """
     logging.shutdown()

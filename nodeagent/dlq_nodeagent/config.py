@@ -44,7 +44,7 @@ class NodeConfig:
 class MasterAddressConfig:
     """Where the master is, as HOST:PORT."""
 
-    address: str = ""  # its API; "" = what it said at the join
+    address: str = ""  # its API; "" = the name that it gave at the join
     join: str = ""  # its join port, for `dlq-nodeagent join`
 
 
@@ -63,7 +63,7 @@ class AgentJobsConfig:
     # Of the directories made for checkpoints. "0750" lets the group of the job's user (or that of a
     # set-group-id root) read.
     checkpoint_mode: Literal["0700", "0750", "0755"] = "0700"
-    startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not told to leave before
+    startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not asked to leave before
     leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
     term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
     pids_max: int = 4096  # processes and threads of one rank
@@ -71,7 +71,7 @@ class AgentJobsConfig:
     own_gpus: Literal["auto", "required", "off"] = "auto"
     profile: bool = True  # record the traffic of jobs that the master wants profiled
     keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
-    keep_count: int = 500  # and of at most so many ended ranks
+    keep_count: int = 500  # the most ended ranks to keep
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class PodmanConfig:
     root: str = ""  # its store of images and containers
     run_root: str = ""  # of 50 bytes at most
     oci_runtime: str = ""  # or "runc", "crun"
-    mount_roots: tuple[str, ...] = ()  # jobs may mount what is below these; () = as jobs.roots
+    mount_roots: tuple[str, ...] = ()  # jobs may mount directories below these; () = as jobs.roots
     registries: tuple[str, ...] = ()  # which jobs may name; () = any
     pull_timeout: Seconds = Seconds(1200.0)  # of one try
     pull_tries: int = 3  # until an image counts as not to be had
@@ -117,7 +117,7 @@ class GpusConfig:
     """How GPUs are watched. The master's configuration decides about the findings."""
 
     look_every: Seconds = Seconds(10.0)  # how often GPUs are looked at
-    figures_every: Seconds = Seconds(30.0)  # temperature and use are told so often
+    figures_every: Seconds = Seconds(30.0)  # interval of reports on temperature and use
     hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
     free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
     release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
@@ -163,7 +163,7 @@ class AgentConfig:
 
     @property
     def run_as(self) -> RunAs:
-        """Whose rights jobs have."""
+        """The user whose rights jobs have."""
         if self.jobs.run_as == "auto":
             return "submitter" if os.getuid() == 0 and not self.jobs.allow_root else "self"
         return self.jobs.run_as
@@ -209,7 +209,7 @@ class AgentConfig:
 
 
 def check_config(config: AgentConfig) -> None:
-    """Refuse what can be seen to be wrong without touching anything. Raises ConfigError."""
+    """Refuse faults that show without touching anything. Raises ConfigError."""
     _keyed("node.devices", lambda: check_devices_word(config.node.devices))
     for key, address in (
         ("master.address", config.master.address),

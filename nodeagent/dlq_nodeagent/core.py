@@ -57,7 +57,7 @@ class CoreSettings:
 
 
 class AgentCore:
-    """Reconciles what the master wants with what runs.
+    """Reconciles the wanted ranks with the running ones.
 
     It survives its own restart (`start` takes over by handle). It survives the master's restart, as
     every Welcome carries all wanted ranks. In silence the shims end their ranks when the hold runs
@@ -118,17 +118,17 @@ class AgentCore:
         return self._sequences.node.highest_epoch
 
     def start(self) -> None:
-        """Take over what an earlier agent left. Call once, before anything else."""
+        """Take over the ranks of an earlier agent. Call once, before anything else."""
         self.supervisor.recover(self._records)
         self._records = ()
         self._leftovers.look(self.supervisor.keys())
 
     def tick(self) -> None:
-        """Do what is due. Cheap when nothing is."""
+        """Do the work that is due. Cheap when nothing is."""
         self.uplink.tick()
         self.supervisor.tick()
         if self._leftovers.tick(self.supervisor.keys()):
-            self.uplink.drop()  # the next hello says what is left
+            self.uplink.drop()  # the next hello names the remaining ranks
         self._send_reports()
 
     def pause_s(self) -> float:
@@ -136,7 +136,7 @@ class AgentCore:
         until_uplink_s = self.uplink.next_due_s() - self._clock.boottime_s()
         return max(0.0, min(self.supervisor.poll_s(), until_uplink_s))
 
-    # ---- what arrives
+    # ---- messages and events
 
     def opened(self) -> None:
         """The transport has a stream."""
@@ -263,7 +263,7 @@ class AgentCore:
             self._leftovers.end(stop.key)
             return ""
         if refusal == "unknown_rank":
-            # Nothing of it runs here: that is what a stop asks for, and the master may count on it.
+            # None of its processes runs here, as a stop demands, and the master may rely on it.
             self._absent[stop.key] = stop.fence
             self._pending.add(stop.key)
             return ""

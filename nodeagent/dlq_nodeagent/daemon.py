@@ -56,7 +56,7 @@ from dlq_nodeagent.state.state_dir import refuse_if_foreign
 from dlq_nodeagent.workshop import Workshop
 from dlq_profiler.injection import built
 
-# The shim and jobs of other users pass through it by full path; nobody can list it.
+# The shim and jobs of other users pass through it by full path; other users cannot list it.
 _STATE_MODE = 0o711
 
 log = structlog.get_logger("nodeagent.daemon")
@@ -307,7 +307,7 @@ async def _turn(
     service: Service,
     holds: Callable[[], bool],
 ) -> None:
-    """Until it is told to stop, or its state is not its own any more: nothing it takes would be
+    """Until it is told to stop, or its state belongs to another agent: nothing it takes would be
     kept.
     """
     while not stopped.is_set() and holds():

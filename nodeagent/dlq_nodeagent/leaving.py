@@ -21,7 +21,7 @@ CALL_S = 10.0
 
 
 async def announce_leave(channels: Channels, ids: Ids, leave_s: float) -> int:
-    """How many ranks are here. Raises Unavailable, or what the master refuses with."""
+    """How many ranks are here. Raises Unavailable, or the master's refusal."""
     request = wire.AnnounceLeaveRequest(
         request_id=ids.request_id(), leave_duration=to_duration(leave_s)
     )

@@ -28,7 +28,7 @@ _ASK_AGAIN_S = 0.5
 
 
 class NotInForce(DlqError):
-    """The master has allowed it, but not all ranks are known to have heard of it."""
+    """The master has allowed it, but some ranks may not know it yet."""
 
     reason = "NOT_IN_FORCE"
 
@@ -44,10 +44,10 @@ class Announced:
 
 
 async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: float) -> Announced:
-    """Ask, and wait until every job of this node has been told; 0 s ends what was announced before.
+    """Ask, and wait until every job of this node has been told; 0 s ends the announced maintenance.
 
     Raises Unavailable when the master cannot be reached, NotInForce when the jobs have not been
-    told within PATIENCE_S, and whatever the master refuses with. May be repeated.
+    told within PATIENCE_S, and the master's refusals. May be repeated.
     """
     request = wire.AnnounceMaintenanceRequest(
         request_id=ids.request_id(), maintenance_duration=to_duration(maintenance_s)

@@ -1,4 +1,6 @@
-"""Builds what containers need of an agent: the runtime, and what makes images and secrets ready."""
+"""Builds the agent's parts for containers: the runtime, and the preparation of images and
+secrets.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

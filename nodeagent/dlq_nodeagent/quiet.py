@@ -1,4 +1,6 @@
-"""Sends to the log what Python itself would print: one line of the agent's output is one event."""
+"""Sends to the log the messages that Python itself would print: one line of the agent's output is
+one event.
+"""
 
 import logging
 import sys
@@ -11,7 +13,7 @@ log = structlog.get_logger("nodeagent.quiet")
 
 
 def log_what_python_prints() -> None:
-    """Exceptions that nobody caught, of any thread, and warnings become lines of the log."""
+    """Uncaught exceptions of any thread, and warnings, become lines of the log."""
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.unraisablehook = _unraisable

@@ -1,4 +1,6 @@
-"""Runs the ranks that the master wants on this node: carries out what the rank machine decides."""
+"""Runs the ranks that the master wants on this node: carries out the decisions of the rank's state
+machine.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -140,10 +142,10 @@ class Supervisor:
             watched=self._watched.get,
         )
 
-    # ---- what the master and the errands say
+    # ---- the words of the master and of the errands
 
     def recover(self, records: Iterable[RankRecord]) -> None:
-        """Take over what an earlier agent ran, whatever happened to it meanwhile."""
+        """Take over the ranks of an earlier agent, in any state."""
         handles = {handle.key: handle for handle in self.runtime.recover()}
         for record in records:
             self._adopt(record, handles.pop(record.launch.key, None))
@@ -157,7 +159,7 @@ class Supervisor:
     def launch(self, launch: Launch) -> str:
         """Take a launch; returns an empty text, or the fixed word of a refusal.
 
-        A known rank is told again and never started again.
+        A known rank is reported again and never started again.
         """
         known = self._watched.get(launch.key)
         if known is not None:
@@ -171,7 +173,7 @@ class Supervisor:
         self._watched[launch.key] = watched
         unwritten = self._keeping.record(watched)
         if unwritten is not None:
-            # After a crash it would not be known: it must not start. The master hears it at once.
+            # After a crash it would not be known: it must not start. The master is told at once.
             words = f"the agent cannot write its journal: {unwritten.strerror}"
             failed = LaunchFailed(words, None, lacks_room(unwritten), cause_of_own(unwritten))
             self._apply(watched, failed)
@@ -210,7 +212,7 @@ class Supervisor:
 
     @staticmethod
     def _unfit(watched: Watched | None, fence: Fence) -> str:
-        """Why a rank cannot be told anything; empty: it runs."""
+        """The reason why a rank cannot take an order; empty: it runs."""
         if watched is None:
             return "unknown_rank"
         if watched.rank.launch.fence != fence:
@@ -292,10 +294,10 @@ class Supervisor:
         elif watched.rank.state is RankState.RELEASING:
             self._release(watched, purpose, look)
 
-    # ---- what others may know
+    # ---- ports for other nodes
 
     def unconfirmed(self) -> list[RankKey]:
-        """Every rank that a Hello must name: all but those whose end is confirmed."""
+        """Every rank that a Hello must name: all except those with a confirmed end."""
         return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
 
     def keys(self) -> frozenset[RankKey]:
@@ -303,7 +305,7 @@ class Supervisor:
         return frozenset(self._watched)
 
     def rank(self, key: RankKey) -> Rank | None:
-        """The rank as the master is told of it; None when it is unknown."""
+        """The rank as reported to the master; None when it is unknown."""
         watched = self._watched.get(key)
         return None if watched is None else watched.reported()
 
@@ -336,8 +338,8 @@ class Supervisor:
         )
 
     def images_in_use(self) -> frozenset[str]:
-        """Ids of the images of ranks that are not over, as far as this life of the agent has
-        prepared them. May be called from any thread.
+        """Ids of the images of ranks that are not over and that this agent process has prepared.
+        May be called from any thread.
         """
         over = (RankState.ENDED, RankState.KEPT)
         plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in over]
@@ -366,7 +368,7 @@ class Supervisor:
     # ---- time
 
     def tick(self) -> None:
-        """Poll the runtime and do what is due."""
+        """Poll the runtime and do the work that is due."""
         self._poll()
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):
@@ -484,7 +486,7 @@ class Supervisor:
         elif watched.looking is not Purpose.BASELINE:
             self._looking.now(watched, Purpose.BASELINE, self.settings.watch_stopping_s)
         elif now_s - watched.look_sent_s >= self.settings.baseline_timeout_s:
-            # A hung file system must not keep the job from being told.
+            # A hung file system must not keep the job from its notice.
             self._notice(watched)
 
     def _notice(self, watched: Watched) -> None:
@@ -541,7 +543,7 @@ class Supervisor:
             return
         task = self.runtime.failed_task(watched.handle)
         secrets = self.secrets_of(watched.rank.launch)
-        known = secrets is not None  # otherwise nobody could say what must not be told
+        known = secrets is not None  # otherwise the secrets in its output would be unknown
         lines = last_lines(self.runtime, watched.handle, task, secrets or ()) if known else ()
         watched.rank = replace(watched.rank, failed_task=task, last_lines=lines)
 
@@ -576,7 +578,7 @@ class Supervisor:
             self._hold(watched, obstacle)
 
     def _hold(self, watched: Watched, why: str) -> None:
-        """Its GPUs cannot be given back yet; the master is told once for each reason."""
+        """Its GPUs cannot be given back yet; the master hears it once for each reason."""
         if watched.held_by != why:
             watched.held_by = why
             log.error("gpus_not_released", key=str(watched.rank.launch.key), why=why)

@@ -1,4 +1,6 @@
-"""Whether this host says whose jobs may run here; without that, an agent of root could run none."""
+"""Whether this host names the users whose jobs may run here; without that, an agent of root could
+run none.
+"""
 
 import os
 import stat

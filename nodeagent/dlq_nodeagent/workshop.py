@@ -1,4 +1,4 @@
-"""The real errands: a few threads for what may hang, answers back on the event loop."""
+"""The real errands: a few threads for calls that may hang, answers back on the event loop."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
@@ -108,7 +108,7 @@ class Workshop:
         self._preparing.add(launch.key)
 
         def prepare() -> Preparation | PullWish:
-            # The watch tells the master what is held, but no faster than it looks.
+            # The watch reports the present load to the master, but no faster than it looks.
             if held_by := self._held_by(launch, answers=False):
                 return Preparation(
                     error=f"a GPU is in use by something else: {held_by}",
@@ -158,7 +158,7 @@ class Workshop:
 
     def _readings(self) -> Iterator[GpuReading]:
         for device in self._devices.devices():
-            with suppress(DeviceFault):  # one that does not answer is not told to be empty
+            with suppress(DeviceFault):  # a silent device is not reported empty
                 usage = self._devices.usage(device.uuid)
                 yield GpuReading(device.index, usage.used_memory_bytes, len(usage.processes))
 
@@ -213,7 +213,7 @@ class Workshop:
             if error is not None:
                 log.warning("image_not_fetched", key=str(key), image=wish.image, error=str(error))
             answer = Preparation(again=True) if error is None else refusal(error)
-            with suppress(RuntimeError):  # the loop has ended, and with it everybody who listens
+            with suppress(RuntimeError):  # the loop has ended, and with it every receiver
                 loop.call_soon_threadsafe(self._answer, key, answer)
 
         def say(detail: str) -> None:
@@ -250,8 +250,8 @@ class Workshop:
         return Look(checkpoint=seen)
 
     def _held_by(self, launch: Launch, *, answers: bool) -> str:
-        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: one
-        whose driver does not answer is not free either.
+        """The first GPU of a launch that is not free, and why; empty when all are. `answers`: a
+        device whose driver does not answer is not free either.
         """
         try:
             devices = self._launching.devices_of(launch)

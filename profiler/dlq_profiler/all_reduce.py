@@ -35,7 +35,7 @@ class Sizes(NamedTuple):
 
 
 def sizes_of(talkers: Sequence[ProcessProfile], ranks: int) -> Sizes:
-    """The model of processes that send to each other in a ring of so many."""
+    """The model of processes that send to each other in a ring of this size."""
     method = max(talkers, key=lambda process: process.sent_bytes).method
     if ranks < 2:
         return Sizes(method, TrafficReason.RANKS_UNKNOWN)

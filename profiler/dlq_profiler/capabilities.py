@@ -91,7 +91,7 @@ def why_unwatched(
 def why_unwatched_process(pid: int, proc: Path = Path("/proc")) -> tuple[Unwatched, ...]:
     """The reasons known of a running process: its program, and the io_urings that it has open.
 
-    Raises OSError when it is gone or somebody else's.
+    Raises OSError when it is gone or another user's.
     """
     found = list(_of_elf(proc / str(pid) / "exe"))
     for descriptor in os.scandir(proc / str(pid) / "fd"):

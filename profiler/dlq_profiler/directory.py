@@ -1,4 +1,4 @@
-"""A directory of recordings: all of them, what the hooks told, and what could not be read."""
+"""A directory of recordings: all of them, the hooks' reports, and the unreadable files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def profile_host(path: Path) -> tuple[ProcessProfile, ...]:
 def profile_directories(
     paths: Sequence[Path], *, world_size: int | None = None
 ) -> tuple[JobProfile, tuple[RecordingError, ...]]:
-    """The job whose hosts recorded into these directories, and the files that were no use."""
+    """The job whose hosts recorded into these directories, and the useless files."""
     processes: list[ProcessProfile] = []
     refused: list[RecordingError] = []
     for path in paths:
@@ -87,7 +87,7 @@ def read_tensors(path: Path) -> tuple[int, tuple[Tensors, ...]]:
             )
         return _positive(facts["pid"]), tuple(_model(model) for model in facts["models"])
     except (KeyError, TypeError, ValueError):
-        raise RecordingError(path, "it does not tell what the hook tells") from None
+        raise RecordingError(path, "it does not have the hook's figures") from None
 
 
 def _model(facts: Any) -> Tensors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-# Launchers of which each knows who it started; the first that says something is believed.
+# Launchers that each know their processes; the first with an answer is believed.
 _RANKS = (
     ("RANK", "WORLD_SIZE"),
     ("HOROVOD_RANK", "HOROVOD_SIZE"),
@@ -17,7 +17,7 @@ _ROLES = {"server": "ps", "ps": "ps", "worker": "worker", "chief": "worker"}
 
 
 def rank_of(identity: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Rank and world size, as the launcher told them."""
+    """Rank and world size, by the launcher's variables."""
     for rank, size in _RANKS:
         if identity.get(rank, "").isdecimal() and identity.get(size, "").isdecimal():
             return int(identity[rank]), int(identity[size])

@@ -1,4 +1,4 @@
-"""A whole job from the profiles of its processes, on whatever hosts they ran. No numpy here."""
+"""A whole job from the profiles of its processes, on any hosts. No numpy here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dlq_profiler.results import (
 LEAST_OF_BUSIEST = 0.01
 # Rendezvous and heartbeats recur, too; a training step moves more than they do.
 LEAST_BYTES = 4096
-# Seen in so many iterations, a pattern must explain so much of what was sent to be believed.
+# Seen in this many iterations, a pattern must explain this share of the sent bytes to be believed.
 # Records of a few iterations, cut off in the middle of one, can make a part of the traffic look
 # like all of it.
 LEAST_COVERAGE = ((6, 0.9), (4, 0.98), (0, 0.995))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from dlq_profiler.capabilities import BLIND, Unwatched
 from dlq_profiler.results import JobProfile, TrafficReason, TrafficVerdict
 
-# Unknown for one of these, a job may be unknown because nobody could see what it did.
+# Unknown for one of these, a job may be unknown because nothing could see its traffic.
 _UNSEEN = frozenset(
     {
         TrafficReason.NOTHING_RECORDED,
@@ -30,7 +30,7 @@ _BLIND = frozenset(reason_of(why) for why in BLIND)
 
 
 def limited(profile: JobProfile, limits: Sequence[TrafficReason]) -> JobProfile:
-    """The profile with the limit as the reason of what is unknown, if it may well be that."""
+    """The profile with the limit as the reason of its unknown values, if that is likely."""
     if not limits:
         return profile
     limit = next((limit for limit in limits if limit in _BLIND), limits[0])

@@ -57,7 +57,7 @@ def workers_of(talkers: Sequence[ProcessProfile]) -> list[ProcessProfile]:
 
 
 def merged(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
-    """The job's profile with what its workers tell. Bytes of headers (below 64 bytes each) are left
+    """The job's profile from those of its workers. Bytes of headers (below 64 bytes each) are left
     out.
     """
     workers = workers_of(talkers)
@@ -95,13 +95,13 @@ def merged(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
 
 
 def _busiest(found: JobProfile, received: float) -> float | None:
-    """A server receives from all workers what each sends to it: its link carries that."""
+    """A server receives the bytes of all workers: its link carries their sum."""
     sent = found.bytes_per_iteration
     return None if sent is None else max(sent, received)
 
 
 def _servers(workers: Sequence[ProcessProfile]) -> tuple[PeerTraffic, ...]:
-    """Each server, with what all workers together send to it."""
+    """Each server, with the bytes of all workers together to it."""
     sent: Counter[str] = Counter()
     number: Counter[str] = Counter()
     for peer in chain.from_iterable(worker.peers for worker in workers):
@@ -114,7 +114,7 @@ def _servers(workers: Sequence[ProcessProfile]) -> tuple[PeerTraffic, ...]:
 
 
 def _echoed(talkers: Sequence[ProcessProfile], tensors: Sequence[int]) -> bool:
-    """Whether the servers send to the only worker what it sends to them."""
+    """Whether the servers send the only worker's bytes back to it."""
     servers = [process for process in talkers if process not in workers_of(talkers)]
     back = sorted(chain.from_iterable(server.messages for server in servers), reverse=True)
     return tuple(back) == tuple(tensors)

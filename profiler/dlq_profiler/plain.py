@@ -11,7 +11,7 @@ _LARGEST = 1e300  # a whole number may be more than any float
 
 
 def plain(value: Any) -> Any:
-    """Objects for whatever has named parts, lists for tuples, words for enums."""
+    """Objects for values with named parts, lists for tuples, words for enums."""
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
@@ -24,7 +24,7 @@ def plain(value: Any) -> Any:
 def read(
     kind: type, facts: Mapping[str, Any], readers: Mapping[str, Callable[[Any], Any]]
 ) -> dict[str, Any]:
-    """The fields of a dataclass, each by the reader for what it is declared to be.
+    """The fields of a dataclass, each by the reader for its declared type.
 
     Raises KeyError, TypeError or ValueError for facts that are something else.
     """
@@ -58,7 +58,7 @@ def or_none(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def all_of(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A tuple of what the reader reads."""
+    """A tuple of the reader's values."""
 
     def read_all(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list | tuple):

@@ -1,7 +1,7 @@
 """How much slower a job gets on a slower link: the master's own words and formulas.
 
 They live in `dlq_master.policy.sensitivity.slowdown`, which is pure and light; the place stage uses
-them with what is measured here.
+them with these measurements.
 """
 
 from __future__ import annotations

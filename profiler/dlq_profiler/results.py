@@ -31,7 +31,7 @@ class Method(StrEnum):
 class TrafficConfidence(StrEnum):
     """How far a figure may be trusted."""
 
-    EXACT = "exact"  # told by the framework
+    EXACT = "exact"  # reported by the framework
     CHECKED = "checked"  # two independent ways agree
     ASSUMED = "assumed"  # follows if the job does what jobs of its kind usually do
     UNKNOWN = "unknown"
@@ -124,7 +124,7 @@ class ProcessProfile:
 
     `buffers`: bytes of each communication buffer, by recurring addresses. `buckets`: bytes of each
     all-reduce in the order of issue, as the protocol tells. `messages`: bytes of each message.
-    `coverage`: the part of what it sent meanwhile that `sent_bytes` explains. `phases`: bytes in
+    `coverage`: the part of its sent bytes meanwhile that `sent_bytes` explains. `phases`: bytes in
     each of equal parts of an iteration.
     """
 
@@ -133,7 +133,7 @@ class ProcessProfile:
     comm: str
     rank: int | None
     world_size: int | None
-    role: str  # of a parameter-server job, as its environment tells; empty: not told
+    role: str  # of a parameter-server job, by its environment; empty: unset
     method: Method
     reason: TrafficReason | None = None
     iterations: int = 0  # that were seen

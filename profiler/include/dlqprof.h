@@ -116,7 +116,7 @@ struct dlqprof_header {
 
 /* A thread's ring. Record number n (from 0) lies in chunk `chunk[(n / chunk_records) % chunks]` at
  * index n % chunk_records, and is there when its `seq` is n + 1. A ring that wrapped grows no more.
- * A slot whose thread has ended may be taken over by a new thread, which goes on in the same ring. */
+ * A new thread may take over the slot of an ended thread, and goes on in the same ring. */
 struct dlqprof_thread {
     uint32_t used; /* 1 once taken */
     uint32_t tid;  /* of the thread that has the slot now, or had it last */
@@ -137,7 +137,7 @@ enum dlqprof_conn_kind {
 };
 
 enum dlqprof_side {
-    DLQPROF_SIDE_UNKNOWN = 0, /* inherited, or opened while nobody looked */
+    DLQPROF_SIDE_UNKNOWN = 0, /* inherited, or opened unseen */
     DLQPROF_CONNECTED = 1,
     DLQPROF_ACCEPTED = 2,
 };
@@ -148,7 +148,7 @@ struct dlqprof_conn {
     uint32_t kind;  /* enum dlqprof_conn_kind */
     uint64_t id;    /* socket: SO_COOKIE (0: an old kernel); queue pair: its address; communicator: hash */
     uint64_t seen_ns;
-    uint64_t closed_ns; /* 0: not closed, or nobody saw it */
+    uint64_t closed_ns; /* 0: not closed, or closed unseen */
     int32_t fd;     /* socket: descriptor when first seen; queue pair: its number; communicator: rank */
     uint16_t family; /* AF_INET, AF_INET6; 27 (AF_IB) for queue pairs; 0 for communicators */
     uint16_t type;   /* socket: SOCK_STREAM, ...; queue pair: enum ibv_qp_type */
@@ -165,7 +165,7 @@ struct dlqprof_conn {
 };
 
 enum dlqprof_op {
-    /* sockets: `bytes` was asked for, `result` is what the call returned */
+    /* sockets: `bytes` was asked for, `result` is the call's result */
     DLQPROF_SEND = 1,
     DLQPROF_SENDTO = 2,
     DLQPROF_SENDMSG = 3,

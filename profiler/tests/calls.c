@@ -1,4 +1,4 @@
-/* Makes every recorded call once, over loopback, with sizes that name it; prints what each returned.
+/* Makes every recorded call once, over loopback, with sizes that name it; prints each result.
  *
  * The output must not depend on the profiler: the tests compare. */
 #include <arpa/inet.h>
@@ -111,7 +111,7 @@ static void many(void)
     close(ends[1]);
 }
 
-/* errno is what the call left, also after a call that went well. */
+/* errno is the call's, also after a call that went well. */
 static void errors(void)
 {
     int ends[2], closed, pipes[2];

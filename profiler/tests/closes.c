@@ -1,4 +1,5 @@
-/* Descriptors that change what they are. Prints nothing; the records tell. Each use has its own size. */
+/* Descriptors that change their kind. Prints nothing; the records tell. Each use has its own size.
+ * */
 #include "datagrams.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Sends that never wait: datagrams to a socket of our own that nobody reads. */
+/* Sends that never wait: datagrams to a socket of our own without a reader. */
 #ifndef DATAGRAMS_H
 #define DATAGRAMS_H
 

@@ -1,5 +1,5 @@
 /* A child of fork whose parent's other thread holds the loader's lock for ever. The child makes
- * calls that nobody made before, and must not wait for that lock. */
+ * calls that no thread made before, and must not wait for that lock. */
 #include "datagrams.h"
 
 #include <link.h>

@@ -1,6 +1,6 @@
 /* mock_nccl PLUGIN VERSION: loads a profiler plugin as NCCL of that interface version does, and reports
- * collectives to it. Events are laid out byte by byte from NCCL's published headers, not from what the
- * plugin's own source says about them. Prints what the plugin answered. */
+ * collectives to it. Events are laid out byte by byte from NCCL's published headers, not from the
+ * plugin's own source. Prints the plugin's answers. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A device that moves no bytes: it takes requests, refuses those of 666 bytes, and gives one completed
- * receive for each completed send. Shared by the stub library and the test-only provider. */
+/* A device that moves no bytes. It takes requests, refuses those of 666 bytes, and gives one
+ * completed receive for each completed send. Shared by the stub library and the test-only provider.
+ * */
 #ifndef STUB_DEVICE_H
 #define STUB_DEVICE_H
 

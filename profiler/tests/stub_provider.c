@@ -1,7 +1,7 @@
 /* A provider for the real libibverbs, for tests only: the device of stub_device.h.
  *
  * The interface between libibverbs and its providers is private and numbered. This is number 34
- * (rdma-core 34 to 55), restated as far as it is used. The profiler itself does not know it. */
+ * (rdma-core 34 to 55), restated for the used parts. The profiler itself does not know it. */
 #include "stub_device.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* Compiles only if what verbs_abi.h restates is what the installed verbs.h says. */
+/* Compiles only if verbs_abi.h agrees with the installed verbs.h. */
 #include "../src/verbs/verbs_abi.h"
 
 #include <infiniband/verbs.h>

@@ -1,5 +1,5 @@
 /* A program that uses ibverbs: the functions as it was linked, or (VIA_DLOPEN) opened as NCCL does.
- * Its requests have sizes that name them; it prints what the library answered. */
+ * Its requests have sizes that name them; it prints the library's answers. */
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <stdio.h>

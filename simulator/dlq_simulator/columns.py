@@ -1,4 +1,4 @@
-"""The columns of a trace: how each one's text becomes a value, and what it may hold."""
+"""The columns of a trace: the conversion of each one's text, and its permitted values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Parser = Callable[[str], Value]
 
 
 class BadValue(ValueError):
-    """A cell that does not hold what its column promises; the text says what was expected.
+    """A cell outside the contract of its column; the text names the expected value.
 
     `column`: our name for the column, where it is not known from where the value was read.
     """

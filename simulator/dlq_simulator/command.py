@@ -91,7 +91,7 @@ class _Simulate(click.Command):
     "form",
     type=click.Choice(FORMATS),
     default="auto",
-    help="whose column names TRACE has",
+    help="dialect of TRACE's column names",
 )
 @click.option("--skip-bad", is_flag=True, help="leave bad rows out and count them")
 @click.option(
@@ -99,7 +99,7 @@ class _Simulate(click.Command):
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="of whatever a policy draws by chance",
+    help="of random draws in a policy",
 )
 @click.option("--json", "as_json", is_flag=True, help="print one JSON document")
 @click.option(
@@ -240,7 +240,7 @@ def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None
 def _check_renting(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
     """A policy that rents beside own nodes needs numpy."""
     if settings and spec.renting is not None and find_spec("scipy") is None:
-        why = "numpy and scipy, with which it is decided what to rent, are not installed"
+        why = "numpy and scipy are not installed, which the decisions on renting need"
         raise UsageError(
             f"cannot simulate {settings[0].policy.name!r}", why, "pip install 'dlq[sim]'"
         )
@@ -269,9 +269,7 @@ def _draw(
     plot: Path | None,
     report: Path | None,
 ) -> None:
-    """Pictures and page, of results that are told already; the drawing library is imported only
-    here.
-    """
+    """Pictures and page, of printed results; the drawing library is imported only here."""
     if plot is None and report is None:
         return
     from dlq_simulator.plots.draw import pictures

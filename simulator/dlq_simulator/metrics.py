@@ -17,7 +17,7 @@ NOISE_S = 1e-3
 
 
 class Span(NamedTuple):
-    """From when to when a job held so many GPUs."""
+    """The time span in which a job held this number of GPUs."""
 
     begin_s: Number
     end_s: Number
@@ -45,7 +45,7 @@ class ReplayOutcome:
     trial_start_s: Number | None = None  # of the first trial, if it was profiled
     trial_sent_s: Number | None = None  # when it was let in to be profiled
     trials_s: Number = 0  # of the overhead: on fewer GPUs than it asked for, to be measured
-    trial_gpu_s: Number = 0  # what these trials held
+    trial_gpu_s: Number = 0  # the GPU-seconds of these trials
     ended_in_trial: bool = False  # before it was known how long it runs
     rented_gpu_s: Mapping[str, Number] | None = (
         None  # held of rented machines, by pool; None: none are rented
@@ -75,11 +75,11 @@ class Metrics:
     `reclaim_preemption_ratio` is preemptions by reclaimed servers over jobs submitted (Aryl, table
     5). The next two are averages over all reclaims (7.2, 7.3). `reclaim_collateral_damage` is the
     GPUs that were vacated besides, over those asked back. `reclaim_flexible_share` is the share of
-    the servers with flexible workers only. `preemptions` are all interruptions, `resizes` those of
-    them after which a job went on at once with other GPUs. `guaranteed` jobs were promised one of
-    their deadlines, and `promises_missed` of them ended after it; None where the policy promises
-    nothing. `profiler_pending_s`: from the submit of a job that was profiled to its first trial,
-    and `ended_in_trial_ratio` the share of them that were done in it; None where nobody was.
+    the servers with flexible workers only. `preemptions` are all interruptions; `resizes` are those
+    after which a job went on at once with other GPUs. `guaranteed` jobs were promised one of their
+    deadlines, and `promises_missed` of them ended after it; None where the policy promises nothing.
+    `profiler_pending_s`: from the submit of a job that was profiled to its first trial, and
+    `ended_in_trial_ratio` the share of them that were done in it; None without such jobs.
     `machine_hours`: of rented machines, billed, by pool; None where none are rented by need.
     """
 

@@ -1,4 +1,4 @@
-"""In which queue a row of a trace stands, and what each queue may hold if nobody says it."""
+"""The queue of a trace's row, and each queue's default share."""
 
 from __future__ import annotations
 

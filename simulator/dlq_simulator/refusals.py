@@ -1,4 +1,4 @@
-"""How users see what `dlq simulate` refuses."""
+"""The refusals of `dlq simulate`, as users see them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlq_simulator.errors import SimulateError, UsageError
 
 
 class Refusal(click.ClickException):
-    """A SimulateError as users see it: one line on stderr, `dlq: what; why; what to do`; exits
+    """A SimulateError as users see it: one line on stderr, `dlq: fault; reason; remedy`; exits
     1.
     """
 
@@ -23,14 +23,14 @@ class Refusal(click.ClickException):
 
 
 class UsageRefusal(Refusal, click.UsageError):
-    """Likewise for what was typed; exits 2. The CLI adds where the help is."""
+    """The same for a wrong command line; exits 2. The CLI adds where the help is."""
 
     exit_code = click.UsageError.exit_code
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turns a SimulateError into what click shows."""
+    """Turns a SimulateError into click's exception."""
     try:
         yield
     except UsageError as error:

@@ -40,15 +40,15 @@ class ReplaySettings:
     resume_s: float
     speed: Speed
     knowledge: Knowledge
-    queues: str = "class"  # what tells the queue of a row, for a policy with quotas
-    teams: str = "user"  # what tells its team, for a policy that knows teams
+    queues: str = "class"  # the column of a row's queue, for a policy with quotas
+    teams: str = "user"  # the column of its team, for a policy that knows teams
 
 
 def read_settings(
     names: Sequence[str], assignments: Sequence[str], seed: int = 0
 ) -> list[ReplaySettings]:
-    """The named policies, each with the settings that it knows; as `read_all`, without those that
-    rent nodes.
+    """The named policies, each with its known settings; as `read_all`, without those that rent
+    nodes.
     """
     words = _checked(names, PRESETS, assignments)
     return [_settings(name, words, seed) for name in names]

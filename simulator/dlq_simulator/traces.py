@@ -43,7 +43,7 @@ _MOST_WORKERS = 2**16
 
 
 def _wrong_size(values: Values) -> tuple[str, str] | None:
-    """The column, and what is wrong with it, of a job that may not run on the GPUs it asks for."""
+    """The column, and its fault, of a job that may not run on its requested GPUs."""
     least, most = values.get("min_workers"), values.get("max_workers")
     if least is None and most is None:
         return None
@@ -66,7 +66,7 @@ def _short(text: str) -> str:
 
 
 class _Reading:
-    """One file being read: the jobs so far, and what was left out and why."""
+    """One file being read: the jobs so far, and the skipped rows with reasons."""
 
     def __init__(self, path: str, skip_bad: bool) -> None:
         self._path = path
@@ -166,7 +166,7 @@ class _Reading:
         self._bad.append(error)
 
     def _columns(self, dialect: Dialect, names: Sequence[str]) -> list[DialectColumn | None]:
-        """The header, complete and without doubles; None for what is ignored."""
+        """The header, complete and without doubles; None for an ignored one."""
         for name in dialect.required:
             if name not in names:
                 fix = f"every {dialect.name} trace needs the columns {', '.join(dialect.required)}"

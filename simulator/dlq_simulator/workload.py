@@ -39,7 +39,7 @@ class TraceJob:
     skew: int | float | None = None
     rho: int | float | None = None
     status: str | None = None
-    # (GPU type, GPUs, seconds) of each configuration whose run time the file tells.
+    # (GPU type, GPUs, seconds) of each configuration with a run time in the file.
     times_s: tuple[tuple[str, int, float], ...] = ()
     # Where the file has it, for messages: the same job on another line is the same job.
     line: int | None = field(default=None, compare=False)

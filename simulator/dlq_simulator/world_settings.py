@@ -1,6 +1,4 @@
-"""`--set` about the replay's world, whatever the policy: costs, speeds, and what is known of run
-times.
-"""
+"""`--set` about the replay's world, under any policy: costs, speeds, and the known run times."""
 
 from __future__ import annotations
 
@@ -112,7 +110,7 @@ _PROFILING: _Readers = MappingProxyType(
     {"profile_s": ("profile_s", seconds), "noise": ("noise", seconds)}
 )
 WORLD = (*_COSTS, *_SPEED)  # settings of every replay
-PROFILING = tuple(_PROFILING)  # of those whose policy goes by run times
+PROFILING = tuple(_PROFILING)  # of those whose policy uses run times
 
 
 def _read(words: Mapping[str, str], readers: _Readers) -> dict[str, Any]:

@@ -323,6 +323,6 @@ def test_who_asks_for_json_has_errors_in_json_too(line: str, dlq: Dlq) -> None:
 
 def test_a_deadline_that_has_passed_has_no_advice_beside_it(dlq: Dlq) -> None:
     words = ("submit", "--no-wait", "--deadline", "2020-01-01T00:00", "--", "/bin/true")
-    assert "nothing can be promised before" not in dlq(*words).err
+    assert "nothing can be promised yet" not in dlq(*words).err
     later = (*words[:3], "2099-01-01T00:00", *words[4:])
-    assert "nothing can be promised before" in dlq(*later).err
+    assert "nothing can be promised yet" in dlq(*later).err

@@ -12,7 +12,7 @@ from dlq_nodeagent.cgroups.trees import V1_KINDS, MakeDir, NoTree, V1Tree, V2Tre
 
 _NODE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z", re.ASCII)
 _LONGEST_NAME = 48
-_NEEDED = frozenset({"memory", "pids"})  # without these a v1 host protects nobody
+_NEEDED = frozenset({"memory", "pids"})  # without these a v1 host limits no job
 
 
 def node_group(node_id: str, state_dir: Path) -> str:

@@ -85,7 +85,9 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
 
 
 def _with_below(directory: Path, depth: int = 0) -> list[Path]:
-    """A group and those in it, parents first; nothing is below what is not a control group."""
+    """A group and those in it, parents first; a directory that is no control group has nothing
+    below.
+    """
     found = [directory]
     try:
         with os.scandir(directory) as entries:

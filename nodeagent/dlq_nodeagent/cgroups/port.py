@@ -1,4 +1,4 @@
-"""The port for control groups: where an attempt's groups are made, and what names them."""
+"""The port for control groups: the place of an attempt's groups, and their names."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol

@@ -14,7 +14,7 @@ PERIOD_US = 100_000
 V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer", "devices")
 _V2_CONTROLLERS = ("memory", "pids", "cpu")
 
-# v1 keeps a list of what is refused, so each minor is named; no driver for GPUs has more.
+# v1 keeps a list of refusals, so each minor is named; no driver for GPUs has more.
 _V1_MINORS = range(256)
 
 MakeDir = Callable[[Path], None]

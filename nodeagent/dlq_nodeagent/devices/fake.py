@@ -2,7 +2,7 @@
 
 With `@/path/of/a/file` behind it, that file describes their state and is read at every look. A line
 `1|xid_79|fallen off the bus` gives GPU 1 a symptom; `1|temperature|85` and `1|utilization|97` give
-figures. `1|process|4711|8589934592` is a process that holds so much of its memory.
+figures. `1|process|4711|8589934592` is a process that holds these bytes of its memory.
 """
 
 import re

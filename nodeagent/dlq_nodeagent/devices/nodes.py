@@ -12,7 +12,7 @@ from dlq_nodeagent.devices.port import Device
 DEV = Path("/dev")
 DRIVER_GPUS = Path("/proc/driver/nvidia/gpus")
 _GPU_NODE = re.compile(r"nvidia[0-9]+\Z", re.ASCII)
-# Nodes of the same major that every program on an NVIDIA GPU opens, whichever GPU it has.
+# Nodes of the same major that every program on any NVIDIA GPU opens.
 _SHARED = ("nvidiactl", "nvidia-modeset")
 
 

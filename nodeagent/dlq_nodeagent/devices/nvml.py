@@ -34,8 +34,8 @@ _NO_PERMISSION = "the agent may not open the NVIDIA devices: check the permissio
 class NvmlDevices:
     """The GPUs of this machine. Holds NVML open until `close`.
 
-    NVML numbers devices by PCI order and ignores CUDA_VISIBLE_DEVICES, so what the agent was
-    started with cannot renumber them. A device that is lost after the start stays listed, as its
+    NVML numbers devices by PCI order and ignores CUDA_VISIBLE_DEVICES, so the agent's own
+    environment cannot renumber them. A device that is lost after the start stays listed, as its
     identity was read once, and is reported unhealthy. One that is lost before the agent starts is
     not listed, and the master sees one GPU fewer.
     """
@@ -144,8 +144,8 @@ class NvmlDevices:
             raise self._fault(uuid, error) from error
 
     def _memory(self, handle: Any) -> Any:
-        # The first version counts what the driver reserves for itself as used, which is more
-        # than RELEASED_MEMORY_BYTES on recent cards.
+        # The first version counts the driver's own reserve as used, which is more than
+        # RELEASED_MEMORY_BYTES on recent cards.
         try:
             return self._nvml.nvmlDeviceGetMemoryInfo(handle, version=self._nvml.nvmlMemory_v2)
         except (self._nvml.NVMLError_FunctionNotFound, self._nvml.NVMLError_NotSupported):

@@ -15,9 +15,9 @@ RELEASED_MEMORY_BYTES = 500 * MIB
 class Device:
     """One GPU as the master shall know it; constant while the agent runs.
 
-    `index` is the driver's own number, whatever CUDA_VISIBLE_DEVICES says in the agent's
-    environment; `uuid` is what a job is given. `gpu_type` is the short word users write
-    ("h100-80gb"). `virtual` devices exist only because an operator asked for them by name.
+    `index` is the driver's own number at any CUDA_VISIBLE_DEVICES of the agent's environment;
+    `uuid` identifies it for jobs. `gpu_type` is the short word users write ("h100-80gb"). `virtual`
+    devices exist only because an operator asked for them by name.
     """
 
     index: int
@@ -47,11 +47,11 @@ class DeviceUsage:
 
     @property
     def released(self) -> bool:
-        """Whether the device can be given to somebody else, with the usual bound."""
+        """Whether the device can be given to another job, with the usual bound."""
         return self.released_below(RELEASED_MEMORY_BYTES)
 
     def released_below(self, memory_bytes: int) -> bool:
-        """The same, with this much memory as what the driver may keep for itself."""
+        """The same, with this bound for the memory that the driver keeps for itself."""
         return not self.processes and self.used_memory_bytes < memory_bytes
 
     @property
@@ -75,7 +75,7 @@ class DeviceVitals:
     """How a device is at this instant: facts, no verdict. None: the driver does not say.
 
     `symptoms` are (code, words): `gpu_is_lost`, `row_remap_pending`, `nvlink_down`, ...; the
-    master's model/nodes/gpu_health.py knows what is done about them.
+    master's model/nodes/gpu_health.py decides the actions.
     """
 
     uuid: str

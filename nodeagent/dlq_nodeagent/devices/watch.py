@@ -1,9 +1,9 @@
-"""Looks at the GPUs again and again, in threads of its own, and says what the master must hear.
+"""Looks at the GPUs again and again, in threads of its own, and makes the reports for the master.
 
-Drivers may hang: the agent's loop never waits for them, and a look that does not come back is told
-as `driver_hangs`. A restarted agent looks at everything anew, and reads the driver's messages of
-this boot from the kernel's log. After a restart of the master or a silence, the first heartbeat of
-a session reports everything.
+Drivers may hang: the agent's loop never waits for them, and a look that does not come back is
+reported as `driver_hangs`. A restarted agent looks at everything anew, and reads the driver's
+messages of this boot from the kernel's log. After a restart of the master or a silence, the first
+heartbeat of a session reports everything.
 """
 
 import threading
@@ -19,7 +19,8 @@ from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 
 _XID = "xid_"
 _HELD, _HANGS = "held", "driver_hangs"
-# They come and go from look to look; told for a while, so that each is one story and not a hundred.
+# They come and go from look to look. Each is reported for a while, so that it is one event and not
+# a hundred.
 _FLICKERING = frozenset({"thermal_slowdown", "power_brake", "nvlink_errors"})
 _LISTEN_S = 1.0
 
@@ -35,9 +36,9 @@ class WatchSettings:
     """How often figures alone are a reason to tell."""
     hangs_s: float = 60.0
     forget_s: float = 86_400.0
-    """A message of the driver is told for so long."""
+    """The time that a message of the driver is reported."""
     linger_s: float = 300.0
-    """And what comes and goes, after it was last seen."""
+    """The time that a passing symptom is reported after it was last seen."""
     free_below_bytes: int = RELEASED_MEMORY_BYTES
 
 
@@ -130,7 +131,7 @@ class GpuWatch:
         """One look; may take as long as a driver likes."""
         ours = self.in_use()
         vitals = self.devices.vitals()
-        ours |= self.in_use()  # a rank that came or went meanwhile may be what was seen
+        ours |= self.in_use()  # the look may have seen a rank that came or went meanwhile
         now_s = self.clock.boottime_s()
         with self._lock:
             self._vitals, self._looked_s = vitals, now_s
@@ -161,14 +162,14 @@ class GpuWatch:
                 self._seen[key] = _Seen(at_s, words or (known.words if known else ""))
 
     def read_log(self, kernel_log: KernelLog) -> None:
-        """Take what the kernel's log has that is new."""
+        """Take the new messages of the kernel's log."""
         places = {it.pci: it for it in self.devices.devices() if it.pci}
         for xid in kernel_log.xids():
             if xid.pci in places:
                 self.heard(places[xid.pci].uuid, xid.number, xid.boot_s, xid.words)
 
     def listen(self) -> None:
-        """Take what the driver has sent since the last time."""
+        """Take the driver's messages since the last call."""
         while (heard := self.devices.next_xid()) is not None:
             uuid, number = heard
             log.warning("xid", gpu=uuid, number=number)

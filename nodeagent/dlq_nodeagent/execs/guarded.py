@@ -19,7 +19,7 @@ _LEASH, _SHIM, _ABOVE = 3, 4, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a command ended; all unset: nobody saw it (its guard was killed)."""
+    """How a command ended; all unset: unknown, because its guard was killed."""
 
     exit_code: int | None = None
     signal: int = 0
@@ -54,12 +54,12 @@ class Guarded:
         return self.stdin == self.stdout
 
     def resize(self, columns: int, rows: int) -> None:
-        """Tell the terminal, if there is one, its size; the kernel tells who sits at it."""
+        """Set the size of the terminal, if there is one; the kernel notifies its programs."""
         if self.has_terminal and self.stdout >= 0:
             fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def close_stdin(self) -> None:
-        """No more input. (A terminal has Ctrl-D for that, which whoever types sends.)"""
+        """No more input. (A terminal's user sends Ctrl-D instead.)"""
         if not self.has_terminal and self.stdin >= 0:
             os.close(self.stdin)
             self.stdin = -1
@@ -85,7 +85,7 @@ class Guarded:
         self.stdin = self.stdout = self.stderr = -1
 
     async def reap(self) -> None:
-        """After `close`, when nobody waits for its end: leave no zombie behind."""
+        """After `close`, without a waiter for its end: leave no zombie behind."""
         if self._pidfd >= 0:
             if self._pid >= 0:
                 await ended(self._pidfd)
@@ -153,7 +153,7 @@ def parse_ending(said: str) -> Ending:
 
 
 def _start_error(stage: str, number: int, words: str) -> Ending:
-    """126 and 127 as a shell has them, for what is the command's own fault."""
+    """126 and 127 as in a shell, for the command's own fault."""
     if stage == "cgroup":
         return Ending(error="the rank has just ended", rank_ended=True)
     if stage in ("exec", "interpreter", "chdir"):

@@ -18,8 +18,9 @@ Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
 
 
 class Talk:
-    """One ServeExec stream. To cancel who reads or writes it is to cancel all of it: the library
-    knows no half of that."""
+    """One ServeExec stream. Cancelling its reader or writer cancels all of it: the library cannot
+    cancel half.
+    """
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -35,15 +36,15 @@ class Talk:
         await self._say(wire.ServeExecRequest(output=output))
 
     async def taken(self, total_bytes: int) -> None:
-        """The command has taken so much input in all."""
+        """The command has taken this much input in all."""
         await self._say(wire.ServeExecRequest(stdin_taken_bytes=total_bytes))
 
     async def over(self) -> None:
-        """Returns when the master has ended the stream, or the line has, whatever is unread."""
+        """Returns at the end of the master's stream or of the line, even with unread input."""
         await self._call.code()
 
     def end(self) -> None:
-        """Nothing more is said or heard."""
+        """Nothing more is sent or read."""
         self._call.cancel()
 
     async def _say(self, message: wire.ServeExecRequest) -> None:
@@ -92,7 +93,7 @@ class Stdin:
 
 
 async def hear(guarded: Guarded, stdin: Stdin, talk: Talk) -> None:
-    """Take what the master sends; returns at the end of the stream."""
+    """Take the master's messages; returns at the end of the stream."""
     async for message in talk.messages:
         heard = message.input
         match heard.WhichOneof("body"):

@@ -76,7 +76,7 @@ class ExecServer:
             *(grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, DlqError),
             *(StopAsyncIteration, ValueError),
         ) as error:
-            # Mostly a caller who has gone.
+            # Mostly the caller has gone.
             log.debug("exec_ended", relay_id=order.relay_id, error=str(error))
 
     async def _run(self, handle: Handle, talk: Talk) -> None:
@@ -116,7 +116,7 @@ class ExecServer:
         )
 
     async def _attend(self, handle: Handle, guarded: Guarded, talk: Talk) -> None:
-        """Bytes both ways until the command has ended and all is said. TimeoutError when nobody
+        """Bytes both ways until the command has ended and all is said. TimeoutError when no caller
         wants it any more.
         """
         over, stdin = asyncio.Event(), Stdin(guarded)
@@ -134,7 +134,7 @@ class ExecServer:
             await asyncio.wait({*gone, waiting}, return_when=asyncio.FIRST_COMPLETED)
             _check_caller(gone)
             over.set()
-            # A caller who reads slowly is waited for, as long as the line lives.
+            # A slow reader is waited for, as long as the line lives.
             await asyncio.wait({*gone, said}, return_when=asyncio.FIRST_COMPLETED)
             _check_caller(gone)
             await _finish(talk, await self._rank_ended(handle, waiting.result()))

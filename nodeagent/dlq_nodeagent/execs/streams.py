@@ -14,7 +14,7 @@ async def read_some(descriptor: int, over: asyncio.Event | None = None) -> bytes
     """The next bytes, as soon as there are some. Empty at the end, or once all writers are dead
     (`over`) and nothing is left: another process may hold the other end open.
 
-    A terminal ends with EIO once nobody has it open any more.
+    A terminal ends with EIO once no process has it open any more.
     """
     while True:
         try:
@@ -30,7 +30,7 @@ async def read_some(descriptor: int, over: asyncio.Event | None = None) -> bytes
 
 
 async def write_all(descriptor: int, data: bytes) -> bool:
-    """Put everything in, waiting while it is full. False: nobody reads there any more."""
+    """Put everything in, waiting while it is full. False: the reader is gone."""
     loop = asyncio.get_running_loop()
     left = memoryview(data)
     while left:

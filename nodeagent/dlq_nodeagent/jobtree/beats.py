@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dlq_nodeagent.jobtree.files import json_object, whole_number
 
-_LONGEST_S = 86_400.0  # who claims more is not believed
+_LONGEST_S = 86_400.0  # a greater claim is not believed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

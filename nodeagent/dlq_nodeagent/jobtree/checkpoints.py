@@ -39,7 +39,7 @@ class CheckpointWatch:
     settle_s: float = 0.0
     floor_mtime_ns: int = 0
     uid: int | None = None
-    """Only what belongs to this user counts; None: any user's checkpoints count."""
+    """Only checkpoints of this user count; None: any user's checkpoints count."""
 
 
 def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:
@@ -199,7 +199,7 @@ def _entries(directory: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name can travel: file names are bytes, and those of a job may be any."""
+    """Whether a name can travel: file names are bytes, and a job may use any."""
     try:
         return name.isprintable() and bool(name.encode("utf-8"))
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Reads small files that anybody may have put there: no links, no devices, no surprises in size."""
+"""Reads small files that any user may have written: no links, no devices, no surprises in size."""
 
 import json
 import os
@@ -36,8 +36,8 @@ def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
 
 def json_object(content: bytes) -> dict[str, Any]:
     """The JSON object in these bytes; empty for anything else, however hostile. UTF-8 alone: for
-    another encoding Python would load a module with the rights of the user whose file this is, and
-    may not find it.
+    another encoding Python would load a module with the rights of the file's user, and may not find
+    it.
     """
     try:
         value = json.loads(content.decode("utf-8"))

@@ -31,7 +31,7 @@ def check_real_place(path: str, what: str, roots: Sequence[str]) -> None:
     """Refuse a path whose links lead out of the roots. Call it with the user's rights."""
     try:
         place = os.path.realpath(path)
-    except OSError as error:  # of somebody else's process in /proc, say
+    except OSError as error:  # of another user's process in /proc, say
         raise refusal_of(error, f"{what} {path} cannot be used: {error.strerror}") from None
     _refuse_outside(place, path, what, roots)
 
@@ -50,7 +50,9 @@ def make_directory(path: str, what: str, mode: int = 0o755) -> None:
 
 
 def check_directory(path: str, what: str) -> None:
-    """Refuse what is no directory; errors as `make_directory`. Call it with the user's rights."""
+    """Refuse a path that is no directory; errors as `make_directory`. Call it with the user's
+    rights.
+    """
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError as error:
@@ -62,8 +64,8 @@ def check_directory(path: str, what: str) -> None:
 
 
 def refusal_of(error: OSError, text: str) -> Exception:
-    """Whose fault this error over a file is: PathRefused, the user's, with the text; else the
-    host's.
+    """The owner of the fault behind this error over a file: PathRefused, the user's, with the text;
+    else the host's.
     """
     exit_code = exit_code_of(error.errno or 0)
     if exit_code is None:

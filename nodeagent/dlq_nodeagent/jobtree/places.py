@@ -25,8 +25,8 @@ _REMEDY = "remove or rename it, or name a directory of your own with --checkpoin
 
 
 class PlaceRefused(ValueError):
-    """A directory or a file is not the submitter's alone; the text says which, whose, and what to
-    do.
+    """A directory or a file is not the submitter's alone; the text names it, its owner and a
+    remedy.
     """
 
 
@@ -56,8 +56,8 @@ class PlaceOnDisk:
 
 
 def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
-    """Make what is missing, and check all. PlaceRefused for what is another's; errors else as
-    `make_directory`.
+    """Make the missing levels, and check all. PlaceRefused for levels of another user; errors else
+    as `make_directory`.
     """
     what = "the checkpoint directory"
     make_directory(place.base, what, mode)
@@ -73,8 +73,8 @@ def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
 
 
 def is_theirs(place: PlaceOnDisk, uid: int) -> bool:
-    """Whether all levels are there and still the submitter's alone, so that what lies in them
-    counts as saved.
+    """Whether all levels are there and still the submitter's alone, so that the files in them count
+    as saved.
     """
     try:
         with _Walk(place.base, uid) as walk:
@@ -157,12 +157,12 @@ class _Walk:
             os.mkdir(name, mode, dir_fd=self._fd)
         except FileExistsError:
             return
-        if mode != PRIVATE:  # the user's mask does not decide what the site has decided
+        if mode != PRIVATE:  # the site decides the mode, not the user's mask
             inherited = os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode & stat.S_ISGID
             os.chmod(name, mode | inherited, dir_fd=self._fd)
 
     def check(self, name: str) -> None:
-        """Refuse what is not the submitter's, or what others may write to."""
+        """Refuse a file that is not the submitter's, or that others may write to."""
         facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         path = os.path.join(self.path, name)
         if facts.st_uid != self._uid:

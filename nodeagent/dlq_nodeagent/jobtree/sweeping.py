@@ -40,7 +40,7 @@ def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
 
 
 def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper: int) -> bool:
-    """One name, and what is below it."""
+    """One name, and all below it."""
     try:
         if not stat.S_ISDIR(info.st_mode):
             os.unlink(name, dir_fd=at)

@@ -19,7 +19,7 @@ _NOBODY_ELSE = -1  # setfsuid(-1) changes nothing and returns the present id
 
 @dataclass(frozen=True, slots=True)
 class UserRights:
-    """Numeric ids; those of the agent itself mean that nothing is changed."""
+    """Numeric ids; the agent's own ids mean that nothing is changed."""
 
     uid: int
     gid: int

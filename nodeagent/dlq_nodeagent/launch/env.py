@@ -1,4 +1,4 @@
-"""The environment of a job: its own, and above it what dlq tells it (facts: torchrun without
+"""The environment of a job: its own variables, and above them dlq's (facts: torchrun without
 flags).
 """
 
@@ -178,8 +178,7 @@ def _rendezvous(launch: Launch) -> tuple[str, str]:
 def _devices(devices: tuple[Device, ...]) -> Mapping[str, str]:
     """GPUs by uuid, which no renumbering can confuse.
 
-    A job on virtual devices sees no real GPU at all, though the machine may have some: they are
-    somebody else's.
+    A job on virtual devices sees no real GPU at all: the machine's real ones belong to other users.
     """
     real = [device.uuid for device in devices if not device.virtual]
     ours = {"CUDA_VISIBLE_DEVICES": ",".join(real)}

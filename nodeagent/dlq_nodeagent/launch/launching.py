@@ -1,4 +1,4 @@
-"""From the master's launch to what the runtime starts: paths, script, environment, limits."""
+"""From the master's launch to the runtime's plan: paths, script, environment, limits."""
 
 import os
 import pwd
@@ -72,7 +72,7 @@ class LaunchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launching:
-    """Makes ready what a rank needs; everything it opens below a user's paths, as that user."""
+    """Makes a rank's needs ready; opens everything below a user's paths as that user."""
 
     rules: LaunchRules
     devices: Sequence[Device]
@@ -95,7 +95,7 @@ class Launching:
         taken: frozenset[int] = frozenset(),
     ) -> Preparation:
         """Directories, ports, script and plan; or the reason, for the user, why it cannot run here.
-        `ports` it was given before, `taken` are those of others. Raises ImageWanted.
+        `ports` are those of its earlier start, `taken` those of other ranks. Raises ImageWanted.
         """
         try:
             ports = ports_for(launch, port_count(launch), kept=ports, taken=taken)
@@ -112,7 +112,7 @@ class Launching:
         return Preparation(plan=plan, floor_mtime_ns=floor_mtime_ns, ports=ports)
 
     def rights_of(self, launch: Launch) -> UserRights:
-        """Whose rights its files are touched with; PermissionError for uid 0 in disguise."""
+        """The rights for touching its files; PermissionError for uid 0 in disguise."""
         if self.rules.run_as == "self":
             return UserRights(os.getuid(), os.getgid(), tuple(os.getgroups()))
         if launch.uid == 0 or launch.gid == 0:
@@ -133,7 +133,7 @@ class Launching:
 
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
         """See Containers."""
-        assert self.containers is not None  # nobody else asks for an image
+        assert self.containers is not None  # no other rank asks for an image
         self.containers.fetch(key, wish, say, done)
 
     def abandon(self, key: RankKey) -> None:
@@ -142,13 +142,13 @@ class Launching:
             self.containers.abandon(key)
 
     def forget(self, key: RankKey) -> None:
-        """Delete the script of a rank that is over; no effect when there is none."""
+        """Delete the script of a rank that is over; no effect without one."""
         self._script_path(key).unlink(missing_ok=True)
         if self.containers is not None:
             self.containers.forget(key)
 
     def _check_runtime(self, launch: Launch) -> None:
-        # An agent with the fake runtime was started so by name: it takes what comes.
+        # An operator named the fake runtime for this agent: it accepts every launch.
         if self.rules.runtime == "fake":
             return
         if launch.container is not None and self.containers is None:
@@ -342,7 +342,7 @@ def _not_theirs(launch: Launch, text: str) -> Exception:
 
 
 def watch_of(launch: Launch, floor_mtime_ns: int, uid: int) -> CheckpointWatch:
-    """Where the checkpoints of this launch appear, and whose they must be."""
+    """The places of this launch's checkpoints, and their required owner."""
     return CheckpointWatch(
         directory=launch.checkpoint_directory,
         marker=launch.checkpoint_marker,
@@ -391,9 +391,7 @@ def _signal(launch: Launch) -> int:
 
 
 def _write_script(path: Path, text: str, rights: UserRights) -> None:
-    """Put a script where its user, and nobody else, can read it; our own directory, so as
-    ourselves.
-    """
+    """Put a script where only its user can read it; our own directory, so as ourselves."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
@@ -404,8 +402,9 @@ def _write_script(path: Path, text: str, rights: UserRights) -> None:
 
 
 def check_account(launch: Launch, run_as: str) -> None:
-    """LaunchRefused when the user's name and uid are not one account on this node: the uid has
-    become somebody else's. A node that knows neither goes by its users map alone (shim/users.c)."""
+    """LaunchRefused when the user's name and uid are not one account on this node: the uid belongs
+    to another user now. A node that knows neither uses its users map alone (shim/users.c).
+    """
     if run_as != "submitter" or not launch.user:
         return
     if launch.uid < 0:

@@ -1,7 +1,7 @@
 """torchrun's variables for a job whose nodes come and go (docs/using/elastic-live.md).
 
-Its elastic rendezvous, c10d, finds out who is there: each time somebody joins or is gone, all
-workers end and start again, the torchruns stay. Tried with PyTorch 2.13.
+Its elastic rendezvous, c10d, finds the members. Each time a node joins or leaves, all workers end
+and start again, and the torchruns stay. Tried with PyTorch 2.13.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,10 +12,10 @@ from dlq_nodeagent.model.rank import Rank, RankState
 from dlq_nodeagent.runtimes.process.torchrun_logs import LOGS
 
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
-# Seconds. A node that was silent for so many intervals has left; the workers of the others wait for
-# that. Once as many nodes as it needs are there, the rendezvous waits so long for more, unless all
-# are. A waiting node checks once a second whether it may join. With less, the running nodes would
-# begin without it, and all start their workers twice.
+# Seconds. A node that was silent for this many intervals has left; the workers of the others wait
+# for that. Once as many nodes as it needs are there, the rendezvous waits so long for more, unless
+# all are. A waiting node checks once a second whether it may join. With less, the running nodes
+# would begin without it, and all start their workers twice.
 _KEEP_ALIVE = 1
 _MISSED = 3
 _LAST_CALL = 3
@@ -55,8 +55,8 @@ def live_torchrun(launch: Launch, gpus: int, job_dir: str) -> Mapping[str, str]:
 # So often its workers fail where it has just joined. Others that leave at the same time cost it
 # one, or two.
 _FAILURES = 3
-# And where they say that it is others who have gone: of two that join at once, the one that fails
-# takes the other along.
+# This includes nodes that blame others: of two that join at once, the failing one takes the other
+# along.
 _FAILURES_OF_OTHERS = 6
 
 
@@ -68,10 +68,10 @@ def may_fail_to_join(rank: Rank, now_s: float) -> bool:
 
 
 def stop_of_a_failure(rank: Rank, failures: int, blames_others: Callable[[], bool]) -> Stop | None:
-    """How a rank that cannot join is ended, so that the master hears of it; None: it is not that
+    """The stop for a rank that cannot join, so that the master hears of it; None: it is not that
     far. `blames_others`: whether its output says that others have gone.
 
-    Left alone, all would start their workers again until its restarts are used up, and nobody would
+    Left alone, all would start their workers again until its restarts are used up, and none would
     train.
     """
     if failures < _FAILURES or (failures < _FAILURES_OF_OTHERS and blames_others()):

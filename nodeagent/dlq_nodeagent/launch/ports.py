@@ -1,4 +1,4 @@
-"""Free ports of this node for a rank: its rendezvous, and those of its tasks."""
+"""Free ports of this node for a rank: for its rendezvous and for its tasks."""
 
 import socket
 from collections.abc import Callable, Collection, Iterator
@@ -19,8 +19,8 @@ def ports_for(
     taken: Collection[int] = (),
     is_free: Callable[[int], bool] | None = None,
 ) -> tuple[int, ...]:
-    """`count` ports that nobody listens on and no other rank here was promised; those it was given
-    before (`kept`) if they are still so. Ports that every node was given (`node_ports`) stay.
+    """`count` free ports without a listener that no other rank here was promised; its earlier ones
+    (`kept`) if they are still free. Ports that every node was given (`node_ports`) stay.
 
     Raises LaunchRefused when there are too few. Nothing keeps a stranger from taking one before the
     job listens: the job then fails, and its next attempt gets others.
@@ -46,7 +46,7 @@ def ports_for(
 
 
 def listenable(port: int) -> bool:
-    """Whether somebody could listen there on all addresses, whatever the family."""
+    """Whether a listener could bind there on all addresses, of either family."""
     return all(_binds(family, port) for family in (socket.AF_INET, socket.AF_INET6))
 
 

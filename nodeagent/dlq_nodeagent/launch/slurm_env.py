@@ -19,7 +19,8 @@ def slurm_environment(
     launch: Launch, devices: tuple[Device, ...], *, user: str, uid: int, now_s: float, cluster: str
 ) -> dict[str, str]:
     """The variables that a rank finds before any `srun`, which changes PROCID and LOCALID for each
-    task. With several tasks on a node the rank's own are those of its first one. `now_s` is UTC.
+    task. With several tasks on a node the rank's own values are those of its first one. `now_s` is
+    UTC.
     """
     rank, tasks = launch.key.node_rank, tasks_of(launch, devices)
     nodes = max(1, len(launch.node_ids))

@@ -20,7 +20,7 @@ _LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One process of the command, and what it alone is told."""
+    """One process of the command, and its own variables."""
 
     name: str
     """As people know it: "rank 5", "worker 2", "ps 0"."""
@@ -38,16 +38,14 @@ def port_count(launch: Launch) -> int:
 
 
 def with_own_ports(launch: Launch, ports: tuple[int, ...]) -> Launch:
-    """A launch on one node alone needs nobody's word: its ports are those that were found here."""
+    """A launch on one node alone needs no other node's ports: the ports found here are enough."""
     if not ports or launch.node_ports or len(launch.node_ids) > 1:
         return launch
     return replace(launch, master_port=ports[0], node_ports=(ports,))
 
 
 def tasks_of(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
-    """The processes of this node beside each other; empty: it is one process, told by node
-    alone.
-    """
+    """The tasks of this node; empty: it is one process, told by node alone."""
     if launch.worker_count:
         return _role_tasks(launch, devices)
     if launch.launch_mode == PER_GPU:

@@ -15,13 +15,13 @@ LARGEST_MESSAGE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Channels:
-    """Opens channels with the identity as it is on disk now, so that a renewal needs no restart."""
+    """Opens channels with the present identity on disk, so that a renewal needs no restart."""
 
     address: str
     identity_dir: Path
 
     def identity(self) -> StoredIdentity:
-        """The node's identity; ConfigError, with the remedy, when there is none."""
+        """The node's identity; ConfigError, with the remedy, without an identity."""
         identity = load_identity(self.identity_dir)
         if identity is None:
             raise ConfigError(
@@ -55,7 +55,8 @@ _OPTIONS = [
     # A cut line is noticed in seconds; the kernel alone would take a quarter of an hour.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
-    # And so for the pings that measure the line: while one of them is out, none is sent for this.
+    # This concerns the pings that measure the line too: while one of them is out, none is sent for
+    # this.
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
     # Dialling again is decided by reconnect.py; the library must not wait longer on its own.

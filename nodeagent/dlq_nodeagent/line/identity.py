@@ -1,4 +1,4 @@
-"""How a node gets its certificate, and keeps it: join by token, renew by what it has."""
+"""The certificate of a node: it joins by token, and renews with its present certificate."""
 
 import asyncio
 import json
@@ -114,7 +114,7 @@ def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:
 
 
 def stored_address(state_dir: Path) -> str | None:
-    """The API address that the master told at the join; None before."""
+    """The API address that the master gave at the join; None before."""
     try:
         return (state_dir / ADDRESS_FILE).read_text("ascii").strip() or None
     except FileNotFoundError:

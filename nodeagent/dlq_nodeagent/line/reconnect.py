@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconnectSettings:
-    """Seconds. `jitter_s` is replaced by what the master says in its Welcome."""
+    """Seconds. The Welcome of the master replaces `jitter_s`."""
 
     first_try_s: float = 0.5
     jitter_s: float = 15.0

@@ -15,7 +15,7 @@ from dlq_nodeagent.model.port import Handle, Runtime, RuntimeFault
 
 _PIECE_BYTES = 64 * 1024
 _FOLLOW_S = 0.25
-# A reader that goes away is noticed by the stream's end; this only bounds what one agent sends.
+# The stream's end shows that a reader has gone; this only bounds the output of one agent.
 _MOST_AT_ONCE = 32
 _DIAL_S = 10.0
 
@@ -56,7 +56,7 @@ class LogRelay:
                 await asyncio.wait_for(channel.channel_ready(), _DIAL_S)
                 await AgentServiceStub(channel).PushLog(pieces)
         except (grpc.aio.AioRpcError, TimeoutError, DlqError) as error:
-            # Mostly a reader who has seen enough.
+            # Mostly a reader that has seen enough.
             log.debug("relay_ended", relay_id=order.relay_id, error=str(error))
 
 

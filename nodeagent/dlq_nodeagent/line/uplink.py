@@ -50,7 +50,7 @@ class LinkState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UplinkSettings:
-    """Seconds; heartbeat and TTL are replaced by what the master says in its Welcome."""
+    """Seconds; the master's Welcome replaces heartbeat and TTL."""
 
     heartbeat_s: float = 5.0
     ttl_s: float = 20.0
@@ -59,7 +59,7 @@ class UplinkSettings:
 
 
 class Uplink:
-    """Owns the stream's state and the contact. Decides when; never what the ranks do.
+    """Owns the stream's state and the contact. Decides when to send; never the states of ranks.
 
     The stream is a pipe, not the truth. Contact is an answered heartbeat, counted from its sending,
     and nothing else (not an open socket, not a Welcome).
@@ -112,7 +112,7 @@ class Uplink:
         return float("inf") if last_s is None else self._clock.boottime_s() - last_s
 
     def tick(self) -> None:
-        """Do what is due: dial, beat, or give up a stream that does not answer."""
+        """Do the work that is due: dial, beat, or give up a stream that does not answer."""
         now_s = self._clock.boottime_s()
         match self.state:
             case LinkState.DOWN if now_s >= self._dial_at_s:
@@ -177,12 +177,12 @@ class Uplink:
         self._sent = {number: at_s for number, at_s in self._sent.items() if number > sequence}
 
     def send(self, message: FromAgent) -> None:
-        """Send in the session; dropped when there is none (Hello will tell all again)."""
+        """Send in the session; dropped without one (Hello repeats everything)."""
         if self.up:
             self._transport.send(message)
 
     def _has_new_word(self) -> bool:
-        """Somebody waits to hear that all ranks hold out longer: that goes with the next
+        """The master waits for the word that all ranks hold out longer: it goes with the next
         heartbeat.
         """
         return self._hold_revision() not in (0, self._said_revision)

@@ -288,7 +288,7 @@ def _fence(fence: Fence) -> lease_pb2.Fence:
 def decode(message: wire.SessionResponse) -> FromMaster | None:
     """One message of the stream; None for one of a later version that this agent does not know.
 
-    Raises BadMessage for what cannot be meant.
+    Raises BadMessage for a message without a meaning.
     """
     try:
         match message.WhichOneof("body"):

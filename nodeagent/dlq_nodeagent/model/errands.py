@@ -13,7 +13,7 @@ from dlq_nodeagent.model.port import Handle, LaunchPlan, RankKey
 
 
 class Purpose(StrEnum):
-    """Why somebody looks at a rank's checkpoints."""
+    """The purpose of a look at a rank's checkpoints."""
 
     WATCH = "watch"  # checkpoints while it runs
     BASELINE = "baseline"  # just before a notice: the checkpoints committed by then
@@ -23,13 +23,13 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareOrder:
-    """Make what a rank needs before it can start, ports included that none of the others has."""
+    """Make the needs of a rank ready before its start, with ports that no other rank has."""
 
     launch: Launch
     ports: tuple[int, ...] = ()
     """The ports of its earlier start."""
     taken: frozenset[int] = frozenset()
-    """Those of the other ranks on this node, which may not listen yet."""
+    """Ports of the other ranks on this node, which may not listen yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,8 @@ class Preparation:
 class LookOrder:
     """Look at a rank's checkpoints; with RELEASE at its GPUs instead.
 
-    `settled` says that nobody writes any more, so that a marker need not be watched for a while.
+    `settled` says that no process writes any more, so that a marker need not be watched for a
+    while.
     """
 
     launch: Launch
@@ -90,9 +91,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOrder:
-    """Switch a rank's recording off and read what it recorded in `window_s`. `main_pid`: it
-    runs.
-    """
+    """Switch a rank's recording off and read its records of `window_s`. `main_pid`: it runs."""
 
     launch: Launch
     window_s: float
@@ -127,8 +126,8 @@ class Errands(Protocol):
         ...
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
-        """Send output to the master by its own stream. Without a handle there is none: `never_ran`
-        says why, in its place; when that is empty, say that the rank is unknown.
+        """Send output to the master by its own stream. Without a handle there is no output:
+        `never_ran` says why, in its place; when that is empty, say that the rank is unknown.
         """
         ...
 
@@ -139,19 +138,19 @@ class Errands(Protocol):
         ...
 
     def tidy(self, key: RankKey) -> None:
-        """The rank is forgotten: drop what preparing made in the agent's own directories."""
+        """The rank is forgotten: drop the preparation's files in the agent's own directories."""
         ...
 
     def read_profile(self, order: ReadOrder) -> None:
-        """Answered by `core.profile_read(key, ProfileFound)`, whatever goes wrong."""
+        """Always answered by `core.profile_read(key, ProfileFound)`, also after a failure."""
         ...
 
     def drop_profile(self, key: RankKey) -> None:
-        """Remove what a rank recorded; nobody answers."""
+        """Remove a rank's records; without an answer."""
         ...
 
     def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
-        """Remove what all other ranks recorded; nobody answers."""
+        """Remove the records of all other ranks; without an answer."""
         ...
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GpuSymptom:
-    """Something wrong with a GPU: a message of the driver so long ago, or what is the case now."""
+    """Something wrong with a GPU: a message of the driver with its age, or a present state."""
 
     code: str
     words: str = ""

@@ -83,7 +83,7 @@ class LaunchPlan:
     signal: int = int(signals.SIGTERM)
     """The signal that tells this job to save and leave (sent to the main process only)."""
     to_ranks: bool = False
-    """Signals go to what a launcher such as torchrun has started as ranks, not to the launcher."""
+    """Signals go to the ranks that a launcher such as torchrun has started, not to the launcher."""
     log_head_bytes: int = 1 * _MIB
     log_ring_bytes: int = 8 * _MIB
     log_bytes_per_s: int = 64 * _MIB

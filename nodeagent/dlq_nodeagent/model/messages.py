@@ -248,7 +248,7 @@ class ReportAck:
 
 @dataclass(frozen=True, slots=True)
 class ProfileAck:
-    """The evidence of that rank need not be told again."""
+    """The evidence of that rank need not be sent again."""
 
     key: RankKey
     fence: Fence
@@ -302,7 +302,7 @@ class RankReport:
     """It has ended by itself, and no notice was given before: False also where that is not known.
     """
     gpus_held: str = ""
-    """Of one that has ended: why its GPUs may be given to nobody yet."""
+    """For an ended rank: the reason why its GPUs are not free yet."""
     no_room: bool = False
     """It could not be started because this node's disk is full."""
     start_cause: str = ""
@@ -354,11 +354,11 @@ class Heartbeat:
     sequence: int
     progress: tuple[RankProgress, ...]
     hold_revision: int = 0
-    """The word on holds that every living rank has been told of."""
+    """The word on holds that every living rank has."""
     health: tuple[GpuHealth, ...] | None = None
-    """Of all GPUs; None: as told before in this session."""
+    """Of all GPUs; None: the last report of this session still holds."""
     disk: DiskSpace | None = None
-    """None: as told before in this session."""
+    """None: the last report of this session still holds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from dlq_common.start_causes import StartCause
 
 
 class LaunchRefused(ValueError):
-    """The plan cannot be started as it stands; the text says which field and why. `cause` says
-    whose fault that is.
+    """The plan cannot be started as it stands; the text says which field and why. `cause` tells the
+    owner of the fault.
     """
 
     def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
@@ -18,7 +18,8 @@ class LaunchRefused(ValueError):
 NOT_FOUND = 127
 CANNOT_RUN = 126
 
-# Where the shim fails over what the user named: a directory, a program, its interpreter, a mount.
+# Stages at which the shim fails over things that the user named: a directory, a program, its
+# interpreter, a mount.
 _USERS_STAGES = frozenset({"chdir", "exec", "interpreter", "mount"})
 
 # Errors of a host that is full, out of something, or has lost a disk or a file server. A user who
@@ -70,7 +71,7 @@ _STAGES = {
 
 
 class NoRoom(LaunchRefused):
-    """This node's disk is too full for what the rank needs."""
+    """This node's disk is too full for the rank."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text, StartCause.NO_ROOM)
@@ -122,9 +123,7 @@ def cause_of_stage(stage: str, number: int) -> StartCause:
 
 
 def cause_of(error: BaseException) -> StartCause:
-    """The same for what keeps a rank from being made ready. Only what is known to be the node's is
-    said to be.
-    """
+    """The same for errors of the preparation. Only a known fault of the node is called one."""
     if isinstance(error, LaunchRefused):
         return error.cause
     if isinstance(error, OSError):

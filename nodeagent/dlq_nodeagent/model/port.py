@@ -32,7 +32,7 @@ __all__ = [
 
 
 class RuntimeFault(Exception):
-    """Any refusal or failure of a runtime; the subclasses say what the caller can do."""
+    """Any refusal or failure of a runtime; the subclasses tell the caller's options."""
 
 
 class AttemptExists(RuntimeFault):
@@ -63,7 +63,7 @@ class Handle:
 
 
 class JobFiles(NamedTuple):
-    """Paths a job is told about; known before it starts, because its environment carries them."""
+    """Paths that a job is given; known before it starts, because its environment carries them."""
 
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
@@ -80,7 +80,7 @@ class JobFiles(NamedTuple):
 
 
 class ExitWhy(StrEnum):
-    """Whose decision ended the attempt."""
+    """The decision that ended the attempt."""
 
     EXITED = "exited"  # the main process ended by itself (also inside a grace, see `noticed`)
     KILLED = "killed"  # `kill`
@@ -115,7 +115,7 @@ class Started:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExitRecord:
     """How one rank ended. Exactly one of `code`, `signal`, `start_error` is set, except that all
-    are None when nobody saw the end (`shim_lost`).
+    are None after an unseen end (`shim_lost`).
     """
 
     key: RankKey
@@ -160,8 +160,8 @@ class LogChunk:
     """A piece of an attempt's log (stdout and stderr in one stream, as written).
 
     Offsets are logical: byte n is the n-th byte kept since the start. `offset` is where `data`
-    begins; it is greater than what was asked for when bytes fell out of the ring meanwhile.
-    `end` is one past the last byte written so far.
+    begins; it is greater than the requested one when bytes fell out of the ring meanwhile. `end` is
+    one past the last byte written so far.
     """
 
     offset: int
@@ -184,7 +184,7 @@ class StopNotice:
     reason: str
     """One line for people."""
     deadline_s: float
-    """Instant at which what is left will be killed, in UTC seconds since the epoch."""
+    """The instant of the kill of all remaining processes, in UTC seconds since the epoch."""
     notice_s: float
     """Instant of the notice, on the same axis; only a checkpoint newer than this counts."""
 
@@ -204,10 +204,10 @@ class Inside:
 class Runtime(Protocol):
     """Starts attempts, watches them and ends them. Synchronous; no call waits for a job.
 
-    An attempt outlives the agent: a new Runtime over the same state directory knows all that an
-    earlier one started (`recover`), including what ended meanwhile. Commands are refused with
-    `StaleEpoch` when their epoch is lower than the highest seen for that attempt. All calls but
-    `start` may be repeated.
+    An attempt outlives the agent: a new Runtime over the same state directory knows all attempts of
+    an earlier one (`recover`), ended ones included. Commands are refused with `StaleEpoch` when
+    their epoch is lower than the highest seen for that attempt. All calls but `start` may be
+    repeated.
     """
 
     @property
@@ -301,12 +301,13 @@ class Runtime(Protocol):
         ...
 
     def worker_failures(self, handle: Handle) -> int:
-        """How often torchrun has started its workers again because they failed, as far as it can be
-        seen: of a rank that joined others (live_torchrun.py)."""
+        """How often torchrun has started its workers again because they failed, by its logs. For a
+        rank that joined others (live_torchrun.py).
+        """
         ...
 
     def failed_task(self, handle: Handle) -> str:
-        """The task that failed first, as far as the job itself says; empty: none."""
+        """The task that failed first, by the job's own report; empty: none."""
         ...
 
     def usage(self, handle: Handle) -> RankUsage:
@@ -331,5 +332,5 @@ class Runtime(Protocol):
         ...
 
     def forget(self, handle: Handle) -> None:
-        """Delete what the node keeps of an ended attempt. Refused (RuntimeFault) while it lives."""
+        """Delete the node's files of an ended attempt. Refused (RuntimeFault) while it lives."""
         ...

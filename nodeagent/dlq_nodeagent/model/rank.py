@@ -8,7 +8,7 @@ from typing import assert_never
 from dlq_nodeagent.model.messages import Launch, Stop
 from dlq_nodeagent.model.port import ExitRecord
 
-# Causes whose point is a checkpoint. They wait for a job that has not begun to train yet, because a
+# Causes that aim at a checkpoint. They wait for a job that has not begun to train yet, because a
 # signal in a launcher's first seconds kills it raw. The others want it gone.
 RECLAIM = "reclaim"
 SAVING_CAUSES = frozenset({"preempt", "pause", "requeue", "time_limit", "drain", RECLAIM, "resize"})
@@ -24,7 +24,7 @@ class RankState(StrEnum):
     STOPPING = "stopping"  # noticed, or killed; the runtime enforces the end
     RELEASING = "releasing"  # ended; not yet proven that its GPUs are free
     ENDED = "ended"  # and its GPUs are free: the master must hear of it, and has not confirmed it
-    KEPT = "kept"  # confirmed; log and facts stay for those who ask
+    KEPT = "kept"  # confirmed; log and facts stay for readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ RankEvent = (
 _S = RankState
 TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
     (_S.PREPARING, Prepared): _S.PREPARING,  # the file thread; starts at the next contact
-    (_S.PREPARING, LetGo): _S.PREPARING,  # master; it is prepared again, now with everybody's ports
+    (_S.PREPARING, LetGo): _S.PREPARING,  # master; prepared again, now with the ports of all nodes
     (_S.PREPARING, LaunchFailed): _S.ENDED,  # the file thread, or the runtime refuses the plan
     (_S.PREPARING, HandedOver): _S.LAUNCHING,  # the supervisor, after `runtime.start`
     (_S.PREPARING, StopAsked): _S.ENDED,  # master; nothing ever ran
@@ -169,7 +169,7 @@ class Stopping:
 
     @property
     def end_s(self) -> float:
-        """When what is left will be killed, as far as is known now."""
+        """The instant of the kill of its remaining processes, by present knowledge."""
         return (self.due_s if self.noticed_s is None else self.noticed_s) + self.grace_s
 
 
@@ -221,12 +221,12 @@ class Rank:
     image_digest: str = ""
     ended_s: float | None = None
     gpus_held: str = ""
-    """Only as told: it has ended, and this is why its GPUs are not proven free."""
+    """For reports only: it has ended, and this is the reason why its GPUs are not proven free."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankStep:
-    """The rank after an event, and what must be done, in order."""
+    """The rank after an event, and the effects to carry out, in order."""
 
     rank: Rank
     effects: tuple[Effect, ...] = ()
@@ -262,8 +262,8 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
                 image_digest=image_digest,
                 ready_s=now_s,
             )
-            # Preparing again after a crash is harmless; a floor cannot be found again, and ports
-            # that were told shall stay.
+            # Preparing again after a crash is harmless. A floor cannot be found again, and reported
+            # ports shall stay.
             kept = (Effect.RECORD,) if floor_mtime_ns or ports or image_digest else ()
             return RankStep(ready, (*kept, Effect.TELL) if rank.launch.at_barrier else kept)
         case LetGo(launch):
@@ -284,7 +284,7 @@ def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
         case Exited(record):
             return RankStep(replace(moved, record=record, ended_s=now_s))
         case Released():
-            # Recorded before it is told: a later agent must not take the phase back.
+            # Recorded before it is reported: a later agent must not take the phase back.
             return RankStep(moved, (Effect.RECORD, Effect.TELL))
         case Acknowledged():
             return RankStep(moved, (Effect.RECORD,))

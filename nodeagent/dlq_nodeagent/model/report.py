@@ -22,7 +22,7 @@ _PHASES = {
 
 def phase_of(rank: Rank) -> Phase:
     """The phase on the wire. A rank whose GPUs are not proven free yet has exited once that is
-    said.
+    reported.
     """
     if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
         return Phase.READY
@@ -82,7 +82,9 @@ def run_s(record: ExitRecord) -> float | None:
 
 
 def error_of(rank: Rank) -> str:
-    """Why it never started, or what keeps it from being over; empty for what ran and ended."""
+    """The reason why it never started, or why it is not over; empty for a rank that ran and
+    ended.
+    """
     if rank.error or rank.record is None or rank.record.start_error is None:
         return rank.error
     failed = rank.record.start_error
@@ -129,11 +131,11 @@ _BY_ITSELF = frozenset({ExitWhy.EXITED, ExitWhy.START_ERROR})
 
 
 def _unnoticed(rank: Rank, record: ExitRecord) -> bool:
-    """Whether the rank ended by itself before anybody told it to leave.
+    """Whether the rank ended by itself before it was told to leave.
 
     The shim's record decides. Where an agent has begun to give a notice, its file may have been
     there before the shim heard. Then nobody knows, and False says so. A stop without grace is a
-    kill, of which a rank hears nothing.
+    kill, which gives a rank no notice.
     """
     if record.why not in _BY_ITSELF or record.noticed is not None:
         return False
@@ -155,7 +157,7 @@ def _checkpoint(rank: Rank, now_s: float) -> CheckpointFact | None:
 
 
 def _answered_shim(rank: Rank) -> bool:
-    """Whether it saved because its shim told it to leave: there was no master, and perhaps no
+    """Whether it saved because its shim told it to leave. There was no master, and perhaps no
     agent, so the times must tell. They are taken from the end, which may lie before this boot.
     """
     record, found = rank.record, rank.checkpoint

@@ -1,1 +1,1 @@
-"""The traffic profiler in the agent: put into a rank, switched off, read, told, and removed."""
+"""The traffic profiler in the agent: put into a rank, switched off, read, sent, and removed."""

@@ -1,4 +1,4 @@
-"""From what the rings of a rank told to what the master is told: pure."""
+"""From the content of a rank's rings to the evidence for the master: pure."""
 
 import json
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ from dlq_profiler.results import TrafficReason
 # plugin.
 TOTAL_BYTES = 512 << 20
 _FILES_OF_A_TASK = 4
-_OTHER_FILES = 32  # launchers, and what fetches data
+_OTHER_FILES = 32  # launchers, and programs that fetch data
 _LEAST_RING_BYTES, _MOST_RING_BYTES = 1 << 20, 14 << 20
 # The loader would say so on stderr, or would never come to be.
 _NOT_INTO = frozenset(
@@ -44,8 +44,9 @@ class Injection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injecting:
-    """`parts` are asked for anew each time: they may be built while the agent runs. `copies`: where
-    the libraries also lie, for users who cannot pass through the directories of this installation.
+    """`parts` are asked for anew each time: they may be built while the agent runs. `copies`:
+    further copies of the libraries, for users that cannot pass through the directories of this
+    installation.
     """
 
     places: Places
@@ -61,8 +62,8 @@ class Injecting:
         environment: Mapping[str, str],
         cwd: str,
     ) -> Injection:
-        """For a rank that is started with these words, `environment` being what it would see: the
-        image's too. Never raises.
+        """For a rank that starts with these words; `environment` is the one it would see, with the
+        image's variables. Never raises.
         """
         limits: tuple[TrafficReason, ...] = ()
         try:

@@ -68,7 +68,7 @@ class Places:
         return rings
 
     def note(self, key: RankKey, before: Before) -> None:
-        """Keep what was known before the start. Raises OSError."""
+        """Keep the facts from before the start. Raises OSError."""
         self._make_home(key)
         words = {"recording": before.recording, "limits": before.limits}
         replace_file(self.root / str(key) / "before.json", json.dumps(words).encode())

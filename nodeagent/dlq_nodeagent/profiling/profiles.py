@@ -1,9 +1,9 @@
 """Decides when a rank's profile is read, and when the master hears of it.
 
 A rank with an order is read once: when its window is over or it has ended, at the earlier of both.
-The agent restarts: the window goes on by the start of the rank, and what is not on record yet is
-read again. The master restarts, or the line is silent: findings stay on record. They are told on
-every new line and every few seconds until the master has them. Nothing here holds a rank up.
+The agent restarts: the window goes on by the start of the rank, and unrecorded evidence is read
+again. The master restarts, or the line is silent: findings stay on record. They are told on every
+new line and every few seconds until the master has them. Nothing here holds a rank up.
 """
 
 from collections.abc import Callable, Iterable, Iterator

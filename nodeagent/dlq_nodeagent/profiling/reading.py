@@ -1,7 +1,6 @@
-"""Reads what a rank recorded, by a short program with the rights of its user
-(dlq_profiler.telling).
+"""Reads a rank's records, by a short program with the rights of its user (dlq_profiler.telling).
 
-A job owns its rings: that program may be told anything, run out of its time or memory, or die. The
+A job owns its rings: that program may read anything, run out of its time or memory, or die. The
 agent reads no ring itself, believes no figure that is not one, and waits no longer than this.
 """
 
@@ -31,7 +30,7 @@ log = structlog.get_logger("nodeagent.profiling")
 
 
 class RingReading(NamedTuple):
-    """The content of the rings. `failure`: the reason why nobody could read them; then the rest
+    """The content of the rings. `failure`: the reason why they could not be read; then the rest
     says nothing. `limits`: the obstacles to recording a part.
     """
 
@@ -51,7 +50,7 @@ class RingReader:
     def read(self, rings: Path, rights: UserRights, *, drop: bool) -> RingReading:
         """Read a directory of rings. `drop`: this process is root, and takes the user's rights.
 
-        Never raises over what lies there.
+        Never raises over its content.
         """
         ids = (rights.uid, rights.gid, *rights.groups) if drop else ()
         words = [self.python, "-I", "-B", "-m", "dlq_profiler.telling", str(rings), *map(str, ids)]
@@ -68,8 +67,8 @@ class RingReader:
         )
 
     def _run(self, words: Sequence[str]) -> tuple[int, bytes]:
-        """Its exit code, -9 when it took too long or said too much, and what it said."""
-        # One thread, whatever numpy was built with: the host's cores are the jobs'.
+        """Its exit code, -9 when it took too long or wrote too much, and its output."""
+        # One thread, with any build of numpy: the host's cores are the jobs'.
         environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "LC_ALL": "C.UTF-8"}
         with subprocess.Popen(
             words,
@@ -116,7 +115,7 @@ def _plausible(job: JobProfile) -> JobProfile:
 def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[TrafficReason, ...]:
     """The reasons why a running process, or its descendants, cannot be seen: io_uring, static, ...
 
-    Of what is gone meanwhile, or somebody else's, nothing is said.
+    Processes that are gone meanwhile, or another user's, are left out.
     """
     found: list[TrafficReason] = []
     for each in _with_children(pid, proc):

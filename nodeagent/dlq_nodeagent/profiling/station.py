@@ -37,7 +37,7 @@ class Station:
     reader: RingReader = field(default_factory=RingReader)
 
     def read(self, order: ReadOrder) -> ProfileFound:
-        """Switch recording off and read what there is. Repeating it is fine as long as it is not
+        """Switch recording off and read the rings. Repeating it is fine as long as it is not
         removed.
         """
         launch = order.launch

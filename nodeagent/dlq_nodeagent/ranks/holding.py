@@ -1,8 +1,8 @@
 """The time that ranks hold out in silence: the master's last word, passed to every shim.
 
 Every welcome and every answered heartbeat carries the whole word, so it is not kept on disk. After
-a restart of the agent all shims are told again. Until each of them has taken it the master does not
-hear that it is in force.
+a restart of the agent all shims are told again. Until each of them has taken it, the master does
+not count it as in force.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ class Holding:
             self._in_force = False
 
     def in_force(self) -> int:
-        """The revision that every living rank has been told of; 0 for none."""
+        """The revision that every living rank has; 0 for none."""
         return (self.revision or 0) if self._in_force else 0
 
     def apply(self, everybody: Iterable[Watched]) -> None:

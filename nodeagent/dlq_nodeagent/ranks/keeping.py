@@ -44,7 +44,7 @@ class Keeping:
         return None
 
     def catch_up(self, watched: Iterable[Watched]) -> None:
-        """Record what a full disk refused before."""
+        """Record again after a full disk has refused it."""
         now_s = self.clock.now_s()
         for it in watched:
             if it.unrecorded and now_s - it.recorded_s >= _RECORD_AGAIN_S:

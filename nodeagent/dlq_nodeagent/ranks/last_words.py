@@ -23,7 +23,7 @@ def no_secrets(launch: Launch) -> tuple[bytes, ...]:
 
 
 def failed_by_itself(record: ExitRecord) -> bool:
-    """Whether it ended badly, and nobody here had ended it."""
+    """Whether it ended badly, without an order from here."""
     return record.why is ExitWhy.EXITED and bool(record.code or record.signal)
 
 
@@ -34,7 +34,7 @@ def last_lines(
 
     Before them come lines about too little GPU memory, where launchers have written more since.
 
-    It is what `dlq logs` shows, so it goes to the same people, and it may be anything: control
+    These are lines of `dlq logs`, so they go to the same people. They may hold anything: control
     characters are the reader's business. The master keeps it, so the content of its `secrets` is
     left out wherever it is printed unchanged.
     """

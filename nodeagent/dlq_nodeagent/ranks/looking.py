@@ -1,4 +1,4 @@
-"""Sends somebody to look at a rank's files and GPUs: when it is due, and one look at a time."""
+"""Orders looks at a rank's files and GPUs: when they are due, and one at a time."""
 
 from dataclasses import dataclass, replace
 
@@ -15,12 +15,12 @@ class Looking:
     errands: Errands
 
     def if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        """Look, unless somebody is looking or it is too early; again after `period_s`."""
+        """Look, unless a look is under way or it is too early; again after `period_s`."""
         if watched.looking is None and self.clock.boottime_s() >= watched.look_at_s:
             self.now(watched, purpose, period_s)
 
     def now(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
-        """Look, whatever else is under way."""
+        """Look, also beside other looks."""
         watched.looking = purpose
         watched.look_sent_s = self.clock.boottime_s()
         watched.look_at_s = watched.look_sent_s + period_s
@@ -35,7 +35,7 @@ class Looking:
         )
 
     def take(self, watched: Watched, look: Look) -> bool:
-        """Keep what was seen; whether it is a checkpoint newer than the known one."""
+        """Keep the result; returns whether it is a checkpoint newer than the known one."""
         seen, known = look.checkpoint, watched.rank.checkpoint
         if seen is None or (known is not None and seen.mtime_ns <= known.mtime_ns):
             return False

@@ -16,7 +16,7 @@ class Releasing:
     runtime: Runtime
     boot_id: str
     timeout_s: float
-    """How long memory of a GPU may stay in use after the end before somebody must hear of it."""
+    """How long memory of a GPU may stay in use after the end before the master must hear of it."""
 
     def ended_s(self, record: ExitRecord) -> float:
         """Boottime of an end; one from before the host's boot is placed by the wall clock."""

@@ -1,4 +1,4 @@
-"""A rank with what is in hand around it, and how it is taken over from an earlier agent."""
+"""A rank with its open work, and the takeover of one from an earlier agent."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -46,9 +46,9 @@ class Watched:
     held_by: str = ""
     """Why its GPUs cannot be given back yet."""
     end_told: bool = False
-    """Its end has been told although they cannot: that is never taken back."""
+    """Its end has been reported although they are not free: that is never taken back."""
     reading: bool = False
-    """Somebody reads what its traffic told."""
+    """Its traffic is being read."""
     found: ProfileFound | None = None
     """That, as long as the master does not have it."""
     profiled: bool = False
@@ -57,7 +57,7 @@ class Watched:
     unrecorded: bool = False
 
     def reported(self) -> Rank:
-        """The rank as the master is told of it."""
+        """The rank as reported to the master."""
         if not self.held_by or self.rank.state is not RankState.RELEASING:
             return self.rank
         if not self.end_told:
@@ -127,8 +127,8 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
 
 
 def orphan(handle: Handle) -> RankRecord:
-    """A record for what runs without one: it is adopted and reported; only the master can say
-    stop.
+    """A record for a rank that runs without one: it is adopted and reported; only the master can
+    stop it.
     """
     fence = Fence(handle.epoch, handle.key.attempt)
     launch = Launch(key=handle.key, fence=fence, command=("unknown",))
@@ -136,7 +136,7 @@ def orphan(handle: Handle) -> RankRecord:
 
 
 def found(seen: SeenCheckpoint, now_s: float, beat: Beat | None = None) -> FoundCheckpoint:
-    """A checkpoint as seen just now, on the agent's time axis, and what its job says of it."""
+    """A checkpoint as seen just now, on the agent's time axis, with its job's report about it."""
     return FoundCheckpoint(
         path=seen.path,
         step=seen.step,

@@ -1,1 +1,1 @@
-"""The launch shim: C sources, and what Python must know to find it, feed it and read it."""
+"""The launch shim: C sources, and the Python side that finds, feeds and reads the shim."""

@@ -1,4 +1,4 @@
-"""Where the compiled shim lies, and what to tell an operator whose wheel came without it."""
+"""The place of the compiled shim, and the advice for a wheel without one."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ class ShimMissing(Exception):
 
 
 def shim_path() -> Path:
-    """Where the build puts the shim: beside its sources in this package."""
+    """The build's place for the shim: beside its sources in this package."""
     return Path(__file__).with_name(SHIM_NAME)
 
 

@@ -41,7 +41,7 @@ const char *boxed_set_up(struct guard *guard)
     return stage;
 }
 
-/* ---- what is known of it ---- */
+/* ---- the reports about it ---- */
 
 static void note_started(struct guard *guard)
 {

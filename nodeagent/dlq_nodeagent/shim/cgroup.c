@@ -79,7 +79,7 @@ int cgroup_count(const struct plan *plan)
 
 typedef int (*visit)(const char *dir, void *what);
 
-/* Visits all groups below `dir`, the deepest first; returns the sum of what the visits return. */
+/* Visits all groups below `dir`, the deepest first; returns the sum of the visits' results. */
 static int walk_below(const char *dir, bool conmon, int depth, visit visit, void *what)
 {
     int sum = 0;

@@ -89,7 +89,7 @@ static int become(const struct plan *plan)
 }
 
 /* "No such file" about a file that is there means the interpreter that its first line (or its ELF
- * header) names. Leaves errno as it is. */
+ * header) names. Does not change errno. */
 static const char *exec_stage(const char *program)
 {
     int error = errno;
@@ -116,7 +116,7 @@ void child_become(const struct plan *plan, pid_t guard, int status_fd)
     if (chdir(plan->cwd) != 0) /* as the user, so that the user's rights decide */
         child_fail(status_fd, "chdir");
     child_reset_signals();
-    environ = plan->env; /* execvp searches the PATH of `environ`: the plan's, nobody else's */
+    environ = plan->env; /* execvp searches the PATH of `environ`: the plan's */
     execvp(plan->argv[0], plan->argv);
     child_fail(status_fd, exec_stage(plan->argv[0]));
 }

@@ -1,6 +1,6 @@
 /* A rank in a container. `podman run -d` is our child only until it has made the container. Its
  * monitor (conmon) comes back to us because we are the subreaper, and so does the container should
- * conmon die. How the job ended is told by dlq-init, process 1 of the container (init/). */
+ * conmon die. dlq-init, process 1 of the container (init/), reports the job's end. */
 #include "shim.h"
 
 #include "init/message.h"
@@ -63,7 +63,7 @@ static void run_client(int dir_fd, char **argv, char **env, int log_fd, int to_s
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     int home = openat(dir_fd, "podman", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     setsid();
-    umask(022); /* what podman makes for the container is for the job's user too */
+    umask(022); /* podman's files for the container are for the job's user too */
     write_text("/proc/self/oom_score_adj", "0"); /* the shim's own protection is not inherited */
     /* conmon leaves its mark of an out-of-memory kill in its working directory. */
     if (null_fd < 0 || (dir_fd >= 0 && (home < 0 || fchdir(home) != 0)))
@@ -155,7 +155,7 @@ bool container_receive(struct container *box, struct init_message *message)
     ssize_t got = recvmsg(box->socket, &header, MSG_CMSG_CLOEXEC);
     if (got < 0)
         return false;
-    if (got == 0) { /* everybody who could speak has gone */
+    if (got == 0) { /* every sender has gone */
         close(box->socket);
         box->socket = -1;
         return false;

@@ -103,7 +103,7 @@ static int start(struct exec *exec, struct start_error *error)
 static void say(const char *text)
 {
     ssize_t written = send(LEASH, text, strlen(text), MSG_NOSIGNAL);
-    (void)written; /* nobody listens any more: then the leash has ended too */
+    (void)written; /* the reader has gone: then the leash has ended too */
 }
 
 static void say_error(const struct exec *exec, const struct start_error *error)
@@ -163,7 +163,7 @@ static void await_children(const struct exec *exec, int64_t span_ns)
     }
 }
 
-/* Everything below us, whatever session it moved to: we are its subreaper. */
+/* Everything below us, in any session: we are its subreaper. */
 static void kill_all(const struct exec *exec)
 {
     int status;

@@ -33,8 +33,8 @@ static void signal_ranks(struct guard *guard, int number)
 }
 
 /* Signals that end or continue it go to the main process, all others to the plan's receiver. Before
- * its exec the child still ignores what the shim ignores: a signal would be lost, so it is kept
- * until then. */
+ * its exec the child still ignores the shim's ignored signals. A signal would be lost, so it is
+ * kept until then. */
 static void signal_main(struct guard *guard, int number)
 {
     if (!guard->main_alive || number <= 0)
@@ -58,7 +58,7 @@ void guard_deliver_early_signals(struct guard *guard)
 
 /* ---- the end ---- */
 
-/* Reaps whatever has died; the subreaper's children are the whole job, so "no child left" proves
+/* Reaps all dead children. The subreaper's children are the whole job, so "no child left" proves
  * that nothing of it is left. */
 void guard_reap(struct guard *guard)
 {
@@ -144,7 +144,7 @@ static void press(struct guard *guard)
     guard->last_signal = SIGTERM;
 }
 
-/* A job that the agent has told to leave is not told again: it saves already. */
+/* A job that the agent has asked to leave is not asked again: it saves already. */
 static bool told_to_stop(const struct guard *guard)
 {
     return guard->lease.stop.kill_at != 0;
@@ -231,7 +231,7 @@ static void set_timer(struct guard *guard, int64_t now)
     timerfd_settime(guard->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
 }
 
-/* ---- what arrives ---- */
+/* ---- incoming words ---- */
 
 static void obey(void *who, const struct command *command)
 {
@@ -397,7 +397,7 @@ static void write_ending(struct guard *guard)
     if (guard->child.status_fd >= 0)
         read_status(guard);
     /* The writers are dead; at most the pipe's content is left. The bound is for a descriptor that
-     * was handed to somebody outside the job. */
+     * a process outside the job holds. */
     for (int piece = 0; piece < 64 && guard->child.log_fd >= 0 && guard_pump(guard); piece++)
         ;
     if (guard->ending.start_error.stage[0] != '\0' && strcmp(guard->ending.why, "exited") == 0)

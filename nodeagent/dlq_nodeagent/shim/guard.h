@@ -9,7 +9,7 @@
 
 #define KILL_FIRST_NS (10 * NS_PER_MS) /* between two rounds of SIGKILL, growing to ... */
 #define KILL_LAST_NS (500 * NS_PER_MS)
-#define UNKILLABLE_NS (30 * NS_PER_S) /* after that the record says who is left */
+#define UNKILLABLE_NS (30 * NS_PER_S) /* after that the record names the remaining processes */
 #define BOXED_UNKILLABLE_NS (45 * NS_PER_S) /* a container's monitor has time to tidy up first */
 
 struct guard {
@@ -23,7 +23,7 @@ struct guard {
     int signal_fd, timer_fd;
     bool main_alive, childless;
     struct lease lease;
-    int64_t notice_until; /* what the hold's notice has left the job; 0: none was given */
+    int64_t notice_until; /* the time that the hold's notice has left the job; 0: none was given */
     int last_signal;
     uint64_t early_signals;
     int64_t window_end, window_left;
@@ -57,7 +57,7 @@ void boxed_kill_round(struct guard *guard, int64_t now);
 bool boxed_empty(const struct guard *guard);
 void boxed_keep_usage(struct guard *guard);
 void boxed_keep_words(struct guard *guard, const char *bytes, size_t length);
-/* Fills in what the record needs of a container that ended, or was ended, without a word. */
+/* Fills in the record's fields for a container that ended, or was ended, without a word. */
 void boxed_write_ending(struct guard *guard);
 
 #endif

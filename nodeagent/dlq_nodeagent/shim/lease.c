@@ -1,5 +1,5 @@
-/* When a job must be told, pressed and killed: by the agent's `stop`, or by the master's silence.
- * Only decides; guard.c acts. All instants are CLOCK_BOOTTIME nanoseconds. */
+/* The instants at which a job must be notified, pressed and killed: by the agent's `stop`, or by
+ * the master's silence. Only decides; guard.c acts. All instants are CLOCK_BOOTTIME nanoseconds. */
 #include "shim.h"
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -49,7 +49,7 @@ void lease_hold(struct lease *lease, int64_t hold_ns, int64_t now)
 
 void lease_stop(struct lease *lease, int64_t grace_ns, int64_t term_ns, int64_t now)
 {
-    lease->stop.noticed = true; /* the agent has told the job already */
+    lease->stop.noticed = true; /* the agent has notified the job already */
     lease->stop.termed = false;
     arm(&lease->stop, now + grace_ns, grace_ns, term_ns);
 }

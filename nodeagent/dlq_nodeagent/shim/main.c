@@ -29,7 +29,7 @@ static void become_guard(void)
     sigprocmask(SIG_SETMASK, &child, NULL);
     setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    write_text("/proc/self/oom_score_adj", "-900"); /* needs CAP_SYS_RESOURCE; else as it is */
+    write_text("/proc/self/oom_score_adj", "-900"); /* needs CAP_SYS_RESOURCE; else unchanged */
     umask(077);
     if (chdir("/") != 0) /* keep no file system busy */
         _exit(NOT_OURS);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Trees that are no data of anybody's: the kernel's, and those that other services are steered by. */
+/* Trees without users' data: the kernel's, and those that steer other services. */
 static const char *const never[] = {"/proc", "/sys", "/dev", "/run", "/boot"};
 
 static bool is_below(const char *path, const char *root)

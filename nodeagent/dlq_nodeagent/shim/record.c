@@ -154,7 +154,7 @@ void record_exit(int dir_fd, const struct plan *plan, const struct ending *endin
     put_number(&json, "remaining_pids", ending->remaining_pids);
     put(&json, "}\n");
     /* Nothing is left to guard: a disk that recovers later still gets the truth. ENOENT means that
-     * the directory itself is gone, and with it everybody who would read the record. */
+     * the directory itself is gone, and with it every reader of the record. */
     while (publish(dir_fd, EXIT_TMP, "exit.json", &json) != 0 && errno != ENOENT)
         nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
 }
@@ -169,7 +169,7 @@ int record_notice(int dir_fd, const struct plan *plan, int64_t left_ns)
     put(&json, ",\"deadline_s\":%.6f}\n", (double)(now + left_ns) / (double)NS_PER_S);
     if (write_whole(dir_fd, "notice.tmp", O_TRUNC, 0600, &json) != 0)
         return -1;
-    /* The job may read it and nobody else; nobody but us may write it. */
+    /* Only the job may read it; only we may write it. */
     int fd = openat(dir_fd, "notice.tmp", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     int result = fd >= 0 && (geteuid() != 0 || fchown(fd, (uid_t)-1, plan->gid) == 0) &&
                          fchmod(fd, 0640) == 0

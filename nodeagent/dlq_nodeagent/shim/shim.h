@@ -57,7 +57,7 @@ struct plan {
 int plan_open(int dir_fd);
 /* The same without the lock, for a process that only wants to know the shim's plan. */
 int plan_look(int dir_fd);
-/* Returns NULL, or what is wrong with the plan. */
+/* Returns NULL, or the fault of the plan. */
 const char *plan_read(int plan_fd, struct plan *plan);
 /* A decimal number without sign, at most `max`; false for anything else. */
 bool parse_number(const char *text, int64_t max, int64_t *out);
@@ -83,13 +83,13 @@ struct child {
 /* Forks the main process, which joins its cgroups, drops its privileges and execs. */
 int child_start(const struct plan *plan, struct child *child);
 /* In a forked child of `guard` that has joined its groups and has its descriptors: drops all rights
- * but the job's, and execs. Says on status_fd what failed. Never returns. */
+ * but the job's, and execs. Reports a failure on status_fd. Never returns. */
 void child_become(const struct plan *plan, pid_t guard, int status_fd);
 /* Says that a stage failed (errno says why), and ends the process. */
 void child_fail(int status_fd, const char *stage);
-/* For what is about to exec: default signal dispositions, nothing blocked. */
+/* For a process that is about to exec: default signal dispositions, nothing blocked. */
 void child_reset_signals(void);
-/* The system's words on a start that failed, and the name of what they are about. */
+/* The system's words on a failed start, and the name of the file behind it. */
 void child_words(const struct plan *plan, const struct start_error *error, char *words, size_t size);
 
 /* ---- cgroup.c ---- */
@@ -102,11 +102,11 @@ int cgroup_join(const struct plan *plan);
 void cgroup_kill(const struct plan *plan);
 int cgroup_count(const struct plan *plan);
 struct usage cgroup_usage(const struct plan *plan);
-/* The same for what is below the groups: a container and, with `conmon`, its monitor. */
+/* The same for the groups below: a container and, with `conmon`, its monitor. */
 void cgroup_kill_below(const struct plan *plan, bool conmon);
 int cgroup_count_below(const struct plan *plan, bool conmon);
 
-/* ---- tree.c: processes below the shim, whatever session or cgroup they moved to ---- */
+/* ---- tree.c: processes below the shim, in any session or cgroup ---- */
 
 struct process {
     pid_t pid, parent;
@@ -128,8 +128,8 @@ void ranks_signal(pid_t main, int main_fd, int number);
 
 /* Opens every source with the user's rights and pins it at podman/mN of the attempt's directory, in
  * a mount namespace of our own. Podman therefore mounts the checked directory even if its path
- * changes, and the pin vanishes with us. NULL, or what is wrong (errno says more) with mount `*at`,
- * or with this host if that is mount_count. */
+ * changes, and the pin vanishes with us. NULL, or the fault (errno says more) of mount `*at`, or of
+ * this host if that is mount_count. */
 const char *mounts_pin(int dir_fd, const struct plan *plan, size_t *at);
 
 /* ---- container.c: the rank's main process inside a container ---- */
@@ -173,7 +173,7 @@ void logring_append(struct logring *ring, const char *data, size_t length);
  * say (missing, torn, or of another boot). */
 int64_t contact_read(const char *path, const char *boot_id);
 
-/* ---- lease.c: when the job must be told, pressed and killed ---- */
+/* ---- lease.c: the instants of notice, pressure and kill ---- */
 
 struct countdown {
     int64_t notice_at, term_at, kill_at; /* CLOCK_BOOTTIME ns; kill_at 0: not armed */
@@ -224,7 +224,7 @@ struct ctl {
 };
 
 int ctl_open(struct ctl *ctl, int dir_fd, const struct plan *plan);
-/* Takes what has arrived and hands every good command to `obey`; the rest is counted. */
+/* Takes the waiting commands and hands every good one to `obey`; the rest is counted. */
 void ctl_receive(struct ctl *ctl, void (*obey)(void *who, const struct command *), void *who);
 
 /* ---- record.c: the files that outlive the shim ---- */

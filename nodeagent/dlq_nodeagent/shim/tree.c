@@ -55,8 +55,8 @@ static int by_pid(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* Marks children of what is marked until nothing new is found; mostly one pass, since a child's pid
- * is mostly greater than its parent's. */
+/* Marks children of marked processes until nothing new is found. Mostly one pass, since a child's
+ * pid is mostly greater than its parent's. */
 static void mark(struct process *all, size_t count)
 {
     bool grew = count > 0;

@@ -1,5 +1,5 @@
-/* The ids that a job may get. The agent says what the master said; a root-owned file on this host
- * has the last word, so that neither can invent a user. */
+/* The ids that a job may get. The agent repeats the master's word. A root-owned file on this host
+ * decides, so that neither can invent a user. */
 #include "shim.h"
 
 #include <fcntl.h>

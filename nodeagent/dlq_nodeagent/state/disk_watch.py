@@ -1,7 +1,7 @@
 """How much room is left where the agent keeps its state, which every rank and its end need.
 
-A job may fill the disk and stay. Then whatever is placed here cannot start: the master must know,
-and places nothing until there is room again.
+A job may fill the disk and stay. Then no rank placed here can start: the master must know, and
+places none until there is room again.
 """
 
 import os

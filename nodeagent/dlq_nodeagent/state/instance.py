@@ -24,7 +24,7 @@ log = structlog.get_logger("nodeagent.instance")
 
 
 def read_machine_id(files: tuple[Path, ...] = _MACHINE_FILES) -> str:
-    """Names the machine over boots without telling what it reads; empty where nothing can be read.
+    """Names the machine over boots without telling its source; empty without a readable one.
 
     The firmware's number comes first: images of machines are copied with their `machine-id`.
     """
@@ -74,7 +74,7 @@ def open_instance(state_dir: Path, ids: Ids, machine_id: str, boot_id: str) -> I
 
 
 def _put_aside(ranks: Path, ids: Ids) -> None:
-    """Records of ranks whose directories are gone would be taken for ranks that never started."""
+    """Records of ranks without directories would be taken for ranks that never started."""
     if ranks.is_dir() and any(ranks.glob("*.json")):
         aside = ranks.with_name(f"ranks-{ids.request_id()}")
         ranks.rename(aside)

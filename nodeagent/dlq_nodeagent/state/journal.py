@@ -1,8 +1,7 @@
 """The agent's own durable memory: plain JSON files, each replaced by tmp + fsync + rename + fsync.
 
-`node.json` holds the highest epoch obeyed and the report numbers given out; `ranks/17.2.0.json`
-what the master ordered for one rank. The ranks' processes and ends are not here: the runtime keeps
-them.
+`node.json` holds the highest epoch obeyed and the report numbers given out; `ranks/17.2.0.json` the
+master's order for one rank. The ranks' processes and ends are not here: the runtime keeps them.
 """
 
 import json
@@ -57,7 +56,7 @@ class RankRecord:
     ports: tuple[int, ...] = ()
     recorded_s: float = 0.0
     end_told: bool = False
-    """Its end has been told before its GPUs were free."""
+    """Its end was reported before its GPUs were free."""
     found: ProfileFound | None = None
     """Its traffic, as long as the master does not have it."""
     profiled: bool = False
@@ -90,7 +89,7 @@ class FileJournal:
     def __init__(self, directory: Path) -> None:
         self._node = directory / "node.json"
         self._ranks = directory / "ranks"
-        # Environments of jobs are in here: nobody else may read them.
+        # Environments of jobs are in here: only the agent may read them.
         self._ranks.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.chmod(0o700)
 
@@ -122,7 +121,7 @@ class FileJournal:
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: RankKey) -> Path:
-        # Parsing refuses anything but digits, whatever made the key.
+        # Parsing refuses anything but digits, for any key.
         return self._ranks / f"{RankKey.parse(str(key))}.json"
 
 

@@ -95,7 +95,7 @@ def _wrap(ddp: type) -> None:
 
 
 def _tell(ddp: Any) -> None:
-    """Write down this model, with those that were built before it in this process."""
+    """Write down this model, with the earlier ones of this process."""
     import json
 
     directory = os.environ.get("DLQ_PROF_DIR")

@@ -1,7 +1,7 @@
 """Every Python of a profiled job imports this first: it sets the hook and makes way for the user's
 own.
 
-Syntax and names of old Pythons only: nothing may be printed into a job, whatever runs it.
+Syntax and names of old Pythons only: no Python may print anything into a job.
 """
 
 import os

@@ -73,7 +73,7 @@ class RecordFile:
 def read_recording(path: Path) -> RecordFile:
     """Read one file. Raises RecordingError for anything that is not one, or not whole."""
     try:
-        # Neither a link nor a pipe that somebody put there.
+        # A link or a pipe that another program put there is refused.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise RecordingError(path, (error.strerror or str(error)).lower()) from None

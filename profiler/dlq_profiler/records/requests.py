@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dlq_profiler.records.layout import RecordFlag
 
-# One request: a call, and those that went on with what it left undone.
+# One request: a call, and the calls that continued it.
 REQUEST = np.dtype(
     [
         ("start_ns", "<i8"),  # CLOCK_MONOTONIC of the host

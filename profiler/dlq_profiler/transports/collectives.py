@@ -25,7 +25,9 @@ class Calls(NamedTuple):
 
 
 def collectives_of(records: Records) -> Records:
-    """The collectives among them, without what a CUDA graph captured (one record, many replays)."""
+    """The collectives among them, without those that a CUDA graph captured (one record, many
+    replays).
+    """
     found: Records = records[
         np.isin(records["op"], COLLECTIVES) & (records["flags"] & RecordFlag.CAPTURED == 0)
     ]
@@ -78,7 +80,7 @@ def _sent(
     others = (ranks - 1).astype(float)
     factor = np.ones(len(op))
     factor = np.where(op == Op.ALL_REDUCE, 2.0 * others / ranks, factor)
-    # Their counts are what one rank gives or gets; a ring passes that on n - 1 times.
+    # Their counts are one rank's part; a ring passes that on n - 1 times.
     each = (op == Op.ALL_GATHER) | (op == Op.REDUCE_SCATTER) | (op == Op.ALL_TO_ALL)
     factor = np.where(each, others, factor)
     factor = np.where(op == Op.P2P_RECV, 0.0, factor)

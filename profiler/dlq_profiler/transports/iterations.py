@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from dlq_profiler.records.requests import Requests
 
-PAUSE = 5  # an iteration that took so many times as long as is usual was more than an iteration
-PHASES = 32  # parts of an iteration that bytes are told for
+PAUSE = 5  # an iteration that took this many times the usual time was more than an iteration
+PHASES = 32  # parts of an iteration for which bytes are given
 
 
 class Iterations(NamedTuple):

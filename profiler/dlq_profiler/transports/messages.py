@@ -14,7 +14,8 @@ from dlq_profiler.transports.iterations import Iterations
 from dlq_profiler.transports.repeats import steady_part
 
 HEADER = 64  # bytes; smaller messages are headers and acknowledgements
-# Streams that do not repeat themselves may carry so much of the bytes, or the lists are not whole.
+# Streams that do not repeat themselves may carry this share of the bytes, or the lists are not
+# whole.
 MOST_ASTRAY = 0.02
 
 
@@ -51,7 +52,7 @@ def lists_of(requests: Requests) -> Lists | None:
     busiest = max(found, key=lambda one: one.carried)
     if len(busiest.starts_ns) < 2:
         return None
-    # A list that was heard in other iterations than the busiest is not of the same training step.
+    # A list that was seen in other iterations than the busiest is not of the same training step.
     if any(abs(one.repeats - busiest.repeats) > 1 for one in found):
         return None
     return Lists(

@@ -22,8 +22,8 @@ from dlq_profiler.transports.repeats import mixed
 
 # A warm-up iteration and three more; with fewer, chance recurrences win.
 LEAST_SEEN = 3
-# Streams that carry less than this of what the busiest carries are no part of the training's own
-# traffic: rendezvous, logs.
+# Streams that carry less than this share of the busiest are no part of the training's own traffic:
+# rendezvous, logs.
 LEAST_OF_BUSIEST = 0.01
 LONGEST_HEADER = 256  # bytes that a protocol puts before the payload in the same request
 LEAST_EXPLAINED = 0.5  # of the bytes; a key that explains less has marked something else
@@ -41,13 +41,12 @@ class Recurrence(NamedTuple):
     iterations: Iterations
     sent_bytes: float  # of one iteration
     buffers: NDArray[np.int64]  # sizes of the address ranges, in the order of their use
-    coverage: float  # the part of what these streams sent meanwhile that it explains
+    coverage: float  # the part of these streams' bytes meanwhile that it explains
     header: int  # bytes that precede each payload
 
 
 class _Keys(NamedTuple):
-    """Requests by what they are: `of` numbers the key of each; how often each key was
-    seen, and its size."""
+    """Requests by kind: `of` numbers the key of each; how often each key was seen, and its size."""
 
     of: NDArray[np.int64]
     seen: NDArray[np.int64]
@@ -55,7 +54,7 @@ class _Keys(NamedTuple):
 
 
 class _Marked(NamedTuple):
-    """The iterations that a key marks: how often each key occurs in one, and what that explains."""
+    """The iterations that a key marks: the count of each key in one, and the share they explain."""
 
     marks_ns: NDArray[np.int64]
     times: NDArray[np.int64]  # 0, 1 or 2

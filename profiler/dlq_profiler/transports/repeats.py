@@ -1,4 +1,4 @@
-"""How a sequence repeats itself: the shortest part whose repetition it ends with."""
+"""How a sequence repeats itself: the shortest part that repeats to its end."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def steady_part(
     """How a sequence of messages repeats itself, and the index at which an iteration begins.
 
     Places (addresses) tell messages of one size from each other, which else would look like one
-    message in many iterations. Two cases have to be told from that: buffers that are new each time,
-    and buffers that are used in turn. There every repetition of the sizes comes after a pause.
+    message in many iterations. Two cases differ from that: buffers that are new each time, and
+    buffers that are used in turn. There every repetition of the sizes comes after a pause.
     """
     by_size = shortest_repeat(sizes)
     if by_size is None:

@@ -1,7 +1,7 @@
 /* NCCL's profiler plugin interface, versions 1 to 5, restated: building needs neither NCCL nor CUDA.
  *
- * Only what is used stands here, up to the last such field. NCCL 2.23 asks for version 1, 2.24 for
- * 2, 2.26 for 3, 2.27 for 4 and 2.28 for 5. Newer ones fall back to the newest they find. */
+ * Only the used fields stand here, up to the last one. NCCL 2.23 asks for version 1, 2.24 for 2,
+ * 2.26 for 3, 2.27 for 4 and 2.28 for 5. Newer ones fall back to the newest they find. */
 #ifndef DLQPROF_NCCL_ABI_H
 #define DLQPROF_NCCL_ABI_H
 
@@ -45,7 +45,7 @@ struct event_v1 {
     };
 };
 
-/* Version 3 differs from 2 only behind what stands here. */
+/* Version 3 differs from 2 only behind these fields. */
 struct event_v2 {
     uint8_t type;
     void *parent;

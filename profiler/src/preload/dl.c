@@ -45,7 +45,7 @@ static const struct {
 typedef void *lookup_1(void *, const char *);
 typedef void *lookup_2(void *, const char *, const char *);
 
-/* Where to jump, or (if that is NULL) what to return. */
+/* The jump's target, or (if that is NULL) the result. */
 struct choice {
     void *jump, *value;
 };

@@ -236,7 +236,7 @@ static void make_own_file(struct dlqprof_control *control)
     futex(&own->state, 1 /* wake */, INT32_MAX, NULL);
 }
 
-/* Until the other thread has made the file; not for ever, whatever becomes of that thread. */
+/* Until the other thread has made the file; not for ever, because that thread may be gone. */
 static void wait_for_maker(void)
 {
     const struct timespec patience = {0, MAKER_PATIENCE_NS};

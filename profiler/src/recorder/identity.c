@@ -57,7 +57,7 @@ void dlqprof_keep_identity(void)
         length = text_length(*entry);
         if (length > VALUE_MOST || used + length + 2 > sizeof identity)
             continue;
-        for (i = 0; i < length; i++) /* a line each, whatever a value holds */
+        for (i = 0; i < length; i++) /* a line for any value */
             identity[used++] = (*entry)[i] == '\n' ? ' ' : (*entry)[i];
         identity[used++] = '\n';
     }

@@ -46,7 +46,8 @@ static inline int64_t dlqprof_result(int64_t result)
     return result < 0 && __errno_location ? -(int64_t)*__errno_location() : result;
 }
 
-/* Maps the control file that DLQ_PROF_DIR names and notes who this is. Once, from a constructor. */
+/* Maps the control file that DLQ_PROF_DIR names and notes the process' identity. Once, from a
+ * constructor. */
 void dlqprof_start(void);
 
 /* This process has a record file, made now if there was none. Returns its epoch, or 0. */
@@ -65,7 +66,7 @@ struct dlqprof_conn *dlqprof_conn_at(uint32_t number);
 void dlqprof_flag(uint32_t flags);
 
 /* Writes one record into the calling thread's ring: seq and duration_ns are filled in here, the
- * latter from ts_ns. errno stays as it is. */
+ * latter from ts_ns. Does not change errno. */
 void dlqprof_record(const struct dlqprof_record *record);
 
 /* ---- between the recorder's own files ---- */
@@ -74,7 +75,7 @@ void dlqprof_fill_header(struct dlqprof_header *header);
 void dlqprof_keep_identity(void);
 /* The memory is there, or an access to it might end the process. */
 int dlqprof_backed(void *start, size_t length);
-/* Records that came while the file was being made, since the last time somebody asked. */
+/* Records that came while the file was being made, since the last call. */
 uint32_t dlqprof_missed(void);
 struct dlqprof_thread *dlqprof_thread_at(uint32_t index);
 

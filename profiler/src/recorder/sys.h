@@ -88,7 +88,7 @@ static inline int text_starts(const char *text, const char *prefix)
     return *prefix == 0;
 }
 
-/* Copies what fits and always ends with a zero; returns how much was copied. */
+/* Copies the fitting part and always ends with a zero; returns its length. */
 static inline size_t text_copy(char *to, size_t room, const char *from)
 {
     size_t n = 0;

@@ -138,7 +138,7 @@ static void forget(int fd)
         STORE(&dlqprof_conn_at(what - FD_CONN)->closed_ns, dlqprof_now(CLOCK_MONOTONIC));
 }
 
-/* ---- what opens, replaces and closes descriptors ---- */
+/* ---- calls that open, replace and close descriptors ---- */
 
 EXPORT int connect(int fd, const struct sockaddr *address, socklen_t length)
 {

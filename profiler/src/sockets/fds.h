@@ -16,7 +16,7 @@ enum {
 };
 extern uint16_t dlqprof_fds[FDS];
 
-/* Looks at the descriptor itself; returns what it is now. */
+/* Looks at the descriptor itself; returns its present state. */
 uint32_t dlqprof_classify(int fd);
 
 static inline void dlqprof_fd_is(int fd, uint16_t what)

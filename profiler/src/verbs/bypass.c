@@ -1,4 +1,4 @@
-/* Ways past every wrapper: only noted, so that nobody takes what was recorded for all there was. */
+/* Ways past every wrapper: only noted, so that the records are not taken for all traffic. */
 #include "recorder.h"
 
 #include "resolve.h"

@@ -6,7 +6,7 @@
 
 #include "verbs_abi.h"
 
-/* An open device, with what its operations were before ours. */
+/* An open device, with its original operations. */
 struct device {
     struct vb_context *context; /* NULL: free */
     char name[24];

@@ -172,7 +172,7 @@ static void wr_set_inline_data_list(struct vb_qp_ex *qp, size_t count, const str
     original(qp)->wr_set_inline_data_list(qp, count, parts);
 }
 
-/* A provider sets only what the queue pair was created for. */
+/* A provider sets only the operations that the queue pair was created for. */
 #define PATCH(operation)                     \
     do {                                     \
         if (qp->ops.operation)               \

@@ -1,4 +1,4 @@
-/* The operations of a device: opened, patched, and what goes through them. */
+/* The operations of a device: opened, patched, and used. */
 #include "devices.h"
 
 #include "resolve.h"
@@ -129,7 +129,7 @@ static int poll_cq(struct vb_cq *cq, int room, struct vb_wc *done)
     return count;
 }
 
-/* ---- what opens and closes ---- */
+/* ---- opening and closing ---- */
 
 static struct vb_qp *create_qp_ex(struct vb_context *context, struct vb_qp_init_attr_ex *attributes)
 {

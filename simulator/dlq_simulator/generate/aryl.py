@@ -18,8 +18,8 @@ class Aryl:
 
     elastic: may run on up to `stretch` times its GPUs, the widest jobs first (the paper's elastic
     jobs are its large ones). checkpointless: loses everything when it is preempted. any_gpu: names
-    no GPU type. mixed: may lie on several types at once. A job whose `gpu_type` is not given is
-    given `gpu_type`.
+    no GPU type. mixed: may lie on several types at once. A job without a `gpu_type` gets this
+    `gpu_type`.
     """
 
     elastic: float = 5.0

@@ -32,7 +32,11 @@ _SEED = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, help="same seed, same bytes"
 )
 _FORM = click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="auto", help="whose columns TRACE has"
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="auto",
+    help="dialect of TRACE's columns",
 )
 
 

@@ -21,7 +21,7 @@ _HOUR_S = 3600.0
 
 
 class Drawn(NamedTuple):
-    """File name to SVG, and what people should know of the pictures."""
+    """File name to SVG, and remarks about the pictures."""
 
     svg: Mapping[str, str]
     notes: Sequence[str]

@@ -17,7 +17,7 @@ class Series(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One attempt in a Gantt chart: its lanes are GPUs that nobody else holds meanwhile."""
+    """One attempt in a Gantt chart: its lanes are GPUs that no other job holds meanwhile."""
 
     job: int
     lane: int

@@ -37,8 +37,9 @@ class RentingJob(NamedTuple):
 
 @dataclass(frozen=True)
 class RentingInstance:
-    """Jobs in the order of their submits (ties as given), what can be rented, and how many nodes at
-    most. `speeds`: of one GPU, by type; 1 where nothing is said."""
+    """Jobs in the order of their submits (ties as given), the kinds of machines, and the most
+    nodes. `speeds`: of one GPU, by type; 1 where nothing is said.
+    """
 
     jobs: tuple[RentingJob, ...]
     catalogue: Catalogue
@@ -81,7 +82,7 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstanc
 
 
 def speeds_of(groups: Iterable[NodeGroup]) -> dict[str, float]:
-    """Of one GPU, by type: those of the first group that has it."""
+    """The speed of one GPU, by type: that of the first group with the type."""
     found: dict[str, float] = {}
     for group in groups:
         found.setdefault(group.gpu_type, float(group.speed))
@@ -106,7 +107,7 @@ def _rentable(spec: ClusterSpec) -> tuple[tuple[NodeGroup, ...], int]:
         return spec.groups, spec.nodes
     raise UsageError(
         f"cannot rent on the cluster {spec.name!r}",
-        "it does not say what can be rented, and how many nodes at most",
+        "it does not name the machines to rent, and the most nodes",
         "give a .toml file with [[catalogue]] tables and rent_at_most = 10 above them",
     )
 

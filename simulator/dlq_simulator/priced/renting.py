@@ -1,4 +1,4 @@
-"""Nodes that are rented and released: when they take work, and what they cost."""
+"""Nodes that are rented and released: the begin of their work, and their costs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Renting:
         self._most = most
         self._nodes: dict[int, _Rented] = {}
         self._paid: list[_Rented] = []  # and idle, those first that are there for longest
-        self.cost = 0.0  # $ of what was released
+        self.cost = 0.0  # $ of released nodes
         self.gpu_s = 0.0  # GPU-seconds, likewise
         self.hours = {rented.name: 0.0 for rented in catalogue.types}  # billed, likewise
 

@@ -64,7 +64,7 @@ class PricedSettings:
 
 
 def priced_settings(name: str, words: Mapping[str, str], seed: int) -> PricedSettings:
-    """UsageError for what is wrong with the world; `run` looks at the policy's own."""
+    """UsageError for a fault of the world; `run` looks at the policy's own."""
     charged = _word(words, "preempt", ("charged", "free"))
     cost_s = costs(words)
     return PricedSettings(
@@ -114,7 +114,7 @@ def _positive(words: Mapping[str, str], key: str, default: float, besides: str =
 
 
 def _word(words: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str:
-    """One of these, the first unless it is told."""
+    """One of these, the first by default."""
     text = words.get(key, allowed[0])
     if text not in allowed:
         what = f"cannot read --set {key}={text}"

@@ -109,8 +109,9 @@ class Fitted:
 
 
 def learn(learned: LearnedTimes, history: Trace, speeds: Mapping[str, float]) -> None:
-    """All jobs of an earlier trace, in every configuration whose run time it tells. `speeds` by GPU
-    type; rows of other types teach nothing, rows of none are of speed 1."""
+    """All jobs of an earlier trace, in every configuration with a known run time. `speeds` by GPU
+    type; rows of other types teach nothing, rows of none are of speed 1.
+    """
     for row in history.jobs:
         told = row.times_s or ((row.gpu_type, row.num_gpus, row.duration_s),)
         took = [

@@ -9,7 +9,7 @@ from dlq_master.policy.priced.learning import JobShape
 
 
 class HeldOnRented(NamedTuple):
-    """From when to when it held so many GPUs."""
+    """The time span in which it held this number of GPUs."""
 
     begin_s: float
     end_s: float
@@ -35,7 +35,7 @@ class Way:
     )  # how long it made some, by shape
 
     def hold(self, now_s: float, shape: JobShape, time_s: float, ready_s: float) -> None:
-        """It gets these GPUs, instead of what it holds."""
+        """It gets these GPUs, instead of its present ones."""
         self.kind, self.gpus = shape
         self.time_s, self.since_s, self.ready_s = time_s, now_s, ready_s
 
@@ -63,5 +63,5 @@ class Way:
 
     @property
     def shape(self) -> JobShape:
-        """Of what it holds."""
+        """The shape of its GPUs."""
         return JobShape(self.kind, self.gpus)

@@ -57,7 +57,7 @@ class World:
     draw: np.random.Generator
     interval_s: float = HOUR_S
     resume_s: float = 0.0
-    times: Times | None = None  # that the solver is told; None: the true ones
+    times: Times | None = None  # that the solver gets; None: the true ones
     decisions: int = 0
     schedule: Schedule = EMPTY
     there: dict[int, Way] = field(default_factory=dict)  # submitted and not done, by number
@@ -70,12 +70,12 @@ class World:
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
     def run(self) -> Bill:
-        """To the end of all jobs; SimulateError if the solver's answer is impossible, or nobody
+        """To the end of all jobs; SimulateError if the solver's answer is impossible, or no job
         ever runs.
         """
         jobs, submitted, now_s = self.instance.jobs, 0, 0.0
         while submitted < len(jobs) or self.there:
-            if not self.there:  # nobody needs a node
+            if not self.there:  # no job needs a node
                 self._adopt(EMPTY, now_s)
                 now_s = max(now_s, jobs[submitted].submit_s)
             while submitted < len(jobs) and jobs[submitted].submit_s <= now_s:

@@ -14,7 +14,7 @@ from dlq_simulator.readers.philly import PHILLY
 from dlq_simulator.readers.pollux import POLLUX
 from dlq_simulator.readers.tiresias import TIRESIAS
 
-# The first whose own columns are all there reads the file: Muri's and Chronus' have all of
+# The first dialect whose own columns are all there reads the file: Muri's and Chronus' have all of
 # Tiresias'.
 DIALECTS: Mapping[str, Dialect] = MappingProxyType(
     {d.name: d for d in (DLQ, CHRONUS, MURI, TIRESIAS, PHILLY, POLLUX, GPUAAS)}

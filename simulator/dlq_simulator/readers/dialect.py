@@ -14,7 +14,7 @@ Values = dict[str, Any]
 
 
 class DialectColumn(NamedTuple):
-    """Our name for a column, and what turns its text into a value."""
+    """Our name for a column, and the conversion of its text."""
 
     name: str
     parse: Parser
@@ -33,7 +33,7 @@ class Dialect:
     """One format.
 
     `marks`: columns that together tell it from the others. `columns`: theirs to ours. `required`:
-    theirs; `may_be_empty`: those of them that may be empty in a row. `silent`: known to have no
+    theirs; `may_be_empty`: the required ones that may be empty in a row. `silent`: known to have no
     meaning here, so ignored without a note. `finish`: values as parsed to the values of a TraceJob;
     it may raise BadValue or SkipRow. `companion`: facts of each job id from a file beside it.
     `rebase`: times count from some calendar, so the first submit becomes 0. `note`: a remark for

@@ -1,4 +1,4 @@
-"""Muri's traces: as Tiresias', in milliseconds, with what an iteration asks of each resource."""
+"""Muri's traces: as Tiresias', in milliseconds, with an iteration's demand on each resource."""
 
 from __future__ import annotations
 

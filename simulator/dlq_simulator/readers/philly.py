@@ -112,7 +112,7 @@ def _ran(number: int, attempt: Mapping[str, object]) -> tuple[int, int] | None:
 
 
 def _has(entry: Mapping[str, object], field: str) -> bool:
-    """The log writes what it does not know as null, as nothing, or as the word None."""
+    """The log writes an unknown value as null, as nothing, or as the word None."""
     return entry.get(field) not in (None, "", "None")
 
 

@@ -19,7 +19,7 @@ FIX_ROW = "correct the row and run again"
 def read_text(path: str, what: str = "trace") -> str:
     """The whole file as text, unpacked if its name ends in .gz; never more than `MOST_BYTES` of it.
 
-    `what`: how errors call it.
+    `what`: its name in errors.
     """
     try:
         with Path(path).open("rb") as file:

@@ -37,7 +37,7 @@ from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.course import Seconds
 from dlq_simulator.world.fleet import EPOCH
 
-LOOK_S = 300  # while somebody waits for whom machines may be rented
+LOOK_S = 300  # while a job waits that machines may be rented for
 
 
 class Beside:
@@ -53,7 +53,7 @@ class Beside:
         seed: int,
     ) -> None:
         if spec.renting is None:
-            raise ValueError("the cluster rents nothing beside its own nodes")
+            raise ValueError("the cluster file rents no machines beside its own nodes")
         self.machines = machines
         self._cluster, self._policy, self._agenda = cluster, policy, agenda
         self._renting, self._most = spec.renting, spec.rent_at_most or inf
@@ -178,7 +178,7 @@ class Beside:
         return carry_out(View(cluster, now_s), plan, self._policy, EPOCH)
 
     def _wake(self, now_s: Seconds, wanting: list[Job]) -> None:
-        """Foresee the next look that no other event brings."""
+        """Schedule the next look that no other event brings."""
         here = self.machines.here()
         over = [
             ceil(one.paid_until_s - AHEAD_S) for one in here if one.paid_until_s - AHEAD_S > now_s

@@ -19,8 +19,8 @@ from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.world.course import Seconds
 
-# Of boundaries that cannot be passed over (somebody waits, or may be resized): as many have brought
-# nothing ...
+# Boundaries that cannot be passed over (a job waits, or may be resized): after this many without
+# effect ...
 _IN_VAIN = 20_000
 # ... and as many would have to be looked at until the next event: minutes of computing.
 _MOST_AHEAD = 5_000_000

@@ -49,7 +49,7 @@ Watch = Callable[[Cluster, Decided, Seconds], object]  # sees the state after ev
 
 
 class Engine(ABC):
-    """The virtual clock, and what the world makes of every decision. The two subclasses define the
+    """The virtual clock, and the world's reaction to every decision. The two subclasses define the
     arrivals and the first state: `Replay` of a trace, and `twin.world.Twin`.
 
     `begin_s`: the first instant; `courses`: the way of every job that will ever hold GPUs.
@@ -142,7 +142,7 @@ class Engine(ABC):
                 self._carry_out(self.fleet.apply(change, self.policy), now_s)
         self.fleet.returns(now_s, self.policy)
         self.reserving.begin_and_end(now_s)
-        self._events(now_s)  # who had nothing to save has left
+        self._events(now_s)  # a job without anything to save has left
         self.reserving.steer(now_s)
         if self.beside is not None:
             self.beside.machines.come_and_go(now_s)
@@ -235,7 +235,7 @@ class Engine(ABC):
         return self._boundaries.on_clock(wake_s)
 
     def _promised(self, job_id: JobId, step: int) -> None:
-        """The first promise counts, whatever becomes of it."""
+        """The first promise counts in any case."""
         course = self.courses[job_id]
         if course.promised_s is None:
             course.promised_s = self.cluster.jobs[job_id].steps[step].deadline_s
@@ -288,8 +288,8 @@ class Engine(ABC):
         self._advance()
 
     def _give_up(self) -> bool:
-        """Nothing will happen any more but decisions: refuse who waits for servers that are not
-        lent any more.
+        """Only decisions will happen any more: refuse jobs that wait for servers that are not lent
+        any more.
         """
         if not self.spec.lends and self.beside is None:
             return False

@@ -92,7 +92,7 @@ class Replay(Engine):
             self._turn(self._next_instant())
 
     def outcome(self, job_id: JobId) -> ReplayOutcome:
-        """Of a job that is done, with what it held of rented machines."""
+        """The outcome of a done job, with its rented machines."""
         found = self.outcomes[job_id]
         if self.beside is None:
             return found
@@ -121,7 +121,8 @@ class Replay(Engine):
     def _arrive(self, job_id: JobId) -> None:
         row = self.courses[job_id].row
         sizes: tuple[int, ...] = ()
-        if self.policy.sizing is not None and row.checkpoint:  # who cannot save cannot be resized
+        # A job that cannot save cannot be resized.
+        if self.policy.sizing is not None and row.checkpoint:
             sizes = sizes_of(row)
         speeds = self.spec.own_speeds(asked_types(row, typed=self.spec.typed))
         job = build_job(

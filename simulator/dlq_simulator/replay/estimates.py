@@ -1,4 +1,4 @@
-"""Tells the scheduler what `Knowledge` says, in the time that the work takes where it is done."""
+"""Gives the scheduler the run times of `Knowledge`, in the time that the work takes on its GPUs."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Estimates:
         return tuple(speed.rate(row, size) for size in sizes)
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
-        """It has got GPUs; returns when it will have been profiled, if that is what it needs."""
+        """It has got GPUs; returns when its measurement will be done, if it needs one."""
         if job_id in self._told_s:
             if course.rate != 1 or course.slowed_s:
                 self._tell(job_id, course, now_s)
@@ -79,7 +79,7 @@ class Estimates:
         drive.step_job(self._cluster, job_id, told, now_s)
 
     def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:
-        """It has got so many GPUs only to be measured; returns when it will have been."""
+        """It has got these GPUs only to be measured; returns when that will be done."""
         return course.try_out(number, now_s, self._knowledge.profile_s, gpus)
 
     def measured(self, job_id: JobId, course: Course, number: int, now_s: Seconds) -> None:
@@ -95,7 +95,7 @@ class Estimates:
         self._told_s[job_id] = estimate_s
 
     def given_up(self, job_id: JobId) -> None:
-        """Nobody will find out how long it runs."""
+        """Its run time will stay unknown."""
         self._given_up.add(job_id)
 
     def profiled(self, job_id: JobId, course: Course, now_s: Seconds) -> None:

@@ -22,15 +22,16 @@ class InstantKind(IntEnum):
     RENT = 6  # a machine boots, has been paid for, or is looked at again
 
 
-# (time, sequence, kind, job, number): the sequence makes equal times happen in the order in which
-# they were foreseen, whatever the rest holds. The number is an attempt's but for NODES.
+# (time, sequence, kind, job, number): by the sequence, equal times happen in the order in which
+# they were scheduled. The number is an attempt's but for NODES.
 Event = tuple[Seconds, int, InstantKind, JobId, int]
 NOBODY = JobId(0)
 
 
 class Agenda:
-    """Everything that is foreseen: the earliest is `heap[0]`. At one instant nodes change before
-    jobs arrive."""
+    """All scheduled events: the earliest is `heap[0]`. At one instant nodes change before jobs
+    arrive.
+    """
 
     __slots__ = ("_sequence", "heap")
 
@@ -49,6 +50,6 @@ class Agenda:
         heapify(self.heap)
 
     def foresee(self, at_s: Seconds, kind: InstantKind, job_id: JobId, number: int) -> None:
-        """This will happen then, after all that was foreseen for that instant before."""
+        """Schedule this event, after all earlier ones for that instant."""
         self._sequence += 1
         heappush(self.heap, (at_s, self._sequence, kind, job_id, number))

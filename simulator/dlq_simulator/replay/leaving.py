@@ -22,8 +22,9 @@ _MOST_LOSSES = 200  # of one job; more is no schedule
 
 
 class Leaving:
-    """Stops jobs, with the time that each needs to save; `reclaimed` counts those that lent servers
-    were taken from."""
+    """Stops jobs, with the time that each needs to save; `reclaimed` counts the jobs that lent
+    servers were taken from.
+    """
 
     __slots__ = ("_agenda", "_cluster", "_courses", "_settings", "reclaimed")
 

@@ -25,7 +25,7 @@ _THERE = (MachineState.STARTING, MachineState.UP)
 
 
 class SimulatedStay(NamedTuple):
-    """A job holds so many GPUs of a machine."""
+    """A job holds this number of GPUs of a machine."""
 
     machine: Machine
     gpus: int
@@ -33,8 +33,9 @@ class SimulatedStay(NamedTuple):
 
 
 class RentedMachines:
-    """`labels`: of the nodes of a group. `lead_s`: so long before the provider takes a machine back
-    whoever runs there begins to save."""
+    """`labels`: of the nodes of a group. `lead_s`: the time before the provider takes a machine
+    back at which its jobs begin to save.
+    """
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class RentedMachines:
         lead_s: Seconds,
     ) -> None:
         self.groups = {group.name: group for group in groups}
-        self.every = Fleet(most_ended=math.inf)  # what all have cost is told at the end
+        self.every = Fleet(most_ended=math.inf)  # the total cost is printed at the end
         self.held_gpu_s: dict[JobId, dict[str, Seconds]] = {}  # by pool, of stays that are over
         self.speed_of: dict[JobId, Seconds] = {}  # of the last machine that it was on
         self._cluster, self._rates, self._leaving = cluster, rates, leaving
@@ -115,9 +116,7 @@ class RentedMachines:
         self._go_if_empty(name, now_s)
 
     def leaves(self, key: AttemptKey, now_s: Seconds) -> None:
-        """An attempt that was told to stop saves, and its job queues again or starts on a
-        machine.
-        """
+        """A stopped attempt saves, and its job queues again or starts on a machine."""
         self._leaving.drained(key, now_s)
 
     def note_stays(self, now_s: Seconds) -> None:
@@ -146,7 +145,7 @@ class RentedMachines:
         return min((at_s for at_s in (*booted, *taken) if at_s > now_s), default=math.inf)
 
     def billed(self, beside: Billed, end_s: Seconds) -> Billed:
-        """With what the cluster has cost without them."""
+        """With the cluster's cost without them."""
         cost = sum(one.cost(end_s) for one in self.every.values())
         return beside._replace(
             gpu_seconds=beside.gpu_seconds + self._gpu_seconds(end_s),
@@ -155,7 +154,7 @@ class RentedMachines:
         )
 
     def hours(self, now_s: Seconds) -> dict[str, float]:
-        """That are billed, by pool, whatever was rented of it."""
+        """Billed hours by pool, with empty pools."""
         found = dict.fromkeys(self.groups, 0.0)
         for one in self.every.values():
             until_s = now_s if one.end_s is None else one.end_s

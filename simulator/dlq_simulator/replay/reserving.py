@@ -26,8 +26,9 @@ _MAY_MOVE = (JobState.PENDING, JobState.QUEUED)
 
 
 class Reserving:
-    """Begins and ends the reservations that the nodes of a cluster say (`Node.windows`), and keeps
-    off them who would run into one. Costs nothing where there is none."""
+    """Begins and ends the reservations of a cluster's nodes (`Node.windows`), and keeps jobs off
+    them that would run into one. Costs nothing without reservations.
+    """
 
     def __init__(
         self, cluster: Cluster, agenda: Agenda, leaving: Leaving, begin_s: Seconds

@@ -19,7 +19,7 @@ from dlq_simulator.twin.runtimes import RunTimes
 from dlq_simulator.twin.world import close
 
 Found = Mapping[str, Any]
-# While it looks ahead for everybody, somebody who asks for one job waits no longer than this.
+# While it looks ahead for all jobs, a user who asks for one job waits no longer than this.
 _ATTENTIVE_S = 0.05
 
 

@@ -1,8 +1,8 @@
 """Jobs that will be submitted while others wait: as many, and such ones, as have been of late.
 
 Newcomers may go first where a policy skips jobs that do not fit, or serves those first that have
-had least. A start then comes the later the more of them there are. Nobody knows them. They are
-drawn from the last jobs (a bootstrap), at the rate at which those came.
+had least. A start then comes the later the more of them there are. They are unknown. They are drawn
+from the last jobs (a bootstrap), at the rate at which those came.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FIRST = 1 << 61
 
 
 def matter(policy: Policy) -> bool:
-    """Whether who comes later can be served earlier."""
+    """Whether later jobs can be served earlier."""
     return not (policy.blocking and policy.taking is Taking.NEVER)
 
 

@@ -22,16 +22,16 @@ from dlq_simulator.twin.runtimes import RunTimes
 from dlq_simulator.twin.world import GRID_S, TwinWorld
 
 WORLDS = 7  # a prime number
-# The correlation of run times with what is common to a world (its square: that between two jobs).
+# The correlation of run times with the common part of a world (its square: that between two jobs).
 # Chosen on replays (`benchmarks.eta`), so that about four starts of five come in their range.
 _COMMON = 0.3
 _NORMAL = NormalDist()
 # The common quantile of each world: the middle first, for a single world is the middle one.
 _WORLD_Z = tuple(_NORMAL.inv_cdf((place + 0.5) / WORLDS) for place in (3, 6, 0, 5, 1, 4, 2))
-# A start is not foreseen further ahead.
+# A start is not forecast further ahead.
 HORIZON_S = 7 * 86_400.0
 _LOW, _HIGH = 0.1, 0.9
-# Of the time ahead; nobody knows run times as well as that.
+# Of the time ahead; no run time is known as well as that.
 _COARSE = 0.03
 # From the decision to start a job until it runs, as a rule.
 _PREPARING_S = 15.0
@@ -39,13 +39,11 @@ _PREPARING_S = 15.0
 
 # Gives a state of its own to each world, and the policy that goes on with it.
 Thaw = Callable[[], tuple[Cluster, Policy]]
-Spent = Callable[[], float]  # the part of what may be spent that is
+Spent = Callable[[], float]  # the spent part of the budget
 
 
 class Worlds(NamedTuple):
-    """The same state, continued as often as it is wanted. `recent`: the last jobs that were
-    submitted.
-    """
+    """The same state, continued as often as wanted. `recent`: the last jobs that were submitted."""
 
     thaw: Thaw
     now_s: float
@@ -61,7 +59,7 @@ class Worlds(NamedTuple):
 
 
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:
-    """One after another, as far as time allows.
+    """One after another, as time allows.
 
     The first may take a third of it. The others go as far ahead as that did. No world is begun that
     would probably not end, by the time that the first took.
@@ -157,8 +155,7 @@ def quantile_of(world: int, job_id: JobId) -> float:
     Many jobs together are far surer than one if their run times follow the past. They do not
     always, and that part of the doubt is common to all. The rest is the job's own. All worlds
     together go through its whole distribution, one through each part of it, in the job's own order
-    (a Latin hypercube). It is the same at every refresh, so that only what happens moves an
-    estimate.
+    (a Latin hypercube). It is the same at every refresh, so that only real events move an estimate.
     """
     mixed = _mixed(job_id)
     step, first = 1 + mixed % (WORLDS - 1), (mixed >> 8) % WORLDS

@@ -17,11 +17,10 @@ from statistics import NormalDist
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import PastRuns
 
-# So many of a kind tell something; a family is alike, so fewer do.
+# This many of a kind are enough; a family is alike, so fewer are.
 _FAMILY_LEAST, _LEAST = 3, 10
 _KEPT = 500  # of a kind, the newest
-# Where nobody knows anything: a median, and a spread of the logarithm that leaves most things
-# possible.
+# Without any knowledge: a median, and a spread of the logarithm that leaves most times possible.
 _GUESS_S, _GUESS_SPREAD = 1_800.0, 1.8
 # A user's estimate, or that of a trial, where nothing shows how good they are.
 _ESTIMATE_SPREAD = 0.3
@@ -35,7 +34,7 @@ class RunTimeBasis(StrEnum):
     FAMILY = "family"  # earlier jobs of the same user and name
     LIMIT = "limit"  # its time limit, and how much of theirs jobs use
     USER = "user"  # earlier jobs of the same user
-    ALL = "all"  # earlier jobs of anybody
+    ALL = "all"  # earlier jobs of any user
     GUESS = "guess"  # nothing is known
 
 
@@ -79,8 +78,9 @@ class RunTimes:
         return self._kind(job)[2]
 
     def _kind(self, job: Job) -> tuple[Sequence[float], float, RunTimeBasis]:
-        """Run times of jobs like this, in ascending order, in units of so many seconds. Without
-        any, the unit is what the run time is said to be; 0: it is not."""
+        """Run times of jobs like this, in ascending order, as multiples of the unit. Without any,
+        the unit is the run time that its user names; 0: none is named.
+        """
         if job.duration_estimate_s:
             return self._estimates, job.duration_estimate_s, RunTimeBasis.ESTIMATE
         family = self._families.get((job.user, job.name))
@@ -100,7 +100,7 @@ def _newest(values: Sequence[float], least: int) -> tuple[float, ...]:
 
 
 def _given(samples: Sequence[float], scale_s: float, done_s: float, quantile: float) -> float:
-    """The quantile of those that took longer than `done_s`."""
+    """The quantile of the samples above `done_s`."""
     first = bisect_right(samples, done_s / scale_s)
     left = len(samples) - first
     if not left:

@@ -33,8 +33,7 @@ from dlq_simulator.world.course import Course, Seconds
 from dlq_simulator.world.knowledge import Knowledge
 from dlq_simulator.world.speed import Speed
 
-# All of a job's work in seconds on the GPUs that it asks for; it has done so much of it, and is not
-# over.
+# All of a job's work in seconds on its requested GPUs; it has done a part of it, and is not over.
 Work = Callable[[Job, float], float]
 _LEAST_LEFT_S = 1.0
 GRID_S = 4.0  # at least, if it is coarse
@@ -45,10 +44,10 @@ class TwinWorld(Engine):
     """The future of an untouched cluster, until `until_s`.
 
     It owns `cluster` from here on. `work`: how long jobs run; `come`: jobs that are not there yet,
-    at their submit times; `newcomers`: others, whose starts nobody asks for. Silent nodes are taken
-    to answer again, closed ones to stay closed; jobs that wait for other jobs, or are held, never
-    start. `coarse`: events within such a span from now on are decided on at once, since one
-    decision costs as much for many events. 0: none are.
+    at their submit times; `newcomers`: others, without forecasts. Silent nodes are taken to answer
+    again, closed ones to stay closed; jobs that wait for other jobs, or are held, never start.
+    `coarse`: events within such a span from now on are decided on at once, since one decision costs
+    as much for many events. 0: none are.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class TwinWorld(Engine):
     ) -> None:
         self._work = work
         self._come = {job.job_id: job for job in (*come, *newcomers)}
-        self.starts: dict[JobId, Seconds] = {}  # the next start of those that wait
+        self.starts: dict[JobId, Seconds] = {}  # the next start of the waiting jobs
         self.ends: dict[JobId, Seconds] = {}
         self.waiting = {job.job_id: None for job in cluster.jobs.values() if _will_wait(job)}
         self.waiting |= {job.job_id: None for job in come}
@@ -99,8 +98,9 @@ class TwinWorld(Engine):
         return self._now_s
 
     def run(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> Seconds:
-        """Until everybody has started, `until_s` is reached, or it is `enough` (asked at every
-        turn). Returns up to when the starts are complete: inf if nothing more will ever happen."""
+        """Until all jobs have started, `until_s` is reached, or it is `enough` (asked at every
+        turn). Returns up to when the starts are complete: inf if nothing more will ever happen.
+        """
         self._turn(self.begin_s)
         while self.waiting:
             at_s = self._next_instant()
@@ -112,7 +112,7 @@ class TwinWorld(Engine):
         return inf
 
     def run_out(self, job_id: JobId, until_s: float, enough: Callable[[], bool]) -> Seconds | None:
-        """Go on until this job has ended; when that is, or None: it cannot be told."""
+        """Go on until this job has ended; the instant of that, or None: unknown."""
         while job_id not in self.ends and not enough():
             at_s = self._next_instant()
             if self._over or at_s > until_s:
@@ -160,7 +160,7 @@ class TwinWorld(Engine):
         """Nobody watches."""
 
     def _course(self, job_id: JobId) -> Course:
-        """The way of a job so far, as far as it matters for the rest of it."""
+        """The way of a job so far, in the parts that its rest needs."""
         job = self.cluster.jobs[job_id]
         attempt = self.cluster.live_attempt(job)
         row, done_s = _row(job), job.worked_s
@@ -190,7 +190,7 @@ class TwinWorld(Engine):
         return began_s + (self.settings.resume_s if job.goes_on(attempt.key.number) else 0.0)
 
     def _leaves_s(self, attempt: Attempt) -> float:
-        """When one that was told to stop will have saved."""
+        """When a stopped attempt will have saved."""
         if attempt.stop_cause is StopCause.PREEMPT:
             return max(self.begin_s, attempt.lease.term_end_s)
         told_s = attempt.notice_time_s
@@ -199,7 +199,7 @@ class TwinWorld(Engine):
         )
 
     def _take_up(self, attempt: Attempt) -> None:
-        """It holds GPUs: foresee what becomes of it."""
+        """It holds GPUs: schedule its next events."""
         key = attempt.key
         if attempt.resize is not None and attempt.stop_cause is None:  # it is over before long
             attempt = live_resize.settled(attempt)._replace(resize=None)

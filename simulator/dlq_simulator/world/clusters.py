@@ -44,7 +44,7 @@ class NodeGroup:
     gpus: int
     gpu_type: str = "gpu"
     memory_bytes: int = 80 * 2**30
-    speed: int | float = 1  # of its GPUs, relative to what the trace's durations speak of
+    speed: int | float = 1  # of its GPUs, relative to the reference of the trace's durations
     price_per_hour: int | float | None = None
     boot_s: int | float = 0
     minimum_billing_s: int | float = 0
@@ -246,7 +246,7 @@ def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
     at_most = toml.whole(where, table, "at_most", MAX_NODES)
     if count > at_most:
         why = f"count is {count} and at_most {at_most}"
-        raise DataError(where, why, "rent at most so many")
+        raise DataError(where, why, "the most to rent")
     node = _node(where, table, "")
     if node["price_per_hour"] is None:
         raise DataError(where, "price_per_hour is missing", "write price_per_hour = 2.25")

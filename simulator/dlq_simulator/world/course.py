@@ -69,7 +69,7 @@ class Course:
         self.trial_sent_s: Seconds | None = None
         self.trials_s: Seconds = 0  # of the overhead: on other GPUs than it asks for
         self.trial_gpu_s: Seconds = 0
-        self.tried = False  # it ended before anybody knew how long it runs
+        self.tried = False  # it ended before its run time was known
 
     def start(
         self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int

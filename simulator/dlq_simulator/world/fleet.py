@@ -31,7 +31,7 @@ _AWAY = NodeFlag.CORDONED
 
 
 class FleetChange(NamedTuple):
-    """From `at_s` on so many nodes of a group are there."""
+    """From `at_s` on this number of a group's nodes exists."""
 
     at_s: Seconds
     group: NodeGroup
@@ -56,7 +56,7 @@ class SimulatedFleet:
                     drive.step_node(cluster, node_id, FlagSet(flag=_AWAY), begin_s)
 
     def apply(self, change: FleetChange, policy: Policy) -> tuple[Happened, ...]:
-        """The changes that give the group so many nodes: the plan of a loan or of a reclaim,
+        """The changes that give the group this number of nodes: the plan of a loan or of a reclaim,
         checked and carried out. The events tell the effects on jobs.
         """
         ids = [NodeId(node_id) for node_id in change.group.each_node()]

@@ -1,4 +1,4 @@
-"""How machines are rented beside own nodes: the table [renting] of a cluster file, as in
+"""The rules for renting machines beside own nodes: the table [renting] of a cluster file, as in
 master.toml.
 """
 
@@ -28,7 +28,7 @@ class RentingSpec:
 
 
 def read_renting(path: str, document: Mapping[str, Any]) -> RentingSpec | None:
-    """None: nothing is rented beside own nodes. Raises DataError."""
+    """None: no machine is rented beside own nodes. Raises DataError."""
     if "renting" not in document:
         return None
     table, where = document["renting"], f"{path}, [renting]"

@@ -48,8 +48,9 @@ class Speed:
         return rate
 
     def slowed(self, job: TraceJob) -> float:
-        """How many times as long it takes when it is spread: (1 + rho^g)^(1/g), where rho is what
-        it communicates over what it computes and g is `overlap`; between max(1, rho) and 1 + rho.
+        """How many times as long it takes when it is spread: (1 + rho^g)^(1/g), where rho is its
+        communication time over its computing time and g is `overlap`. It is between max(1, rho) and
+        1 + rho.
         """
         rho = job.rho if job.rho is not None else (job.skew or 0.0) * self.skew_rho
         if math.isinf(self.overlap):
@@ -58,7 +59,7 @@ class Speed:
         return float(high * (1.0 + (low / high) ** self.overlap) ** (1.0 / self.overlap))
 
     def _gain(self, job: TraceJob, gpus: int) -> float:
-        """The throughput on so many GPUs, over that on its own number."""
+        """The throughput on this number of GPUs, over that on its own number."""
         if self.efficiency is None:
             return _beyond_middle(job, gpus) / _beyond_middle(job, job.num_gpus)
         # Each doubling of the workers multiplies the throughput by 2 x efficiency.
@@ -66,7 +67,7 @@ class Speed:
 
 
 def _beyond_middle(job: TraceJob, gpus: int) -> float:
-    """Aryl's imperfect throughput, in workers; never less than what the middle gives."""
+    """Aryl's imperfect throughput, in workers; never less than that of the middle."""
     each = job.gpus_per_worker or 1
     workers, own = gpus / each, job.num_gpus / each
     middle = ((job.min_workers or own) + (job.max_workers or own)) / 2

@@ -31,7 +31,7 @@ class FakeJob:
     """It dies of this signal instead, when not 0."""
     ignores_signals: bool = False
     saves_for: float | None = None
-    """Told to leave, it saves for this many seconds and exits with `saved_code`; else it dies."""
+    """Asked to leave, it saves for this many seconds and exits with `saved_code`; else it dies."""
     saved_code: int = 99
     start_error: str = ""
     """It cannot be started, for this reason."""
@@ -92,7 +92,7 @@ class FakeAttempt:
         self._noticed: str | None = None
         self._noticed_ns: int | None = None
         self._hold_noticed = self._hold_termed = False
-        self._notice_until_s = 0.0  # what the hold's notice has left the job
+        self._notice_until_s = 0.0  # the time that the hold's notice has left the job
         self._stop_kill_s: float | None = None
         self._stop_term_s: float | None = None
         self._last_signal = 0
@@ -148,7 +148,7 @@ class FakeAttempt:
             self._end(now_s, ExitWhy.KILLED, signal=signals.SIGKILL)
 
     def noticed_at_s(self, contact_s: float) -> float:
-        """When its hold has it told to leave."""
+        """When its hold tells it to leave."""
         return contact_s + self.hold_s - min(self.plan.grace_s, self.hold_s / 2)
 
     def _events(self, contact_s: float) -> Iterator[_Event]:
@@ -203,7 +203,7 @@ class FakeAttempt:
     def _give_hold_notice(self, at_s: float) -> None:
         self._hold_noticed = True
         if self._stop_kill_s is not None:
-            return  # it was told to leave, and saves
+            return  # it was asked to leave, and saves
         self._noticed, self._noticed_ns = "hold_expired", _ns(at_s)
         wall_s = at_s + self._wall_offset_s
         grace_s = min(self.plan.grace_s, self.hold_s / 2)

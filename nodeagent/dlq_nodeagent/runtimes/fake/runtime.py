@@ -1,4 +1,4 @@
-"""The `fake` runtime: timed jobs without processes, on a clock that somebody else moves.
+"""The `fake` runtime: timed jobs without processes, on a clock that its user moves.
 
 Used by tests, and by an agent that was started with this runtime by name. It keeps the promises of
 the port. Knobs in the command itself (`fake run_for=5 exit_code=3`) set a job's behaviour.
@@ -175,7 +175,7 @@ class FakeRuntime:
     def inside(
         self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
     ) -> Inside:
-        """There is no process to be beside."""
+        """There is no process that it could join."""
         self._settled(handle)
         raise RuntimeFault("this node runs fake jobs, which have no processes")
 

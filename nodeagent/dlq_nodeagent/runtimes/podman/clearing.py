@@ -1,7 +1,8 @@
 """Takes images out of podman's store: unused ones after a while, and more when room is short.
 
-Only what this agent has pulled goes: it can be pulled again. Images that an operator loaded, or
-named `localhost/...`, stay for ever. So do images that podman says a container uses.
+Only images that this agent has pulled are removed: they can be pulled again. Images that an
+operator loaded, or named `localhost/...`, stay for ever. So do images that podman says a container
+uses.
 """
 
 import json
@@ -18,7 +19,7 @@ from dlq_nodeagent.runtimes.podman.records import ImageRecords
 _LOCAL = "localhost/"
 _ASK_S = 120.0
 _LOOK_S = 3600.0
-# Somebody may just be about to start with it.
+# A rank may be about to start with it.
 _FRESH_S = 600.0
 
 log = structlog.get_logger("nodeagent.images")
@@ -47,7 +48,7 @@ class Clearing:
         self._stopped.set()
 
     def remove_old(self) -> None:
-        """Remove what no job has used for `keep_s`."""
+        """Remove images that no job has used for `keep_s`."""
         before_s = self.clock.now_s() - self.keep_s
         with self._lock:
             for image_id, used_s in self.records.least_recently_used():
@@ -57,7 +58,7 @@ class Clearing:
                     )
 
     def make_room(self) -> bool:
-        """Remove the image that was not used for longest; False: there is none to remove."""
+        """Remove the image that was not used for longest; False: there was none to remove."""
         before_s = self.clock.now_s() - _FRESH_S
         with self._lock:
             oldest = self.records.least_recently_used()
@@ -90,7 +91,7 @@ class Clearing:
                 "image", "inspect", "--format={{json .RepoTags}}", image_id, timeout_s=_ASK_S
             )
         except PodmanFailed as failed:
-            if failed.code is not None:  # somebody else has removed it
+            if failed.code is not None:  # another program has removed it
                 self._forget(image_id)
             return None
         return list(json.loads(said) or [])

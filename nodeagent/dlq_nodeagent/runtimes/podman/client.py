@@ -62,7 +62,7 @@ class PodmanClient:
         return {"PATH": DEFAULT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"} | passed
 
     def ask(self, *words: str, timeout_s: float = 30.0) -> str:
-        """Run a short command and return what it printed. Raises PodmanFailed."""
+        """Run a short command and return its output. Raises PodmanFailed."""
         try:
             done = subprocess.run(
                 self.command(*words),

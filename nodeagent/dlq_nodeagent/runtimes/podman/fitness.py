@@ -1,4 +1,4 @@
-"""Whether an image's files leave room for what every container gets: /run, /tmp, /proc and the
+"""Whether an image's files leave room for the mounts of every container: /run, /tmp, /proc and the
 like.
 
 The OCI runtimes mount these inside the image and follow its links, within it. A link into /proc,
@@ -15,9 +15,7 @@ _MOST_LINKS = 40
 
 
 def unfit(root: Path) -> str:
-    """Why an image with these files cannot be started by anybody; empty: it can, as far as is
-    seen.
-    """
+    """The reason why an image with these files can never start; empty: none is seen."""
     for path in _KERNELS:
         mode = _mode(root, path)
         if mode is not None and not stat.S_ISDIR(mode):

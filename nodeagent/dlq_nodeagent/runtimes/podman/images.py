@@ -30,7 +30,7 @@ log = structlog.get_logger("nodeagent.images")
 
 
 class Image(NamedTuple):
-    """An image in the store. An id stays what it is, whatever its name is given to later."""
+    """An image in the store. An id always means the same image, even when its name moves."""
 
     image_id: str
     working_directory: str
@@ -58,8 +58,8 @@ class Images:
     def usable(self, image: str, user: str) -> Image | None:
         """An image of the store that this user may use; None: `fetch` it first.
 
-        Raises UserMistake for what can never be pulled here, LaunchRefused for what another node
-        may have.
+        Raises UserMistake for an image that can never be pulled here, LaunchRefused for one that
+        another node may have.
         """
         try:
             check_image(image)
@@ -81,7 +81,7 @@ class Images:
         """Pull an image by its user's own credential, which is also how a user shows that they may
         use one that is here. Raises as `Puller.pull`, OSError.
         """
-        if self.usable(wish.image, wish.user):  # somebody else's pull has brought it meanwhile
+        if self.usable(wish.image, wish.user):  # another pull has brought it meanwhile
             return
         with (
             self.secrets.auth_file(wish.image, wish.secret, wish.user)
@@ -123,7 +123,7 @@ class Images:
         return Image(image_id, cwd, int(size), digest, tuple(json.loads(environment) or ()))
 
     def _check_fit(self, image: str, image_id: str) -> None:
-        """Looked at once in the agent's life: an id stays what it is."""
+        """Looked at once in the agent's life: an id always means the same image."""
         if image_id not in self._unfit:
             try:
                 mounted = self.client.ask("image", "mount", image_id, timeout_s=_INSPECT_S).strip()

@@ -39,19 +39,19 @@ class Containers(Protocol):
         ...
 
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
-        """Have an image fetched. Returns at once; `done` hears, from any thread, None or why
-        not.
+        """Have an image fetched. Returns at once; `done` gets, from any thread, None or the
+        refusal.
         """
         ...
 
     def abandon(self, key: RankKey) -> None:
-        """The rank waits for no image any more: `done` hears so. No effect when it does not
+        """The rank waits for no image any more: `done` gets the refusal. No effect when it does not
         wait.
         """
         ...
 
     def forget(self, key: RankKey) -> None:
-        """Take back what a rank was given that may never have started; repeating it is fine."""
+        """Take back the files of a rank that may never have started; repeating it is fine."""
         ...
 
 

@@ -68,7 +68,7 @@ class TooLarge(UserMistake):
 
 
 class NotWanted(LaunchRefused):
-    """Its pull was ended from outside: nobody waits for it, or the agent stops."""
+    """Its pull was ended from outside: no rank waits for it, or the agent stops."""
 
 
 class PullEnding:
@@ -112,7 +112,7 @@ class PullEnding:
 
 @dataclass(slots=True)
 class _Progress:
-    """Layers of a pull, from what podman prints when it has no terminal, and bytes fetched."""
+    """Layers of a pull, from podman's output without a terminal, and bytes fetched."""
 
     scratch: Path
     begun: set[str] = field(default_factory=set)
@@ -149,7 +149,7 @@ class Puller:
     """Takes something out of the store; False when there is nothing to take."""
 
     def sweep(self) -> None:
-        """End the pulls that an earlier agent has left, and delete what they had fetched."""
+        """End the pulls that an earlier agent has left, and delete their data."""
         try:
             place = self._place()
         except LaunchRefused as refused:
@@ -165,8 +165,8 @@ class Puller:
             shutil.rmtree(left, ignore_errors=True)
 
     def pull(self, image: str, auth_file: Path | None, say: Say, ending: PullEnding) -> None:
-        """Pull it. Raises UserMistake for what nobody, or not this user, can pull; LaunchRefused
-        for what another node or a later try may do.
+        """Pull it. Raises UserMistake for an image that no user, or not this user, can pull;
+        LaunchRefused where another node or a later try may succeed.
         """
         began_s = self.clock.boottime_s()
         deadline_s = began_s + self.rules.timeout_s
@@ -296,7 +296,7 @@ def _bytes_below(place: Path) -> int:
 
 
 def _kill(command: "subprocess.Popen[str]") -> None:
-    """Kill a command that still runs, with what it started; its thread does the rest."""
+    """Kill a running command with its children; its thread does the rest."""
     if command.poll() is None:
         with suppress(ProcessLookupError):
             os.killpg(command.pid, signal.SIGKILL)

@@ -71,7 +71,7 @@ class Pulls:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def want(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
-        """A rank waits for an image: `done` hears None when the user may use it, or why not."""
+        """A rank waits for an image: `done` gets None when the user may use it, or the refusal."""
         say(f"waiting to pull {wish.image}")
         with self._lock:
             pull = next((it for it in self._pulls if it.wish == wish and not it.ending.over), None)
@@ -92,7 +92,7 @@ class Pulls:
             asker.done(NotWanted(f"nobody waits for {pull.wish.image} any more"))
 
     def close(self) -> None:
-        """End all pulls; wholly fetched layers are kept. Nobody hears of it: the ranks that wait
+        """End all pulls; wholly fetched layers are kept. The ranks that wait are not answered: they
         are the next agent's, and have not failed.
         """
         with self._lock:

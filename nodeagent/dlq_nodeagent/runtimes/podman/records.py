@@ -80,7 +80,7 @@ class ImageRecords:
             self._write()
 
     def used(self, image_id: str, now_s: float) -> None:
-        """A rank is given the image. Written now and then only: a wrong hour harms nobody."""
+        """A rank is given the image. Written now and then only: a wrong hour does no harm."""
         with self._lock:
             known = self._images.get(image_id)
             if known is None:

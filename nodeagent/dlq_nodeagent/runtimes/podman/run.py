@@ -33,7 +33,7 @@ _ALWAYS = (
     "--http-proxy=false",
     "--systemd=false",
     "--sdnotify=ignore",
-    # Images for NVIDIA's hook ask for all GPUs; a job gets those that it was given, by --device.
+    # Images for NVIDIA's hook ask for all GPUs; a job gets its own ones, by --device.
     "--env=NVIDIA_VISIBLE_DEVICES=void",
     "--entrypoint=",
     # dlq-init enters the job's directory: podman would fail over one that the user may not enter.
@@ -108,7 +108,7 @@ def exec_command(client: PodmanClient, name: str, *, init: str, terminal: bool) 
 
 
 def remove_command(client: PodmanClient, name: str) -> list[str]:
-    """Take the container and its files away, whatever its state; fine when there is none."""
+    """Take the container and its files away in any state; fine without one."""
     return client.command(*REMOVE, name)
 
 
@@ -126,8 +126,9 @@ def _limits(plan: LaunchPlan, box: ContainerPlan, cgroup_parent: str) -> list[st
 
 
 def _default_shm(plan: LaunchPlan) -> int:
-    """Half of what the job may use: workers that hand tensors over fail in podman's own 64 MiB. It
-    is charged to the job's memory when it is used, so a large size costs nothing."""
+    """Half of the job's memory limit: workers that hand tensors over fail in podman's own 64 MiB.
+    It is charged to the job's memory when it is used, so a large size costs nothing.
+    """
     whole = plan.memory_bytes or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(64 << 20, whole // 2)
 

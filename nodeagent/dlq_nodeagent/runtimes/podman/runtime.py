@@ -1,9 +1,9 @@
 """The `podman` runtime: ranks with an image run in containers, the others as the `process` runtime.
 
-The shim of a rank starts `podman run`, guards the container and takes it away at its end; nobody
-else does (shim/README.md, "Containers"). Everything that the process runtime promises of restarts,
-silence and records holds here too. An agent, a podman command or a conmon may be killed at any
-time. `recover` finds the remains of a killed shim by the containers' labels.
+The shim of a rank starts `podman run`, guards the container and removes it at its end. No other
+program does so (shim/README.md, "Containers"). Everything that the process runtime promises of
+restarts, silence and records holds here too. An agent, a podman command or a conmon may be killed
+at any time. `recover` finds the remains of a killed shim by the containers' labels.
 """
 
 import os
@@ -63,8 +63,9 @@ class PodmanRuntime(ProcessRuntime):
         secrets: Secrets | None = None,
         writable: bool = False,
     ) -> None:
-        """`container_cgroups` is what `detect_for_containers` found; `init` is dlq-init. `writable`
-        gives containers a writable image, whose changes fill podman's store and go with them.
+        """`container_cgroups` is the result of `detect_for_containers`; `init` is dlq-init.
+        `writable` gives containers a writable image; the changes fill podman's store until the
+        container is gone.
         """
         super().__init__(
             state_dir=state_dir, contact=contact, cgroups=cgroups, shim=shim, clock=clock
@@ -90,7 +91,7 @@ class PodmanRuntime(ProcessRuntime):
         living = frozenset(handle.key for handle in handles) - ended
         if self._secrets is not None:
             self._secrets.keep_only(living)
-        # podman may wait for a lock of its own: nobody waits for podman.
+        # podman may wait for a lock of its own, so no thread waits for podman.
         threading.Thread(target=self._sweep, args=(living,), daemon=True).start()
         return handles
 
@@ -178,9 +179,7 @@ class PodmanRuntime(ProcessRuntime):
         os.rmdir(PRIVATE, dir_fd=attempt.at)
 
     def _sweep(self, living: frozenset[RankKey]) -> None:
-        """Containers of this agent whose rank is over, or was never known: shims that were
-        killed.
-        """
+        """Containers of this agent whose rank is over, or unknown: their shims were killed."""
         ours = f"label={LABEL_AGENT}={self._agent}"
         shape = f'{{{{index .Labels "{LABEL_KEY}"}}}}'
         try:

@@ -72,7 +72,7 @@ class Secrets:
         return place
 
     def take_back(self, key: RankKey) -> None:
-        """Delete what was handed over to a rank; no effect when there is nothing."""
+        """Delete the copies for a rank; no effect without any."""
         place = self.run_dir / "secrets" / str(key)
         try:
             at = os.open(place, _DIR_FLAGS)
@@ -86,7 +86,7 @@ class Secrets:
         place.rmdir()
 
     def keep_only(self, living: Collection[RankKey]) -> None:
-        """Delete what ranks that are over, and all pulls, have left: after a restart, before any
+        """Delete the copies of ranks that are over, and of all pulls: after a restart, before any
         pull.
         """
         for left in self.run_dir.glob("auth-*.json"):

@@ -20,7 +20,9 @@ from dlq_nodeagent.model.port import (
 from dlq_nodeagent.runtimes.process import layout, planfile, records, shim_process
 
 UNKILLABLE_S = 30.0
-"""After this long under SIGKILL the record says who is left (the shim waits as long)."""
+"""After this long under SIGKILL the record names the remaining processes (the shim waits as
+long).
+"""
 
 
 class OpenAttempt:
@@ -36,8 +38,8 @@ class OpenAttempt:
         boot_id: str,
         ends: shim_process.Ends,
     ) -> None:
-        """`at` is a descriptor of the directory and belongs to this object from now on; `ends` is
-        told of the shim, when there is one.
+        """`at` is a descriptor of the directory and belongs to this object from now on; `ends`
+        watches the shim, when there is one.
         """
         self.handle = handle
         self.at = at
@@ -60,7 +62,7 @@ class OpenAttempt:
     def adopt(
         cls, attempts_fd: int, key: RankKey, boot_id: str, ends: shim_process.Ends
     ) -> "OpenAttempt | None":
-        """Take over what an earlier agent started. None: it ended before its plan was whole, so
+        """Take over an attempt of an earlier agent. None: it ended before its plan was whole, so
         that nothing was ever started.
         """
         at = layout.open_attempt(attempts_fd, key)
@@ -145,11 +147,11 @@ class OpenAttempt:
         return records.parse_exit(data, self.handle.key, self.handle.epoch)
 
     def _end_lost(self, clock: Clock) -> ExitRecord | None:
-        """No record and no shim to be seen: kill what it left, then write the record in its place.
+        """No record and no visible shim: kill its remains, then write the record in its place.
 
-        The lock decides. While somebody holds it a shim is starting (or its child is on the way to
-        exec), so this is not the end. Once it is ours, a shim that starts late finds it taken, or
-        finds our record, and runs nothing.
+        The lock decides. While another process holds it, a shim is starting (or its child is on the
+        way to exec), so this is not the end. Once it is ours, a shim that starts late finds it
+        taken, or finds our record, and runs nothing.
         """
         lock = shim_process.PlanLock(self.at)
         try:

@@ -90,7 +90,7 @@ def make_attempt(attempts_fd: int, key: RankKey, *, uid: int, gid: int) -> int:
     """
     os.mkdir(str(key), mode=0o711, dir_fd=attempts_fd)
     at = open_attempt(attempts_fd, key)
-    os.fchmod(at, 0o711)  # whatever the umask is
+    os.fchmod(at, 0o711)  # at any umask
     os.mkfifo(CTL, mode=0o600, dir_fd=at)
     os.mkdir(JOB, mode=0o700, dir_fd=at)
     if os.geteuid() == 0:

@@ -23,7 +23,7 @@ class _Ring(NamedTuple):
 
     @property
     def oldest(self) -> int:
-        """The first logical offset whose place in the ring is not (being) written over."""
+        """The first logical offset whose place in the ring is not overwritten, or about to be."""
         return max(self.head_bytes, max(self.end, self.reserved_end) - self.ring_bytes)
 
 

@@ -45,7 +45,7 @@ class ProcessRuntime:
     def __init__(
         self, *, state_dir: Path, contact: Path, cgroups: CgroupTree, shim: Path, clock: Clock
     ) -> None:
-        """`contact` is the file of shim/contact.py; `shim` is what `ensure_shim()` returned."""
+        """`contact` is the file of shim/contact.py; `shim` is the result of `ensure_shim()`."""
         self._state_dir = state_dir.absolute()
         self._contact = contact.absolute()
         self._cgroups = cgroups
@@ -153,7 +153,7 @@ class ProcessRuntime:
         found = layout.read_job_file(attempt.at, layout.DONE, uid=attempt.uid, limit=1)
         return found is not None
 
-    # ---- beside the main process
+    # ---- a command beside the main process
 
     def inside(
         self, handle: Handle, command: Sequence[str], *, terminal: bool, variable: str = ""
@@ -217,7 +217,7 @@ class ProcessRuntime:
     def ask_save(self, handle: Handle, number: int) -> None:
         self._tell(handle, layout.SAVE, {"number": number})
 
-    # ---- inside, and what a runtime of containers does otherwise
+    # ---- commands inside, and the differences of a runtime of containers
 
     def _tell(self, handle: Handle, name: str, said: Mapping[str, object]) -> None:
         """A file that the job's group may read."""
@@ -242,7 +242,7 @@ class ProcessRuntime:
         return ()
 
     def _tidy(self, attempt: OpenAttempt) -> None:
-        """Delete what `_more_records` made."""
+        """Delete the files of `_more_records`."""
 
     def _known(self, handle: Handle) -> OpenAttempt:
         attempt = self._attempts.get(handle.key)

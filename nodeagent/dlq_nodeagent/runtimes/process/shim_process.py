@@ -47,7 +47,7 @@ class Ends:
 
     @property
     def descriptor(self) -> int:
-        """Readable while there are ends that nobody has taken note of."""
+        """Readable while there are ends that are not taken note of."""
         return self._epoll.fileno()
 
     def watch(self, pidfd: int) -> None:

@@ -20,7 +20,7 @@ _MOST = 64
 
 
 def highest_start(at: int, *, uid: int) -> int:
-    """The highest N of all, with the attempt's directory open as `at`; 0: there is none."""
+    """The highest N of all, with the attempt's directory open as `at`; 0: none."""
     found = 0
     with suppress(OSError), _inside(at, JOB) as job, _inside(job, LOGS) as logs:
         for run in _names(logs, uid):

@@ -61,7 +61,7 @@ static char *slurp(int fd, size_t *length)
     return text;
 }
 
-/* The image's own variables, except those that the job names: the job's come later and win. */
+/* The image's own variables, except those that the job sets: the job's come later and win. */
 static size_t keep_image_env(char **env, size_t mine, char **image)
 {
     size_t count = mine;
@@ -115,7 +115,7 @@ static void reset_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* "No such file" about a file that is there means its interpreter. Leaves errno as it is. */
+/* "No such file" about a file that is there means its interpreter. Does not change errno. */
 static const char *exec_stage(const char *program)
 {
     int error = errno;

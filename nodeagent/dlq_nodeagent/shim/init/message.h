@@ -1,5 +1,5 @@
 /* Messages of dlq-init to dlq-shim over descriptor 3, a SOCK_SEQPACKET socket: one message, one
- * record. The kernel adds who sent it (SCM_CREDENTIALS), as the receiver's pid namespace sees it.
+ * record. The kernel adds the sender (SCM_CREDENTIALS), as the receiver's pid namespace sees it.
  * */
 #ifndef DLQ_INIT_MESSAGE_H
 #define DLQ_INIT_MESSAGE_H

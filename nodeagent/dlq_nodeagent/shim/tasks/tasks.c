@@ -33,9 +33,9 @@
 #define MAX_TASKS 1024
 #define LINE_BYTES 8192 /* a longer line is cut in two */
 #define OUT_BYTES (256 << 10)
-#define IDLE_MS 500     /* after that a line without an end is shown as it is */
+#define IDLE_MS 500     /* after that a line without an end is printed unfinished */
 #define SERVERS_MS 5000 /* from TERM to KILL for tasks that only serve */
-#define DRAIN_MS 2000   /* for what a grandchild may still hold open */
+#define DRAIN_MS 2000   /* for pipes that a grandchild may still hold open */
 
 extern char **environ;
 
@@ -99,7 +99,7 @@ static void flush_out(void)
             continue;
         if (written <= 0) {
             if (written < 0 && errno != EAGAIN)
-                out_used = 0; /* nobody listens any more */
+                out_used = 0; /* the reader has gone */
             return;
         }
         memmove(out, out + written, out_used - (size_t)written);
@@ -236,7 +236,7 @@ static void fail_with(struct task *task)
              living(false) + living(true) > 0 ? ": the others are ended" : "");
     if (room())
         say_line(task->name, words, strlen(words));
-    /* Ranks leave one after another when they were told to: each may still be saving. */
+    /* Ranks leave one after another on request: each may still be saving. */
     bool leaving = signalled_at != 0 && now_ms() - signalled_at < grace_ms;
     kill_at = leaving ? signalled_at + grace_ms : now_ms();
 }

@@ -87,7 +87,7 @@ def test_rows_that_cannot_be_rented_for_name_their_cell(
 
 def test_a_cluster_that_says_nothing_of_renting_is_refused(tmp_path: Path) -> None:
     two = '[[nodes]]\nname = "a"\ncount = 1\ngpus = 4\n[[nodes]]\nname = "b"\ncount = 1\ngpus = 2\n'
-    with pytest.raises(UsageError, match="does not say what can be rented"):
+    with pytest.raises(UsageError, match="does not name the machines to rent"):
         made("j,0,2,100,1,4,,500,\n", tmp_path, two)
     with pytest.raises(UsageError, match="it has 0 nodes"):
         made("j,0,2,100,1,4,,500,\n", tmp_path, CATALOGUE.replace("rent_at_most = 3", ""))
