@@ -243,8 +243,8 @@ def restore_copy(
     """Put a copy that `dlq-master backup` made into the state directory. The master must not run.
 
     DIR is a copy, or the directory with all copies: then the newest is taken. The copy is checked
-    before anything is changed; what was there is set aside, not deleted. The audit goes on where it
-    was.
+    before anything is changed. The existing files are set aside, not deleted. The audit goes on
+    where it was.
 
     \b
     Example:
@@ -326,8 +326,8 @@ def verify_audit(config_path: Path) -> None:
     """Say whether a line of the audit was changed, taken out or lost; exits with 1 then.
 
     The database knows the number and the hash of the last line, so that a file that is shorter, or
-    gone, is an error. What a crash left of a last line is none: the next start of the master heals
-    it.
+    gone, is an error. A line that a crash cut short does not count: the next start of the master
+    heals it.
 
     \b
     Example:

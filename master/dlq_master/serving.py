@@ -69,9 +69,10 @@ TWIN = (sys.executable, "-P", "-m", "dlq_simulator.twin")
 
 
 def serve_until_stopped(config: MasterConfig) -> None:
-    """Serve, and begin anew from what is on disk after a fault of a handler: what it failed on is
-    put aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
-    DlqError."""
+    """Serve, and begin anew from the disk after a fault of a handler, with the faulty stimulus put
+    aside. A master that fails on ever other things, MOST_FAULTS within a minute, ends with a
+    DlqError.
+    """
     clock, faults = SteadyClock(), deque[float](maxlen=MOST_FAULTS)
     while True:
         try:
@@ -95,8 +96,8 @@ def serve_until_stopped(config: MasterConfig) -> None:
 async def serve(config: MasterConfig) -> None:
     """Build the master, serve until a signal, leave in order. Raises CommitFailed when one did.
 
-    Whatever keeps it from serving, a port that is taken, ends it too: a part is closed by what was
-    pushed when it was made, the last one first.
+    A start that fails, for example on a taken port, closes every part already made, the last one
+    first.
     """
     async with AsyncExitStack() as leaving:
         epoch = await _serve(config, leaving)
@@ -196,8 +197,8 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
 
 
 def _calm_collector() -> None:
-    """What was loaded stays: looking through all jobs takes a part of a second, in which no agent
-    is heard.
+    """Loaded objects stay: looking through all jobs takes a part of a second, in which no agent is
+    heard.
     """
     gc.unfreeze()  # of a master before this one in the same process
     gc.collect()
@@ -226,7 +227,7 @@ def _metrics(
 
 
 async def _tidy() -> None:
-    """What is old and refers to itself is looked for once an hour."""
+    """Old objects that refer to themselves are looked for once an hour."""
     while True:
         await asyncio.sleep(TIDY_EVERY_S)
         gc.collect()
@@ -308,7 +309,7 @@ def _desk(
     authority: Authority,
     audit: Audit,
 ) -> ProviderDesk:
-    """Who asks providers of machines, and what their agents join with."""
+    """The provider desk of machines, and the join tokens of their agents."""
     seal = fingerprint(authority.certificate_pem())
     desk = ProviderDesk(
         config.pools,

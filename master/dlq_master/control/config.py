@@ -122,9 +122,9 @@ class LoansConfig:
 
     # A GPU without processes and with less memory in use than this is empty: drivers keep some.
     free_below: Bytes = Bytes(500 * 1024**2)
-    # The source of the inference load, as a share from 0 to 1 of all servers: a file, "http://..."
-    # (a number, or JSON with "busy"), or "prometheus:http://host:9090?query=...". Empty: no source,
-    # and people and the inference side lend.
+    # The source of the inference load, as a share from 0 to 1 of all servers. It is a file,
+    # "http://..." (a number, or JSON with "busy"), or "prometheus:http://host:9090?query=...".
+    # Empty: no source, and people and the inference side lend.
     load: str = ""
     every: Seconds = Seconds(30.0)  # how often the load is read
     max_age: Seconds = Seconds(
@@ -151,7 +151,7 @@ class ProfilerConfig:
     """Whose network traffic is recorded at a start (docs/sites/profiler.md)."""
 
     # auto: the first start of a distributed job, or of its family, and a start on another number of
-    # nodes; asked: jobs with `--profile`; off: never.
+    # nodes. asked: jobs with `--profile`. off: never.
     mode: str = "auto"
     window: Seconds = Seconds(120.0)  # recording ends so long after the start; the job goes on
     # Rate of the link between two nodes in Gbit/s, by which slowdowns are foretold; 0: not known,

@@ -6,7 +6,7 @@ other, and starts once. Its GPUs are the attempt's from the plan on. Those of a 
 stay the attempt's until its agent reports them free.
 
 When the agent restarts, it finds launch and stop in its journal, and goes on with them. When the
-master restarts, the joining and leaving ranks are on disk with the attempt, the commands are in the
+master restarts, the joining and leaving ranks are on disk with the attempt. The commands are in the
 outbox, and a welcome repeats both. While a node is silent, the job is UNKNOWN as a whole and trains
 on. A rank that is then lost has left, or never joined. When a rank does not start, the others go on
 without it. When one fails soon after it joined, the job starts again without that node

@@ -1,4 +1,4 @@
-"""Stops and resizes become commands: which ranks stop, and when they are told to save."""
+"""Stops and resizes become commands: the ranks to stop, and the time at which they save."""
 
 from typing import TypeGuard
 

@@ -1,11 +1,11 @@
 """Nodes on which jobs fail at once, one after the other: closed before they eat the queue.
 
 A node is suspected for its own failures. These are jobs that it could not start by a fault of its
-own (dlq_common/start_causes.py), and programs that failed soon after their start on a GPU with a
-reported fault of hardware. The end of a user's program, and any fault that users can cause on any
-node, is no sign. Two users with mistakes must not close a node, nor two attackers. A program of a
-user that fails on another node as well does not count. A user whose jobs fail on other nodes too
-counts once.
+own (dlq_common/start_causes.py). They are also programs that failed soon after their start on a GPU
+with a reported fault of hardware. The end of a user's program, and any fault that users can cause
+on any node, is no sign. Two users with mistakes must not close a node, nor two attackers. A program
+of a user that fails on another node as well does not count. A user whose jobs fail on other nodes
+too counts once.
 
 The master closes no more than a share of the cluster by itself. A node is released by an operator,
 or by the jobs that it was closed for when they fail elsewhere. When the master restarts, the flag

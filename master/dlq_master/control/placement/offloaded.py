@@ -5,8 +5,8 @@ without it. After the commit the planner gets a snapshot. Its answer comes back 
 checked again (`policy.recheck`). The changes that still hold are made. Until then
 
 - new promises are not made yet, and everything else goes on;
-- a decision on the next slot, or a plan that has to be worked out whole, is waited for: until then,
-  and no longer than `PATIENCE_S`, nothing is decided;
+- a decision on the next slot, or a plan worked out whole, is waited for. Until then, and no longer
+  than `PATIENCE_S`, nothing is decided;
 - without a planner (it died, hung, said nonsense, is of another version, or there is none yet
 again) plans are plain ones.
 

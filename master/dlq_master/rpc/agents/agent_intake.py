@@ -1,5 +1,5 @@
-"""What agents say becomes what the core believes: every value checked, none trusted for who sent
-it.
+"""Reports of agents become values of the core: every value is checked, and none is trusted for its
+sender.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in 
 
 
 def facts_of(facts: agent.NodeFacts) -> Registered:
-    """What a host says of itself. The boot id is needed: by it lost attempts are told."""
+    """The report of a host about itself. The boot id is needed: by it lost attempts are told."""
     if not facts.boot_id or len(facts.boot_id) > 64 or not facts.boot_id.isprintable():
         raise InvalidRequest("a node needs a boot id of at most 64 characters", field="boot_id")
     if facts.cpu_count < 0 or facts.memory_bytes < 0:
@@ -216,7 +216,7 @@ def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
 
 
 def agent_of(hello: agent.Hello) -> AgentInstance | None:
-    """Which agent speaks; None: one of before, which does not say."""
+    """The agent that speaks; None: one of before, which does not say."""
     said = hello.instance
     if not said.process_id:
         return None
@@ -246,7 +246,7 @@ def unexplained_of(
 
 
 def progress_of(progress: agent.RankProgress) -> ReportedProgress:
-    """What a running rank last said of itself."""
+    """The last report of a running rank about itself."""
     return ReportedProgress(
         key=AttemptKey(job_id_of(progress.job_id), _attempt(progress.fence.attempt)),
         epoch=progress.fence.epoch,

@@ -1,7 +1,7 @@
 """The agents' door: one session per node, and the logs they are asked for.
 
 An agent speaks for its own node, which its certificate names, and for ranks that were placed there.
-Whoever says more is cut off.
+An agent that says more is cut off.
 """
 
 from __future__ import annotations
@@ -178,7 +178,9 @@ class AgentService(AgentServiceServicer):
 
 
 class _Conversation:
-    """What one agent says on one line: listened to in order, reports put to the loop in batches."""
+    """The messages of one agent on one line: read in order, with reports put to the loop in
+    batches.
+    """
 
     def __init__(
         self, control: Control, door: Door, line: Line, context: Context, places: CheckpointPlaces
@@ -221,7 +223,7 @@ class _Conversation:
         with self._ending("evidence cannot be taken"):
             while True:
                 told = await self._evidence.get()
-                # What cannot be read would come again for ever: it is dropped, and the node works
+                # An unreadable report would come again for ever. It is dropped, and the node works
                 # on.
                 try:
                     await self._control.ask(evidence_of(told, self._line.node_id))
@@ -307,7 +309,7 @@ class _Conversation:
 
     @contextmanager
     def _ending(self, because: str) -> Iterator[None]:
-        """Whatever ends a task of the conversation ends its line; a failure is kept for the
+        """The end of any task of the conversation ends its line; a failure is kept for the
         stream.
         """
         try:

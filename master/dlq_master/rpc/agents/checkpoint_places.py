@@ -32,13 +32,13 @@ class CheckpointPlaces:
         return f"{(named or self.root).rstrip('/')}/{name}/{key.number}"
 
     def base(self, spec: job_pb2.JobSpec) -> str:
-        """What lies above, and may be shared with others."""
+        """The directories above, which other jobs may share."""
         return str(PurePosixPath(spec.checkpoint.directory or self.root))
 
     def may_promote(self, path: str, key: AttemptKey) -> bool:
-        """Whether a path that an agent reports may be this attempt's: below the site's root only
-        what lies in its own directory, or in JOB/ATTEMPT, where attempts from before an upgrade
-        save. Elsewhere the user has named the place.
+        """Whether a path that an agent reports may be this attempt's. Below the site's root only
+        its own directory counts, or JOB/ATTEMPT, where attempts from before an upgrade save.
+        Elsewhere the user has named the place.
         """
         parts = PurePosixPath(path).parts
         if ".." in parts:

@@ -1,4 +1,4 @@
-"""What the core says to agents becomes messages. The way back is agent_intake.py."""
+"""Commands of the core to agents become messages. The way back is agent_intake.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dlq_master.rpc.specs.elastic import fit_to_sizes
 
 
 def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent.SessionResponse]:
-    """What answers a hello."""
+    """The answer to a hello."""
     welcome = agent.Welcome(
         epoch=opened.epoch,
         heartbeat_duration=to_duration(opened.heartbeat_s),

@@ -52,7 +52,7 @@ class ExecPipe:
         await self._inputs.put(message)
 
     async def outputs(self) -> AsyncIterator[ExecOutput]:
-        """What comes out, up to and with the end. Unavailable when the agent fails to bring it."""
+        """The output, up to and with the end. Unavailable when the agent fails to bring it."""
         timeout_s: float | None = ARRIVAL_TIMEOUT_S
         while True:
             try:
@@ -97,7 +97,7 @@ class ExecPipe:
         self._taken.set()
 
     async def inputs(self) -> AsyncIterator[ExecInput]:
-        """What goes in, as the command takes it, until the caller has gone."""
+        """The input, as the command takes it, until the caller has gone."""
         closed = asyncio.create_task(self._closed.wait())
         try:
             while True:
@@ -190,7 +190,7 @@ class ExecRelay:
 
 
 async def _take(pipe: ExecPipe, requests: AsyncIterator[wire.ServeExecRequest]) -> None:
-    """What the agent says, until it has said how the command ended; or that it has gone."""
+    """The messages of the agent, until it reports the end of the command, or until it has gone."""
     told = False
     try:
         async for request in requests:

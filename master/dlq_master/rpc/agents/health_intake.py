@@ -1,4 +1,4 @@
-"""What agents say of their GPUs, checked: short codes, few of them, numbers that can be."""
+"""Reports of agents about their GPUs, checked: short codes, few of them, possible numbers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
 
 
 def look_of(look: agent.GpuLook, node_id: NodeId, session_id: int) -> TakeLook:
-    """What is on a node's GPUs. A figure that cannot be counts as something that is there."""
+    """The programs on a node's GPUs. A figure that cannot be counts as something that is there."""
     if len(look.gpus) > MOST_GPUS or len({gpu.index for gpu in look.gpus}) != len(look.gpus):
         raise InvalidRequest("GPU indexes must differ and be few", field="gpu_look.gpus")
     if any(gpu.used_memory_bytes < 0 or gpu.process_count < 0 for gpu in look.gpus):

@@ -1,4 +1,4 @@
-"""What agents say of the traffic of their ranks, checked: it is stored, merged and believed."""
+"""Reports of agents about the traffic of their ranks, checked before they are stored and merged."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The lines to the agents: who is on the line, and what is to be said to them.
+"""The lines to the agents: the open sessions, and the messages that wait for them.
 
-A line is a pipe and not the truth: a command that finds no line, or is lost with one, comes again
+A line is a pipe and not the truth. A command that finds no line, or is lost with one, comes again
 with the node's next hello.
 """
 
@@ -20,7 +20,7 @@ MOST_UNREAD = 10_000
 
 
 class Line:
-    """What waits to be said on one session. It is closed once and for all."""
+    """The messages that wait on one session. It is closed once and for all."""
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
@@ -37,7 +37,7 @@ class Line:
             self._waiting.put_nowait(message)
 
     def close(self, because: str) -> None:
-        """Say nothing any more. What waits is dropped: nothing on a line is the last of its
+        """Say nothing any more. Waiting messages are dropped: none on a line is the last of its
         kind.
         """
         if not self.closed_because:
@@ -45,7 +45,7 @@ class Line:
             self._waiting.put_nowait(None)
 
     async def messages(self) -> AsyncIterator[wire.SessionResponse]:
-        """What is said, in order, until the line is closed."""
+        """The messages, in order, until the line is closed."""
         while not self.closed_because:
             message = await self._waiting.get()
             if message is not None and not self.closed_because:

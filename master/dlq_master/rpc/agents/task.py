@@ -1,4 +1,4 @@
-"""What a spec says to the one task that is launched: its place in its array, and its own paths."""
+"""The spec of the one task that is launched: its place in its array, and its own paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fit_to_task(spec: JobSpec, launch: Launch) -> None:
 
 
 def array_environment(launch: Launch) -> Mapping[str, str]:
-    """What a task is told of its array, in Slurm's words with our prefix."""
+    """The variables of a task about its array, in Slurm's words with our prefix."""
     array = launch.array
     if array is None:
         return {}

@@ -4,10 +4,10 @@ Its files are a chain of hashes (audit_chain.py), in which a line that was chang
 found. A thread of its own writes (audit_writer.py).
 
 A change is not acknowledged unless its line is on disk. The line of a change that the loop commits
-is in the same transaction (control/stimuli/audit_note.py), and the file has it half a second later;
-any other change waits for the file. While the file cannot be written no further change is accepted
-(AuditUnavailable): what is read, what runs, and what agents report goes on, and changes are
-accepted again once a line has been written.
+is in the same transaction (control/stimuli/audit_note.py), and the file has it half a second later.
+Any other change waits for the file. While the file cannot be written no further change is accepted
+(AuditUnavailable). Reads, running jobs and reports of agents go on. Changes are accepted again once
+a line has been written.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.calls.roles import JOIN, RULES
 
 LONGEST_OBJECT = 200
-# What a call is about, by the name of the field that says so.
+# The subject of a call, by the name of the field that holds it.
 OBJECT_FIELDS = ("job_id", "node_id", "token_id", "name", "policy")
 COMMITTED = "COMMITTED"  # the decision of a line that only the database had: its change was made
 
 
 class Audit:
-    """What services and steps see of it; `record` never blocks and never loses a line silently."""
+    """The view of services and steps; `record` never blocks and never loses a line silently."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Audit:
         known: KnownHead = NOTHING_KNOWN,
         open_file: OpenFile = DiskFile,
     ) -> None:
-        """`known`: what the database knows of the audit. A file that cannot be opened refuses
+        """`known`: the database's record of the audit. A file that cannot be opened refuses
         changes.
         """
         self._clock = clock
@@ -76,7 +76,7 @@ class Audit:
             self._decided(call, note, error.reason, denied=denied)
             raise
         except asyncio.CancelledError:
-            # The caller left; what it asked for may have happened.
+            # The caller left; the request may have taken effect.
             self._decided(call, note, "CANCELLED")
             raise
         except Exception:
@@ -88,7 +88,7 @@ class Audit:
     async def accepting(self, call: Call) -> AsyncIterator[None]:
         """A step behind the door: AuditUnavailable for a change while no line can be written.
 
-        What nodes announce is taken all the same: their lines are in the database.
+        Announcements of nodes are accepted all the same, since their lines are in the database.
         """
         self._describe(call)
         of_a_node = call.identity is not None and call.identity.role is Role.NODE
@@ -115,7 +115,7 @@ class Audit:
     # --- helpers, in order of use -------------------------------------------------------------
 
     def _note(self, call: Call) -> AuditNote | None:
-        """Made for every change; who calls is put in once the door has read it."""
+        """Made for every change; the caller is put in once the door has read it."""
         return AuditNote(secrets.token_hex(8), "") if _changes(call) else None
 
     async def _done(self, call: Call, note: AuditNote | None) -> None:
@@ -147,7 +147,7 @@ class Audit:
 
     def _line_of(self, call: Call, decision: str) -> dict[str, str]:
         told = (call.request, call.response)
-        # What is made has its number from the answer; its name is anybody's.
+        # A new thing has its number from the answer; its name may belong to anybody.
         first, second = reversed(told) if call.method.endswith("/SubmitJob") else told
         about = object_of(first) or object_of(second)
         return self._line(call.identity, call.method, about, decision, call.context.peer())
@@ -173,7 +173,7 @@ def _changes(call: Call) -> bool:
 
 
 def object_of(message: Message | None) -> str:
-    """What a request or an answer is about: the first id it carries, also one level down."""
+    """The subject of a request or an answer: the first id it carries, also one level down."""
     if message is None:
         return ""
     for field, value in message.ListFields():

@@ -1,12 +1,11 @@
 """The audit's files: each line carries the hash of the one before it, from file to file.
 
-The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on),
-and a new one begins with an anchor: the hash of the last line before it, and how many lines that
-were. So old files may be taken to an archive, or away: what is left is still verified, from its
-anchor on.
+The newest lines are in `audit.jsonl`. When it is long it becomes `audit.000001.jsonl` (and so on).
+A new one begins with an anchor: the hash of the last line before it, and how many lines there were.
+So old files may be moved to an archive, or deleted: the rest is still verified, from its anchor on.
 
-A line is there whole or not at all. What a write left half done is cut off before the next line;
-what a crash left half done is cut off before the first line of the next start, which says so.
+A line is there whole or not at all. An incomplete line of a write is cut off before the next line.
+An incomplete line of a crash is cut off before the first line of the next start, which says so.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ class _Mark(NamedTuple):
 class Chain:
     """Appends to the newest file, and begins another when it is long enough. One thread's.
 
-    After an OSError call `rewind`, and append everything anew that was not synced: what the disk
-    has of it is not known.
+    After an OSError call `rewind`, and append everything anew that was not synced, because the
+    state of the disk is not known.
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class Chain:
         if self._path.exists():
             numbered = _numbered(self._path)
             os.rename(self._path, numbered)
-            # Whoever keeps the log elsewhere can prove by this what the audit was.
+            # A copy of the log elsewhere can prove by this what the audit was.
             last_hash = self._now.head.last_hash
             self._log.info("audit_segment_closed", file=numbered.name, last_hash=last_hash)
         old = self._file
@@ -167,7 +166,7 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def hash_of(text: bytes) -> str:
-    """What the next line says of this one, which is given without its line end."""
+    """The link from the next line to this one, which is given without its line end."""
     return hashlib.sha256(text).hexdigest()
 
 

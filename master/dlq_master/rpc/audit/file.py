@@ -31,9 +31,7 @@ OpenFile: TypeAlias = Callable[[Path], LogFile]
 
 
 class DiskFile:
-    """The real one. Unbuffered: what was appended is with the kernel, and survives our own
-    death.
-    """
+    """The real one. Unbuffered: appended lines are with the kernel, and survive our own death."""
 
     def __init__(self, path: Path) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

@@ -29,7 +29,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class AuditVerdict:
-    """What a look at the whole chain found."""
+    """The findings about the whole chain."""
 
     lines: int
     missing: int  # lines before the first file that is here, by its anchor

@@ -1,10 +1,9 @@
 """The thread that writes the audit's file: in order, each line whole, again and again until the
 disk takes it.
 
-Every line is handed to the kernel at once, and is on disk before anybody who waits for it is told
-so, half a second later otherwise. After a failure nothing is believed: everything since the last
-sync is cut off and written anew. Lines wait in memory meanwhile, and those of changes in the
-database too.
+Every line is handed to the kernel at once. It is on disk before a waiting caller hears so, and half
+a second later otherwise. After a failure nothing is believed: everything since the last sync is cut
+off and written anew. Lines wait in memory meanwhile, and those of changes in the database too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MOST_WAITING: Final = 10_000
 
 
 class KnownHead(NamedTuple):
-    """What the database knows of the audit: its last line, and the lines of changes that it may
+    """The database's record of the audit: its last line, and the lines of changes that it may
     lack.
     """
 
@@ -197,7 +196,7 @@ class AuditWriter:
         self._failure = ""
 
     def _fail(self, error: OSError) -> None:
-        """Nothing since the last sync is believed to be there. Whoever waits is told."""
+        """Nothing since the last sync is believed to be there. Waiting callers hear of it."""
         if not self._failure:
             self._log.error("audit_not_written", error=str(error), lines=len(self._entries))
         self._failure = error.strerror or str(error)

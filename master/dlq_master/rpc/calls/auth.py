@@ -1,4 +1,4 @@
-"""The door: who calls is read from the client certificate, and from nothing else.
+"""The door: the caller's identity comes from the client certificate, and from nothing else.
 
 TLS has proven that our CA signed the certificate. Here it is asked whether its holder is still
 known with that role, and whether the role may call the method.
@@ -27,18 +27,18 @@ _ROUNDING_S = 1.0
 
 
 class LetIn(NamedTuple):
-    """Who has a name now (model/jobs/person.py), and since when."""
+    """The present owner of a name (model/jobs/person.py), and since when."""
 
     person: str = ""
     since_s: float = math.inf  # nobody was let in: nothing is theirs
 
 
-# Each call is a task of its own: what its door has found out is seen by nobody else.
+# Each call is a task of its own: no other call sees the findings of its door.
 _LET_IN: ContextVar[LetIn] = ContextVar("let_in", default=LetIn())  # noqa: B039 - it is immutable
 
 
 class Members(Protocol):
-    """Who is known now."""
+    """The known people."""
 
     def user(self, name: str) -> User | None: ...
     def node(self, node_id: NodeId) -> Node | None: ...
@@ -69,14 +69,14 @@ class Door:
     def check_member(self, identity: CertifiedIdentity) -> LetIn:
         """Unauthenticated unless this holder is known here, now, with this role.
 
-        Long streams ask again from time to time: whoever is removed is refused at once.
+        Long streams ask again from time to time, so a removed person is refused at once.
         """
         if identity.cluster != self._cluster:
             raise Unauthenticated(f"a certificate of the cluster {identity.cluster!r}, not of this")
         if self._clock.now_s() >= identity.not_after_s:
             raise Unauthenticated("the certificate has expired", hint="dlq login")
         person, known_since_s = self._known(identity)
-        # A name may be given again: certificates of whoever had it before stay worthless.
+        # A name may be given again; certificates of its former owner stay worthless.
         if identity.issued_s + _ROUNDING_S < known_since_s:
             raise Unauthenticated(
                 f"the certificate is of an earlier {identity.name}", hint="dlq login"
@@ -101,7 +101,7 @@ class Door:
 
 
 def identity_of(context: Context) -> CertifiedIdentity:
-    """Who the client certificate of this call's connection speaks for."""
+    """The identity that the client certificate of this call's connection stands for."""
     certificates = list(context.auth_context().get("x509_pem_cert", ()))
     if len(certificates) != 1:
         raise Unauthenticated("no client certificate")
@@ -111,7 +111,7 @@ def identity_of(context: Context) -> CertifiedIdentity:
 def caller_of(context: Context) -> Caller:
     """The same as the core's value. Only for calls that the door has let in.
 
-    The person is the one whom the door let in, whoever has the name by now.
+    The person is the one that the door let in, even if the name has a new owner.
     """
     identity = identity_of(context)
     return Caller(identity.name, identity.role.value, *_LET_IN.get())

@@ -27,7 +27,7 @@ UNREADABLE = object()  # in place of a request whose bytes are no message
 
 @dataclass(slots=True)
 class Call:
-    """What the steps around a call know of it; they learn it on the way in."""
+    """The knowledge of the steps around a call about it; they learn it on the way in."""
 
     method: str  # "/dlq.v1.JobService/SubmitJob"
     context: Context

@@ -9,7 +9,7 @@ from dlq_common.identity.pki import Authority, needs_renewal, new_key_and_csr
 
 
 class MasterCertificate:
-    """What both ports serve with, made anew at every start and at two thirds of its life."""
+    """The certificate of both ports, made anew at every start and at two thirds of its life."""
 
     def __init__(self, authority: Authority, clock: Clock) -> None:
         self._authority = authority

@@ -65,7 +65,7 @@ class HiddenFromCaller(NotFound):
 
 
 class Errors:
-    """The outermost step: whatever leaves a call by exception becomes a status here."""
+    """The outermost step: every exception of a call becomes a status here."""
 
     def __init__(self, ids: Ids) -> None:
         self._ids = ids
@@ -145,7 +145,7 @@ def _more(error: DlqError) -> Iterator[Message]:
 
 
 def _retry_after_s(error: DlqError) -> int:
-    """What the error itself says, or soon."""
+    """The delay that the error itself names, or a short one."""
     text = error.metadata.get("retry_after_s", "")
     return int(text) if text.isdecimal() else RETRY_AFTER_S
 

@@ -1,6 +1,4 @@
-"""What one caller may use of the master: a deadline on each call, and few streams, reads and
-changes at a time.
-"""
+"""Limits of one caller: a deadline on each call, and few streams, reads and changes at a time."""
 
 from __future__ import annotations
 

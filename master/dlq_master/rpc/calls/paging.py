@@ -18,7 +18,7 @@ def page_size_of(asked: int) -> int:
 
 
 def position_of(token: str) -> int:
-    """What a page token of a list ordered by number stands for: the last number shown, or 0."""
+    """The meaning of a page token of a list ordered by number: the last number shown, or 0."""
     if not token:
         return 0
     if not (token.isascii() and token.isdecimal() and len(token) <= 19) or (

@@ -1,10 +1,10 @@
-"""What one caller may read of the master at a time, and how long answers are made in fair slices.
+"""The reads of one caller at a time, and the time for which answers are made in fair slices.
 
 Everybody is answered by one loop, which also takes heartbeats and submits. So of one identity only
-a few reads are answered at a time; some more stand in its line, first come, first served, and what
-is beyond is refused: its client comes again. A long answer is made in slices. However many are
-being made, the loop does one slice, then looks at everything else that has come, and then does the
-next, of another identity if there is one.
+a few reads are answered at a time. Some more wait in its line, first come, first served. Further
+ones are refused, and their client comes again. A long answer is made in slices. However many are
+being made, the loop does one slice, and then looks at all other events. Then it does the next
+slice, of another identity if there is one.
 
 Nothing of it is kept: a master that starts again has empty lines.
 """
@@ -24,7 +24,7 @@ AT_ONCE: Final = 4  # answers to one identity that are being made
 IN_LINE: Final = 64  # more of them that wait
 RETRY_AFTER_S: Final = 1
 
-# What a slice may hold, and what is in it: about a millisecond.
+# The limit of a slice, and its content so far: about a millisecond.
 SLICE: Final = 256
 LOOKED_AT: Final = 1  # a row that is perhaps not wanted
 ENCODED: Final = 8  # a row that is told
@@ -34,7 +34,7 @@ Breathe = Callable[[int], Awaitable[None]]
 
 @dataclass(slots=True)
 class _Line:
-    """Of one identity: how many are served, and who waits for that."""
+    """For one identity: how many are served, and which ones wait for that."""
 
     served: int = 0
     waiting: deque[asyncio.Future[None]] = field(default_factory=deque)

@@ -1,4 +1,4 @@
-"""Who may call what: the one table, by method. What is not in it is refused to everybody.
+"""The permissions: the one table, by method. A method that is missing here is refused to everybody.
 
 Among people each role may do what the one before it may: user < operator < admin. Nodes and the
 inference service stand apart. Whose job it is, is not decided here but by the service.
@@ -23,7 +23,9 @@ MEMBERS = LOOKERS | NODES
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Who may call a method, and whether it changes something (then every call is in the audit)."""
+    """The roles that may call a method, and whether it changes something (then every call is in the
+    audit).
+    """
 
     roles: frozenset[Role]
     changes: bool = False

@@ -1,4 +1,4 @@
-"""What operators and admins do: tokens, nodes, users, the policy."""
+"""Calls of operators and admins: tokens, nodes, users, the policy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LONGEST_LIFETIME_S = 7.0 * DAY
 # The kernel's own "no such user" ends the range.
 LARGEST_UID = 2**32 - 2
 MOST_GROUPS = 64
-# The other flags are set by the master itself; what it has quarantined, people release.
+# The master sets the other flags itself; people release its quarantines.
 PEOPLES_FLAGS = {flag.value: flag for flag in (NodeFlag.DRAINING, NodeFlag.CORDONED)}
 RELEASABLE = PEOPLES_FLAGS | {NodeFlag.QUARANTINED.value: NodeFlag.QUARANTINED}
 

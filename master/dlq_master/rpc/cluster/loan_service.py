@@ -156,7 +156,7 @@ def _controller_message(followed: Followed, off: SwitchedOff | None) -> wire.Loa
 
 
 def plan_message(plan: Reclaimed) -> wire.ReclaimPlan:
-    """What a reclaim does."""
+    """The effects of a reclaim."""
     return wire.ReclaimPlan(
         token=plan.token,
         node_ids=plan.node_ids,

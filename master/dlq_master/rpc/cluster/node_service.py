@@ -1,4 +1,4 @@
-"""What anybody may see of nodes."""
+"""The facts of nodes that everybody may see."""
 
 from __future__ import annotations
 

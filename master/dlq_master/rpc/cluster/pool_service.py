@@ -1,4 +1,4 @@
-"""Priced pools: what may be rented, what is, and giving it back."""
+"""Priced pools: the machines that may be rented, the rented ones, and giving them back."""
 
 from __future__ import annotations
 

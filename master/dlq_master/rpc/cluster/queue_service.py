@@ -1,4 +1,4 @@
-"""What anybody may see of queues and of the cluster."""
+"""The facts of queues and of the cluster that everybody may see."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class QueueService(QueueServiceServicer):
 
 
 def incident_message(incident: Incident) -> wire.Incident:
-    """On what the master has failed, without the words of whoever sent it."""
+    """The requests on which the master has failed, without the words of their senders."""
     return wire.Incident(
         incident_id=incident.incident_id,
         failure_time=to_timestamp(incident.time_s),

@@ -71,7 +71,7 @@ class ReservationService(ReservationServiceServicer):
 
 
 def _message(one: Reservation, read: ReadModel, *, jobs: bool) -> wire.Reservation:
-    """`jobs`: with those that hold GPUs there, whoever's they are."""
+    """`jobs`: with the jobs that hold GPUs there, of all users."""
     there, late = read.on_reserved(one) if jobs else ((), ())
     return wire.Reservation(
         reservation_id=one.reservation_id,

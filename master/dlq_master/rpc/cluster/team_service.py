@@ -1,4 +1,4 @@
-"""Teams: who belongs to which, and what each may have and has."""
+"""Teams: their members, their rules, and their use."""
 
 from __future__ import annotations
 

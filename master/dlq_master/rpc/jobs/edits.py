@@ -86,7 +86,7 @@ def _gathered(control: Control, named: list[Job], answers: dict[JobId, object]) 
 
 
 def _raise_losses(failures: list[BaseException]) -> None:
-    """What all of them would lose, in one refusal."""
+    """The loss of all of them, in one refusal."""
     losses = [each for each in failures if isinstance(each, WorkWouldBeLost)]
     if losses and len(losses) == len(failures):
         told = "; ".join(each.what for each in losses[:MOST_TOLD])

@@ -1,4 +1,6 @@
-"""ExecJob: who may run a command inside a job, where that is, and passing its bytes on."""
+"""ExecJob: permission to run a command inside a job, the place of the job, and passing the bytes
+on.
+"""
 
 from __future__ import annotations
 
@@ -48,9 +50,9 @@ class Record(Protocol):
 class Execs:
     """Serves callers; the commands run on the nodes.
 
-    What happens when: the master restarts - the streams end, and the agents kill the commands; an
-    agent restarts or its line goes silent - the caller hears UNAVAILABLE within 8 s, and the
-    command is killed on the node; the job ends - so do its commands.
+    When the master restarts, the streams end, and the agents kill the commands. When an agent
+    restarts or its line goes silent, the caller hears UNAVAILABLE within 8 s, and the command is
+    killed on the node. When the job ends, its commands end too.
     """
 
     def __init__(self, control: Control, door: Door, relay: ExecRelay, record: Record) -> None:
@@ -77,7 +79,7 @@ class Execs:
                 f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
             )
         _check_spec(opening.spec)
-        # On record before it runs: whoever ends the master meanwhile does not end the trace.
+        # On record before it runs, so that the trace survives the end of the master.
         about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
         await self._record(identity, METHOD, about, "STARTED", peer)
         command = agent.OpenExecCommand(
@@ -171,7 +173,7 @@ async def _opening(requests: AsyncIterator[wire.ExecJobRequest]) -> wire.ExecJob
 
 
 async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) -> None:
-    """What the caller says; that there is no more of it does not end the command."""
+    """The input of the caller; its end does not end the command."""
     async for request in requests:
         if request.WhichOneof("body") != "input":
             raise InvalidRequest("only the first message says what to run", field="opening")

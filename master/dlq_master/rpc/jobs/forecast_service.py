@@ -1,4 +1,4 @@
-"""When jobs will start: what the twin says, as messages. Nothing here changes anything."""
+"""Forecasts of job starts by the twin, as messages. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class ForecastService(ForecastServiceServicer):
 
 
 def changes_of(request: wire.CompareForecastsRequest, read: ReadModel) -> Changes:
-    """What would be otherwise, checked. Raises InvalidRequest."""
+    """The changed assumption, checked. Raises InvalidRequest."""
     if not (request.added_nodes or request.closed_node_ids or request.policy):
         raise InvalidRequest("nothing would be otherwise: name nodes or a policy")
     closed = [node_id_of(text, "closed_node_ids") for text in request.closed_node_ids]

@@ -1,4 +1,4 @@
-"""What users do with jobs: submit, look, steer. Watching and logs are in watch.py and logs.py."""
+"""Calls of users about jobs: submit, look, steer. Watching and logs are in watch.py and logs.py."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from dlq_master.rpc.views.convert import (
 
 
 class Changed(TypedDict):
-    """What the answers to all edits hold."""
+    """The content of the answers to all edits."""
 
     job: JobMessage
     jobs: list[JobMessage]
@@ -277,7 +277,7 @@ class JobService(JobServiceServicer):
 
 
 def losses_of(changed: Changed) -> list[WorkLoss]:
-    """What those of the jobs lose that have been told to stop."""
+    """The losses of those jobs that have been told to stop."""
     jobs = changed["jobs"] or [changed["job"]]
     return [job.stop_loss for job in jobs if job.stop_cause and job.HasField("stop_loss")]
 

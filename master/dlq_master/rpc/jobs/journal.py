@@ -1,4 +1,4 @@
-"""What of the journal is asked for, and where it is found."""
+"""Requests for parts of the journal, and where they are found."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _KIND = re.compile(r"[a-z0-9_]{1,64}\*?|\*", re.ASCII)
 
 
 class WantedEvents(NamedTuple):
-    """What an EventFilter asks for. Empty: anything."""
+    """The content of an EventFilter. Empty: anything."""
 
     nodes: frozenset[str] = frozenset()
-    actors: frozenset[str] = frozenset()  # the same nodes, as who tells
+    actors: frozenset[str] = frozenset()  # the same nodes, as the actors
     kinds: frozenset[str] = frozenset()
     stems: tuple[str, ...] = ()  # of kinds
     since_s: float | None = None
@@ -56,7 +56,7 @@ class WantedEvents(NamedTuple):
 
 
 def wanted_of(asked: EventFilter) -> WantedEvents:
-    """What was asked for. Raises InvalidRequest for what no event can be."""
+    """The request. Raises InvalidRequest for what no event can be."""
     _check_most(asked.kinds, "filter.kinds", MOST_KINDS)
     _check_most(asked.node_ids, "filter.node_ids", MOST_NODES)
     for kind in asked.kinds:

@@ -1,4 +1,4 @@
-"""Which jobs a list holds, and in what order: those of memory and those of the disk as one."""
+"""The jobs of a list, and their order: those of memory and those of the disk as one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def listed(
     states = frozenset(_known_state(word) for word in request.states)
     wanted = _filter(asked, states, caller, read, living=not _only_ended(request))
     after = position_of(request.page_token)
-    # What has ended of other people's is not shown, and not looked for.
+    # Ended jobs of other people are not shown, and not looked for.
     past = asked if caller.sees_all else asked._replace(user=caller.name)
     async for job in _candidates(request, past, states, read, after):
         await breathe(LOOKED_AT)
@@ -51,7 +51,7 @@ async def listed(
 def _asked(
     request: wire.ListJobsRequest, caller: Caller, read: ReadModel, now_s: float
 ) -> PastJobs:
-    """What is asked for but the states; a job that lives may lack the end that it names."""
+    """The request without its states; a living job may lack the end that it names."""
     from_s, before_s = None, None
     if request.HasField("ended_within_seconds"):
         from_s = now_s - request.ended_within_seconds

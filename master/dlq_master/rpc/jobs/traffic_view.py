@@ -1,4 +1,4 @@
-"""How a job communicates, for its owner: what is believed and from what, and the profile itself."""
+"""The communication of a job, for its owner: the belief and its source, and the profile itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PLACEMENTS = {True: "together", False: "anywhere", None: "fewest"}
 
 
 def traffic_message(job: Job, read: ReadModel) -> wire.JobTraffic:
-    """What is known; empty for a job that nobody has recorded."""
+    """The known traffic; empty for a job without a recording."""
     belief = read.belief(job)
     message = wire.JobTraffic(starts=[_start(one) for one in read.recordings(job.job_id)])
     if belief is not None:

@@ -96,7 +96,7 @@ def visible_jobs(read: ReadModel, caller: Caller, text: str) -> list[Job]:
 
 
 def jobs_named(read: ReadModel, text: str, field: str) -> list[Job | None]:
-    """What a job's name stands for, whosever it is; None for what is not there."""
+    """The job of a name, of any owner; None for what is not there."""
     try:
         named = parse_tasks(text)
     except ValueError as error:
@@ -128,5 +128,5 @@ def may_see_event(read: ReadModel, caller: Caller, event: JournalEvent) -> bool:
 
 
 def _shown(text: str) -> str:
-    """A number as everybody writes it; whatever else was asked for in quotes."""
+    """A plain number without quotes; any other word in quotes."""
     return text if text.isascii() and text.isdecimal() and len(text) <= 20 else shown(text)

@@ -16,7 +16,7 @@ from dlq_master.store.tables.tenants import Spent, Waited
 
 
 def wait_shares(waited: Waited | None) -> Iterator[job_pb2.WaitShare]:
-    """What holds now first, then what has held for longest."""
+    """The present reasons first, then those that held for longest."""
     if waited is None:
         return
     now = {word: place for place, word in enumerate(waited.now)}

@@ -103,9 +103,7 @@ class Watch:
     def _named_message(
         self, event: JournalEvent, filtered: WantedEvents, caller: Caller
     ) -> wire.WatchEventsResponse | None:
-        """Of a job that was named: whoever chooses among its events hears of its end all the
-        same.
-        """
+        """For a named job: a reader that filters its events hears of its end all the same."""
         message = self._message(event, caller)
         if not filtered.has(event):
             job = self._control.published.job(event.job_id) if event.job_id is not None else None

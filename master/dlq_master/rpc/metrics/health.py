@@ -1,5 +1,5 @@
-"""Figures for alerts in `/metrics`: who fails, how long nodes are silent, GPUs that are unwell, and
-how late the loop is.
+"""Figures for alerts in `/metrics`: failures, the silence of nodes, GPUs that are unwell, and the
+delay of the loop.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def _incidents(read: ReadModel, now_s: float) -> Iterator[str]:
 
 
 def _silence(read: ReadModel, now_s: float) -> Iterator[str]:
-    """Nodes of which this start has not heard yet have no figure; those that are down are counted
-    by dlq_nodes.
+    """Nodes that this start has not heard yet have no figure; dlq_nodes counts those that are
+    down.
     """
     nodes = [node for node in read.nodes() if node.state is not NodeState.DOWN]
     heard = [read.contact_s(node.node_id) for node in nodes]

@@ -81,7 +81,7 @@ def _one(name: str, words: str, value: float) -> Iterator[str]:
 
 
 def _figures(look: Callable[[], T]) -> Iterator[T]:
-    """What is found, or nothing."""
+    """The found value, or nothing."""
     try:
         yield look()
     except OSError:

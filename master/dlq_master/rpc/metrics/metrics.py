@@ -97,7 +97,7 @@ def page(read: ReadModel, meter: Meter, more: Iterable[str] = ()) -> str:
         (("class", kind), ("pool", pool), ("use", use)): gpu_s
         for (pool, kind, use), gpu_s in meter.gpu_s.items()
     }
-    words = "What came of the time of attempts that have ended."
+    words = "The use of the time of ended attempts."
     lines += family("dlq_gpu_seconds_total", "counter", words, charged)
     counted: dict[Labels, float] = {
         (("kind", kind),): count for kind, count in meter.events.items()

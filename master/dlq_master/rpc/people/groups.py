@@ -1,5 +1,5 @@
-"""The groups of users follow their accounts on the master's host: a group that was taken away is
-gone at the next start of a job.
+"""The groups of users follow their accounts on the master's host. A removed group is gone at the
+next start of a job.
 
 They are read at each login and once a minute for everybody. An account that cannot be found changes
 nothing: a directory service that is away looks the same as an account that was deleted.
@@ -72,7 +72,7 @@ class Groups:
         return stored
 
     def _say(self, user: User, why: str) -> None:
-        """Once for each: who leaves is removed by an admin, never by a look-up that failed."""
+        """Once for each user: only an admin removes a user, never a look-up that failed."""
         if (user.name, user.uid) not in self._differing:
             self._differing.add((user.name, user.uid))
             self._log.warning("user_without_account", user=user.name, uid=user.uid, cause=why)

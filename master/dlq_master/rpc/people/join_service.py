@@ -62,5 +62,5 @@ class JoinService(JoinServiceServicer):
 
 
 def secret_hash(secret: str) -> str:
-    """What is stored of a token's secret. 256 random bits need no salt and no slow hash."""
+    """The stored digest of a token's secret. 256 random bits need no salt and no slow hash."""
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The login broker: who the kernel says is calling gets a certificate for their user.
+"""The login broker: the caller that the kernel names gets a certificate for their user.
 
 A unix socket on the master's host; one line of JSON each way. The caller's word about themselves is
 not asked for: SO_PEERCRED is.
@@ -96,7 +96,7 @@ class LoginBroker:
         self._server = await asyncio.start_unix_server(
             self._serve, path, limit=LARGEST_LINE, **_LEAVES_ITS_SOCKET
         )
-        # Everybody may ask; who they are is for the kernel to say.
+        # Everybody may ask; the kernel names the caller.
         path.chmod(0o666)
 
     async def stop(self) -> None:
@@ -152,9 +152,8 @@ class LoginBroker:
     async def _user(self, uid: int) -> User:
         """The user whose account has this uid, with the groups that the account has now.
 
-        Made now if the account has no row and the settings allow. A row whose name is not that of
-        the account belongs to somebody who had the uid before, or will have it: it is not taken
-        over.
+        Made now if the account has no row and the settings allow. A row with another name than the
+        account's belongs to an earlier or later owner of the uid. It is not taken over.
         """
         known = next((one for one in self._control.published.users() if one.uid == uid), None)
         if known is None and (uid == 0 or not self._settings.auto_users):
@@ -206,7 +205,7 @@ def _check_new(account: HostAccount) -> None:
 
 
 def peer_uid(writer: asyncio.StreamWriter) -> int:
-    """The numeric user id of whoever opened this connection, as the kernel noted it then."""
+    """The numeric user id of the peer of this connection, as the kernel noted it at the connect."""
     connection = writer.get_extra_info("socket")
     raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
     return int(_UCRED.unpack(raw)[1])

@@ -1,4 +1,4 @@
-"""Deadlines on the wire: what a spec asks, checked, and what a job is promised."""
+"""Deadlines on the wire: those of a spec, checked, and the promises of a job."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ON_MISS = (CONTINUE, CANCEL)
 
 
 def check_deadlines(spec: JobSpec) -> None:
-    """Whether they could be meant; which of them have passed, the loop knows."""
+    """Whether they could be meant; the loop knows which of them have passed."""
     _check_steps(spec.deadlines)
     if spec.on_miss and not spec.deadlines:
         raise _wrong("on_miss", "means something only with a deadline")
 
 
 def new_deadlines(request: UpdateJobRequest) -> tuple[AskedDeadline, ...] | Same:
-    """Those that shall take the place of what a job has; empty: it shall have none."""
+    """Deadlines that replace those of a job; empty: it shall have none."""
     if request.clear_deadlines and request.deadlines:
         raise InvalidRequest("deadlines are given and taken away", field="clear_deadlines")
     if request.clear_deadlines:
@@ -48,7 +48,7 @@ def new_deadlines(request: UpdateJobRequest) -> tuple[AskedDeadline, ...] | Same
 
 
 def new_on_miss(request: UpdateJobRequest) -> str | Same:
-    """What shall become of it once it is late."""
+    """The treatment of the job once it is late."""
     if not request.HasField("on_miss"):
         return SAME
     _check_on_miss(request.on_miss or "?")
@@ -56,7 +56,7 @@ def new_on_miss(request: UpdateJobRequest) -> str | Same:
 
 
 def deadlines_of(spec: JobSpec) -> tuple[AskedDeadline, ...]:
-    """What the spec asks for."""
+    """The deadlines of the spec."""
     return tuple([_asked(step) for step in spec.deadlines])
 
 
@@ -74,7 +74,8 @@ def promise_message(
 ) -> Promise:
     """A job's deadlines, and what is promised of them; `offered`: the policy promises any.
     `profile_s`: T_profile of the policy, whose name is `policy`; None: it measures nobody.
-    `told_s`: what all of its work takes by its own steps. `delay`: why nobody is judged."""
+    `told_s`: the time of all its work by its own steps. `delay`: why nobody is judged.
+    """
     state = _state(job, profile_s, offered=offered)
     message = Promise(
         deadlines=[

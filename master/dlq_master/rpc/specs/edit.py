@@ -1,4 +1,4 @@
-"""What all requests that edit one job carry, and the same once it is checked."""
+"""The fields of all requests that edit one job, and the same once checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlq_master.model.ids import JobId
 
 
 class EditRequest(Protocol):
-    """What all requests that edit a job carry."""
+    """The fields of all requests that edit a job."""
 
     request_id: str
     job_id: str

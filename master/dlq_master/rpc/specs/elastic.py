@@ -1,6 +1,4 @@
-"""Jobs that run on several numbers of GPUs, on the wire: what is asked for, checked, and what
-became of it.
-"""
+"""Jobs that run on several numbers of GPUs, on the wire: their sizes, checked, and their state."""
 
 from __future__ import annotations
 
@@ -58,7 +56,7 @@ def check_new_sizes(request: UpdateJobRequest, spec: job_pb2.JobSpec) -> None:
 
 
 def new_sizes(request: UpdateJobRequest) -> tuple[int, ...] | Same:
-    """The sizes that an update asks for; none: what the job asks for alone."""
+    """The sizes of an update; none: the size of the request alone."""
     if request.clear_elastic and request.HasField("elastic"):
         raise InvalidRequest("sizes are given and taken away", field="clear_elastic")
     if request.clear_elastic:
@@ -129,7 +127,7 @@ def _following(attempt: Attempt, held: int) -> int:
 
 
 def _check_live(spec: job_pb2.JobSpec) -> None:
-    """What torchrun does not take up and let go while it runs."""
+    """Refuses jobs that torchrun cannot resize while they run."""
     live = "a job that is resized live"
     if not spec.resources.HasField("node_count"):
         raise _wrong(f"{live} names its GPUs per node: whole nodes come and go")

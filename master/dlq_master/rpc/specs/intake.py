@@ -1,5 +1,5 @@
-"""What users say becomes what the core believes: every value checked, none trusted for who sent
-it.
+"""Requests of users become values of the core: every value is checked, and none is trusted for its
+sender.
 """
 
 from __future__ import annotations
@@ -143,8 +143,9 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
 
 
 def family_of(spec: JobSpec) -> str:
-    """Which of its user's jobs it resembles: those with the same label `family`, or else those that
-    run the same program with the same arguments and environment, in the same directory and image.
+    """The family of a job: jobs of its user with the same label `family`. Without the label, jobs
+    that run the same program with the same arguments and environment, in the same directory and
+    image.
     """
     label = spec.labels.get(FAMILY_LABEL, "")
     if label:
@@ -285,7 +286,7 @@ def _term(term: DependencyTerm) -> AskedTerm:
 
 
 def request_of(spec: JobSpec) -> Request:
-    """What the scheduler needs to know. The exact limits stay in the spec, for the agent."""
+    """The facts that the scheduler needs. The exact limits stay in the spec, for the agent."""
     asked = spec.resources
     return Request(
         gpus=asked.gpu_count,
@@ -309,7 +310,7 @@ def request_of(spec: JobSpec) -> Request:
 
 
 def rules_of(spec: JobSpec) -> RunRules:
-    """What the spec says about stopping and running again."""
+    """The spec's rules about stopping and running again."""
     preempt = spec.preempt
     rules = RunRules(
         requeue_exit_codes=frozenset({SAVED_EXIT_CODE, *preempt.requeue_exit_codes}),

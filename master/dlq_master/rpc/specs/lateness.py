@@ -1,4 +1,4 @@
-"""What being late costs, on the wire."""
+"""The cost of being late, on the wire."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def is_sized(spec: JobSpec) -> bool:
 
 
 def lateness_of(spec: JobSpec) -> AskedLateness | None:
-    """What the spec asks for."""
+    """The lateness of the spec."""
     if not spec.HasField("lateness"):
         return None
     late, weight = spec.lateness, spec.lateness.weight_per_hour / _HOUR_S

@@ -54,14 +54,14 @@ MOST_TERMS = 100
 LATEST_BEGIN_S = 32_503_680_000  # the year 3000
 
 SIGNALS = ("TERM", "INT", "USR1", "USR2")
-# What `dlq signal` sends: nothing that only the kernel can take, and nothing that stops a process.
+# The signals of `dlq signal`: none that only the kernel can take, and none that stops a process.
 USER_SIGNALS = ("HUP", "INT", "QUIT", "USR1", "USR2", "ALRM", "TERM", "CONT", "URG", "WINCH")
 RUNTIMES = ("process", "podman")
 DEFAULT_SIGNAL = "TERM"
 DEFAULT_RUNTIME = "process"
 DEFAULT_DIRECTORY = "/"
 
-# What the table says of single values; what they mean together is checked below.
+# The table's limits of single values; their combinations are checked below.
 _LIMITS = tuple(
     [(field.wire, field.limit) for field in FIELDS.values() if field.wire and field.limit]
 )
@@ -142,7 +142,7 @@ def _check_script(script: str) -> None:
 
 def _check_environment(spec: JobSpec) -> None:
     environment = spec.environment
-    # The cheap sum first: what is far too large is not looked at further.
+    # The cheap sum first: a text that is far too large is not looked at further.
     size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
     if size > LARGEST_ENV_BYTES:
         raise refused("environment", f"is {size} bytes, {LARGEST_ENV_BYTES} at most")

@@ -38,7 +38,7 @@ ATTEMPT_STATES = {
 }
 NODE_STATES = {state: node_pb2.NodeState.Value(f"NODE_STATE_{state.name}") for state in NodeState}
 LEASE_KINDS = {kind: lease_pb2.LeaseKind.Value(f"LEASE_KIND_{kind.name}") for kind in LeaseKind}
-# What users read; the core's words for the same.
+# The users' words for the words of the core.
 RANK_WORDS = {
     "assigned": "waiting",
     "preparing": "preparing",
@@ -49,7 +49,7 @@ RANK_WORDS = {
 
 
 def range_message(range_: Range) -> forecast_pb2.TimeRange:
-    """An instant that nobody knows exactly; what is later than was looked ahead stays unset."""
+    """An estimated instant; one beyond the forecast's range stays unset."""
     message = forecast_pb2.TimeRange()
     for field, at_s in (
         (message.earliest_time, range_.low_s),
@@ -193,7 +193,7 @@ def array_task_message(job: Job, array: Array) -> job_pb2.ArrayTask:
 
 
 def request_message(request: Request) -> resource_pb2.ResourceRequest:
-    """What a job asks for."""
+    """The request of a job."""
     return resource_pb2.ResourceRequest(
         gpu_count=request.gpus,
         node_count=request.nodes,

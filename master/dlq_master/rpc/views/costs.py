@@ -1,4 +1,4 @@
-"""What rented machines and being late have cost, as it is told: to whom, and in which groups."""
+"""The costs of rented machines and of being late, by reader and group."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def of_jobs(
 
 
 def of_pools(pools: Mapping[tuple[int, str], Paid], *, by_day: bool) -> list[wire.PoolCost]:
-    """What the machines of each pool cost, in all or day by day."""
+    """The costs of the machines of each pool, in all or day by day."""
     return [
         wire.PoolCost(
             day=day,

@@ -51,7 +51,7 @@ def by_pool(
 
 
 def groups_of(told: Iterable[str], known: Collection[str]) -> Sequence[str]:
-    """What groups are made by, each once. Raises InvalidRequest for a word that is not known."""
+    """The keys of the groups, each once. Raises InvalidRequest for a word that is not known."""
     by = list(dict.fromkeys(told))
     unknown = [word for word in by if word not in known]
     if unknown:

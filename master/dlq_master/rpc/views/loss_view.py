@@ -1,4 +1,4 @@
-"""What users see of work that a stop loses."""
+"""The users' view of work that a stop loses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float
 
 
 def node_losses(node_id: NodeId, read: ReadModel, now_s: float) -> Iterator[job_pb2.WorkLoss]:
-    """What jobs lose that leave this node because it drains."""
+    """The losses of jobs that leave this node because it drains."""
     for key in read.attempts_on(node_id):
         job, attempt = read.job(key.job_id), read.attempt(key)
         if job is None or attempt is None or attempt.stop_cause is None:

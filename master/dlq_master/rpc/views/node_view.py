@@ -1,4 +1,6 @@
-"""A node as people see it beyond its plain facts: what keeps it from work, and how its GPUs are."""
+"""A node as people see it beyond its plain facts: the reasons that keep it from work, and the
+health of its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from dlq_master.model.nodes.node import Gpu, Node, NodeFlag, NodeState
 
 
 class Readable(Protocol):
-    """What is read for it."""
+    """The values read for it."""
 
     def contact_s(self, node_id: NodeId) -> float | None: ...
     def holders(self, node_id: NodeId) -> Mapping[int, AttemptKey]: ...

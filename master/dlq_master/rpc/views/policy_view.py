@@ -18,7 +18,7 @@ LONGEST_SETTING = 4_096
 
 
 def policy_message(chosen: Chosen) -> policy_pb2.Policy:
-    """Which policy, by whose word."""
+    """The policy, and the person that set it."""
     return policy_pb2.Policy(
         policy=chosen.policy,
         settings=dict(chosen.settings),

@@ -40,7 +40,7 @@ def _taken(taken: Taken) -> job_pb2.Preemption:
 
 
 def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:
-    """What is known of its run time. `profile_s`: T_profile of the policy; None: it measures
+    """The knowledge of its run time. `profile_s`: T_profile of the policy; None: it measures
     nobody.
     """
     basis = job.basis

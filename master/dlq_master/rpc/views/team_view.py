@@ -44,7 +44,7 @@ def member_message(team: str, member: Member, uses: Mapping[str, TeamUse]) -> te
 
 
 def use_message(use: TeamUse | None) -> team_pb2.TeamUse:
-    """What one has; None: nothing."""
+    """The use of one team or member; None: nothing."""
     use = use or TeamUse()
     return team_pb2.TeamUse(
         gpu_count=use.gpus,
@@ -59,7 +59,7 @@ def use_message(use: TeamUse | None) -> team_pb2.TeamUse:
 
 
 def team_of_message(message: team_pb2.Team) -> Team:
-    """What is asked for, checked."""
+    """The requested rules, checked."""
     if len(message.members) > MOST_MEMBERS:
         raise InvalidRequest(f"a team has {MOST_MEMBERS} members at most", field="team.members")
     members = tuple(_members(message.members))
