@@ -122,8 +122,7 @@ class App:
             if not identity.is_valid(self.clock.now_s()):
                 raise Unauthenticated(
                     "the clock of this host is ahead of the master's: to it, the new certificate "
-                    "ended at "
-                    f"{format_instant(identity.expires_s)}",
+                    f"ended at {format_instant(identity.expires_s)}",
                     hint="set the clock (timedatectl)",
                 )
         return identity

@@ -84,8 +84,7 @@ def _doubt(where: str, wall_s: float, last_time_s: float, state_dir: Path) -> Co
     apart = approximate_span(abs(wall_s - last_time_s))
     return ConfigError(
         f"the clock of this host says {format_instant(wall_s)}, {apart} {where} the newest entry "
-        "in "
-        f"{state_dir / 'dlq.db'} ({format_instant(last_time_s)}): one of the two is wrong",
+        f"in {state_dir / 'dlq.db'} ({format_instant(last_time_s)}): one of the two is wrong",
         hint="if it is the host's clock, set it (timedatectl); if the clock is right, `dlq-master "
         "reset-clock` "
         "corrects the database",

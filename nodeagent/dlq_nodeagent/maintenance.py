@@ -61,8 +61,7 @@ async def announce(channels: Channels, clock: Clock, ids: Ids, maintenance_s: fl
             if clock.boottime_s() >= until_s:
                 raise NotInForce(
                     f"the jobs of this node have not been told within {PATIENCE_S:.0f} s: do not "
-                    "stop"
-                    " the agent for longer than their hold",
+                    "stop the agent for longer than their hold",
                     hint="is the agent running (and not older than this command)? ask again, or "
                     "take"
                     " it back: dlq-nodeagent maintenance --end",

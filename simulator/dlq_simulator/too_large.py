@@ -72,8 +72,7 @@ def _too_large(trace: Trace, spec: ClusterSpec, row: TraceJob, reason: Reason) -
     if column == "mem_gb":
         why = (
             f"job {row.job_id!r} asks for {row.num_gpus} GPUs with {row.mem_gb:g} GB each, and no "
-            "set "
-            f"of nodes of the cluster {spec.name} has them"
+            f"set of nodes of the cluster {spec.name} has them"
         )
     elif column == "num_gpus" and spec.gpus < row.num_gpus:
         why = (

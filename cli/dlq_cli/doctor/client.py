@@ -156,8 +156,7 @@ def incidents(answer: queue_service_pb2.GetClusterResponse, now_s: float) -> Ite
         yield fail(
             "incident",
             f"the master failed on {one.kind} of {one.sender or 'its clock'} "
-            f"{format_span(round(max(0.0, ago_s)))} ago"
-            f" ({clean_line(one.error)})",
+            f"{format_span(round(max(0.0, ago_s)))} ago ({clean_line(one.error)})",
             f"read incidents/{one.incident_id}.json in the master's state directory and report it. "
             f"A master with the fault refuses it for up to an hour at a time",
         )

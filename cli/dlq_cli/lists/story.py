@@ -257,9 +257,8 @@ def _remedy(rank: job_pb2.Rank) -> list[str]:
     if rank.exit_code != NO_SUCH_PROGRAM or not any(map(NO_PYTHON.search, said)):
         return []
     return [
-        f"  node {clean_line(rank.node_id)} has no program named python (Debian and Ubuntu call "
-        "it python3): "
-        "write python3, or activate an environment first"
+        f"  node {clean_line(rank.node_id)} has no program named python (Debian and Ubuntu call it "
+        "python3): write python3, or activate an environment first"
     ]
 
 

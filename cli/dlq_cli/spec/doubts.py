@@ -33,8 +33,7 @@ def _deadline_doubts(spec: Spec) -> Iterator[str]:
         origin = spec.origins.get("steps", "steps")
         yield (
             f"{origin}: the run time is reckoned from the steps that the job tells (dlq_train), a "
-            "minute after "
-            "its start; if it tells none, never. With --work it is known at once"
+            "minute after its start; if it tells none, never. With --work it is known at once"
         )
 
 

@@ -22,8 +22,7 @@ class OtherCode(Exception):
     def __init__(self) -> None:
         super().__init__(
             "the package on disk has changed while the master ran, and what it starts now would "
-            "not be of its "
-            "version: restart the master"
+            "not be of its version: restart the master"
         )
 
 

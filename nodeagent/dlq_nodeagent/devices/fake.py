@@ -42,8 +42,7 @@ def parse_virtual(text: str) -> VirtualDevices:
     if not match or int(match.group(1)) > _MAX_DEVICES:
         raise ValueError(
             f"virtual devices are written COUNTxMODEL-MEMORYGB with at most {_MAX_DEVICES} "
-            "devices, "
-            f"like 8xH100-80GB; got {text!r}"
+            f"devices, like 8xH100-80GB; got {text!r}"
         )
     script = Path(match.group(4)) if match.group(4) else None
     return VirtualDevices(int(match.group(1)), match.group(2), int(match.group(3)), script)

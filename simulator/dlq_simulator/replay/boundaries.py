@@ -81,7 +81,6 @@ class Boundaries:
         return SimulateError(
             f"the replay of {self._policy.name!r} would take too long",
             f"nothing has changed in the {self._in_vain} terms before {now_s:.0f} s, and "
-            f"{ahead:.0f} more "
-            f"of {self._term_s:g} s end before a job arrives or finishes",
+            f"{ahead:.0f} more of {self._term_s:g} s end before a job arrives or finishes",
             "set a longer term_s, preempt=free, or correct the job that runs so long",
         )

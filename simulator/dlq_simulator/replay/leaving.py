@@ -88,8 +88,7 @@ class Leaving:
         return SimulateError(
             f"the replay of {self._settings.policy.name!r} would not end",
             f"job {course.row.job_id!r} cannot save (checkpoint is no) and has lost all that it "
-            "did "
-            f"{course.preemptions} times",
+            f"did {course.preemptions} times",
             "choose a policy that lets such jobs run on, or preempt=free",
         )
 

@@ -33,8 +33,7 @@ def read_node_label(word: str) -> tuple[str, str]:
     if "|" in word:
         raise ValueError(
             "nodes with one label or another cannot be asked for: write K=V,K=V for both; of "
-            "several GPU types "
-            "any one will do with --gpu-type a,b"
+            "several GPU types any one will do with --gpu-type a,b"
         )
     name, equals, value = word.strip().partition("=")
     if not equals:

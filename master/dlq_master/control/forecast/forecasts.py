@@ -257,8 +257,7 @@ def _failing(health: Health) -> str:
     since = "" if health.since_s is None else f" since {format_instant(health.since_s)}"
     return (
         f"the forecasting process fails: {health.failures} times in a row{since}, last: "
-        f"{health.last_error}; "
-        "it is tried again by itself; `dlq doctor` says more"
+        f"{health.last_error}; it is tried again by itself; `dlq doctor` says more"
     )
 
 

@@ -261,8 +261,7 @@ def _cannot(ask: ReclaimServers, answer: Reclaimed, taken: TakenServers) -> Ille
     soonest = format_span(round(answer.promised_s))
     return IllegalTransition(
         f"within {format_span(round(within_s))} cannot be promised: jobs {named} may save for "
-        "longer; "
-        f"{len(taken.choice.servers)} servers can be promised within {soonest}",
+        f"longer; {len(taken.choice.servers)} servers can be promised within {soonest}",
         hint=f"--within {soonest}, or --force to end them after {format_span(round(within_s))}; "
         "nothing was asked back",
         promised_s=round(answer.promised_s),

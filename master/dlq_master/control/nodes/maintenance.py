@@ -81,8 +81,7 @@ def _check(turn: Turn, ask: AnnounceMaintenance) -> None:
     if ask.node_id not in turn.state.nodes.sessions:
         raise IllegalTransition(
             f"the agent of node {ask.node_id} is not connected: nobody can tell its jobs to hold "
-            "out"
-            " longer, and nothing was changed",
+            "out longer, and nothing was changed",
             hint="start the agent, or drain the node first: dlq admin node drain",
         )
 

@@ -257,8 +257,7 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
     if rules.gpu_limit is not None and total > rules.gpu_limit:
         yield (
             f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_limit} beyond its limit: "
-            "nobody is stopped, "
-            "and nothing more of it starts until it holds less"
+            "nobody is stopped, and nothing more of it starts until it holds less"
         )
     if wide := _too_wide(state, account, rules.gpu_limit):
         yield (
@@ -268,8 +267,7 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
     if rules.running_jobs is not None and len(held) > rules.running_jobs:
         yield (
             f"{who} runs {len(held)} jobs, {len(held) - rules.running_jobs} beyond its limit: "
-            "nobody is stopped, and "
-            "nothing more of it starts until it runs fewer"
+            "nobody is stopped, and nothing more of it starts until it runs fewer"
         )
 
 

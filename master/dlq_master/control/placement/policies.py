@@ -56,8 +56,7 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
     if name in RENTS:
         raise ConfigError(
             f"scheduler.policy = {name!r} rents nodes by their prices, and a master's nodes have "
-            "none: it is for "
-            "dlq simulate, with a [[catalogue]]"
+            "none: it is for dlq simulate, with a [[catalogue]]"
         )
     preset = PRESETS.get(name)
     words = dict(settings)
@@ -73,14 +72,12 @@ def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = 
     if policy.know is Know.KNOWN:
         raise ConfigError(
             "scheduler.settings.know = 'known': how long every job will run only a simulation can "
-            "tell; "
-            f"leave it out, and {name!r} goes by what users say"
+            f"tell; leave it out, and {name!r} goes by what users say"
         )
     if policy.know is Know.PROFILED and policy.profile_s is None:
         raise ConfigError(
-            f"scheduler.settings.know = 'profiled': {name!r} measures nobody; leave it out, and "
-            "it goes "
-            "by what users say and jobs tell of their steps"
+            f"scheduler.settings.know = 'profiled': {name!r} measures nobody; leave it out, and it "
+            "goes by what users say and jobs tell of their steps"
         )
     return policy
 

@@ -76,6 +76,5 @@ def _words(job: Job, node_id: NodeId, window: Window) -> str:
         return f"{what}: it is asked to save then, and goes on elsewhere"
     return (
         f"{what}: it is asked to stop then, and starts again elsewhere; its spec says nothing of "
-        "saving, and what it has not "
-        "saved by then is lost"
+        "saving, and what it has not saved by then is lost"
     )

@@ -28,8 +28,7 @@ def check(turn: Turn, job: Job, count: int) -> None:
     within = format_duration(rules.profile_s)
     raise TryAgain(
         f"{job.user} has sent jobs of {held.sent_gpus} GPUs to be profiled in the last {within}, "
-        "and may "
-        f"send {rules.submit_gpus}",
+        f"and may send {rules.submit_gpus}",
         hint=f"nothing was submitted; try again in {wait_s} s. A job that says how long it runs "
         "(--work) "
         "is not profiled",

@@ -11,8 +11,8 @@ class Lane(IntEnum):
 
     SLO = -2  # the present slot is planned for it: it has a right to its GPUs
     PROFILE = -1  # it runs to be measured
-    SPOT = 0  # best effort, and deadlines that nobody has guaranteed
-    FILL = 1  # guaranteed, but the present slot is not planned for it: what nobody else wants
+    SPOT = 0  # best effort, and deadlines without a promise
+    FILL = 1  # guaranteed, but the present slot is not planned for it
     BORROW = 2  # beyond its team's quota: GPUs that no other job needs, until one does
     LIMIT = 3  # its team holds as much as it may: it waits for the others of its team
 

@@ -20,7 +20,7 @@ _HOUR_S = 3600.0
 class MachineState(StrEnum):
     STARTING = "starting"  # its provider is asked for it, or it boots
     UP = "up"  # its agent has joined: the job for which it is rented may start there
-    DRAINING = "draining"  # nobody starts there any more; who is there leaves
+    DRAINING = "draining"  # no job starts there any more, and its jobs leave
     STOPPING = "stopping"  # its provider is told to take it back
     AWAY = "away"  # its provider says that it is gone
     FAILED = "failed"  # likewise, and it was of no use

@@ -50,8 +50,7 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
         return "it is being measured" if attempt is not None else "it is measured once it runs"
     return (
         "nobody has said it, and this policy measures no jobs: say it with --work, or how many "
-        "steps it takes with "
-        "--steps, and report them (dlq_train)"
+        "steps it takes with --steps, and report them (dlq_train)"
     )
 
 

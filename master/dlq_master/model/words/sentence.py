@@ -30,9 +30,8 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.MAKES_WAY: "it goes on elsewhere, to leave room for others whose slot begins",
     ReasonCode.PROMISE_BROKEN: "no plan keeps its promise any more: it runs as best effort",
     ReasonCode.OVERRUN: (
-        "it has run for longer than was reserved for it: it is promised nothing any more, and "
-        "runs as "
-        "best effort"
+        "it has run for longer than was reserved for it: it is promised nothing any more, and runs "
+        "as best effort"
     ),
     ReasonCode.NOT_PROFILED: "nobody knows how long it runs: that is tried first",
     ReasonCode.RENTED: "being late would cost it more than the machine that was rented for it",
@@ -113,8 +112,7 @@ def _maintenance(reason: Reason, _job: Job, _reader: str) -> str:
 def _own_only(reason: Reason, _job: Job, _reader: str) -> str:
     return (
         f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a "
-        "deadline runs on the "
-        "cluster's own"
+        "deadline runs on the cluster's own"
     )
 
 
@@ -181,9 +179,8 @@ def _quota(reason: Reason, job: Job, _reader: str) -> str:
     if not reason.detail.startswith(("team ", f"{job.user} in team")):
         return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
     return (
-        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds "
-        f"{held}{_who(reason)}: it borrows what "
-        "nobody else needs"
+        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds {held}{_who(reason)}: "
+        "it borrows what nobody else needs"
     )
 
 
@@ -222,8 +219,7 @@ def _protected(reason: Reason, _job: Job, _reader: str) -> str:
     some = len(reason.blocking_jobs) > 1
     return (
         f"{_jobs(reason)} {'hold' if some else 'holds'} GPUs that it would take, and "
-        f"{'are' if some else 'is'} "
-        f"protected for now: {reason.detail}"
+        f"{'are' if some else 'is'} protected for now: {reason.detail}"
     )
 
 
@@ -281,8 +277,7 @@ def _submit_limit(reason: Reason, _job: Job, _reader: str) -> str:
     limit, sent = _number(reason.need or 0), _number(reason.have or 0)
     return (
         f"its user has {sent} GPUs in jobs that were just sent to be profiled, of {limit} at a "
-        "time: it is "
-        f"let in {reason.detail}"
+        f"time: it is let in {reason.detail}"
     )
 
 

@@ -87,10 +87,9 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
     {
         "dlq": Preset(
             "the default: deadlines are promised to whom it is worth it, and keep their GPUs as "
-            "late as the promise "
-            "allows; until then, and for everybody else, the least expected work first; elastic "
-            "jobs get their "
-            "bases first and grow into what is left; at boundaries",
+            "late as the promise allows; until then, and for everybody else, the least expected "
+            "work first; elastic jobs get their bases first and grow into what is left; at "
+            "boundaries",
             (*_CHRONUS, "size", "cooldown_s"),
             preempts=True,
             knows=True,
@@ -121,8 +120,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "yarn-cs": Preset(
             "a static quota for each queue, and in it the order of arrival; nobody of the queue "
-            "passes "
-            "a job that does not fit yet",
+            "passes a job that does not fit yet",
             (*_COMMON, "quota"),
             blocking=True,
             by_quota=True,
@@ -181,8 +179,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "chronus-paper": Preset(
             "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in "
-            "whole "
-            "leases, as Chronus is printed; everybody else by shortest remaining time",
+            "whole leases, as Chronus is printed; everybody else by shortest remaining time",
             _CHRONUS,
             preempts=True,
             knows=True,
@@ -192,8 +189,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "edf": Preset(
             "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never "
-            "each "
-            "other",
+            "each other",
             (*_COMMON, *_GUARDED),
             preempts=True,
             key=always(earliest_deadline),
@@ -207,8 +203,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "3sigma": Preset(
             "the most expected reward for what it takes first; SLO jobs preempt best-effort ones "
-            "at "
-            "boundaries, never each other",
+            "at boundaries, never each other",
             (*_COMMON, "know", "errors", *_GUARDED),
             preempts=True,
             knows=True,
@@ -224,8 +219,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); "
-            "preempts "
-            "and resizes at boundaries",
+            "preempts and resizes at boundaries",
             (*_COMMON, "know", "cooldown_s", *_BY_WORK),
             preempts=True,
             knows=True,
@@ -234,15 +228,13 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "gandiva-elastic": Preset(
             "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own "
-            "nodes, "
-            "and shrink when somebody does, at boundaries",
+            "nodes, and shrink when somebody does, at boundaries",
             _COMMON,
             sizing=GROW_SHRINK,
         ),
         "aryl": Preset(
             "elastic: bases shortest first, then the knapsack of the time that more GPUs save "
-            "(Aryl); "
-            "resizes at boundaries, preempts nobody",
+            "(Aryl); resizes at boundaries, preempts nobody",
             (*_COMMON, "know", "size", "cooldown_s"),
             knows=True,
             key=always(shortest_on_base),
@@ -258,8 +250,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "tiresias-gittins": Preset(
             "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts "
-            "at "
-            "boundaries",
+            "at boundaries",
             (*_COMMON, *_LEVELS, "index", "quantum", "last", *_GUARDED),
             preempts=True,
             by_service=True,

@@ -50,8 +50,7 @@ def build(
             if word in words:
                 raise PolicyError(
                     f"policy {name}: setting {word!r} needs an order by what is left to do: "
-                    "spot=expected, "
-                    "srtf or srsf"
+                    "spot=expected, srtf or srsf"
                 )
     try:
         known = ServiceDistribution(history_gpu_s)
