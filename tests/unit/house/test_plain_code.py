@@ -15,11 +15,11 @@ from support.reference_pages import ROOT
 
 # How many hard sentences a folder still has. It may only get better; at none it leaves the table.
 NOT_YET: dict[str, int] = {
-    "master/dlq_master": 22,
-    "master/dlq_master/control": 12,
-    "master/dlq_master/model": 17,
+    "master/dlq_master": 15,
+    "master/dlq_master/control": 5,
+    "master/dlq_master/model": 15,
     "master/dlq_master/policy": 651,
-    "master/dlq_master/rpc": 149,
+    "master/dlq_master/rpc": 1,
     "master/dlq_master/store": 1,
 }
 PRODUCT = (
