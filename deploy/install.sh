@@ -121,7 +121,7 @@ build_release() {
     echo "$extras" >"$at/.complete"
 }
 
-# What can be known before anything points at the new release.
+# Checks that are possible before anything points at the new release.
 check_release() {
     for one in $role; do
         if [ "$one" = master ] && [ -e /etc/dlq/master.toml ]; then
@@ -211,7 +211,7 @@ restart() {
     done
 }
 
-# What a job was started from stays while it runs: its stand-ins for other programs lie there too.
+# A job's release stays while the job runs: its stand-ins for other programs lie there too.
 remove_old_releases() {
     in_use=$(for pid in $(pgrep -x dlq-shim); do readlink "/proc/$pid/exe" || true; done)
     for path in "$HOME_DIR"/releases/*; do

@@ -54,9 +54,14 @@ def is_hard(sentence: str) -> bool:
 
 
 def hard_in_code(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, sentence) of each hard sentence in a file of Python, C or protobuf."""
+    """(line, sentence) of each hard sentence in Python, C, protobuf, shell or a configuration."""
     source = path.read_text()
-    texts = _python_texts(source) if path.suffix == ".py" else _c_texts(source)
+    if path.suffix == ".py":
+        texts = _python_texts(source)
+    elif path.suffix in {".c", ".h", ".proto"}:
+        texts = _c_texts(source)
+    else:
+        texts = _hash_texts(source)
     for line, text in texts:
         hard = (one for one in sentences(text) if is_hard(one) or _is_hard_inside(one))
         yield from ((line, one) for one in hard)
@@ -103,6 +108,13 @@ def _c_texts(source: str) -> Iterator[tuple[int, str]]:
         if text[0] == "/":
             bare = re.sub(r"(?m)^\s*(?://+|/?\*+)/?|\*/\s*$", "", text)
             yield source.count("\n", 0, found.start()) + 1, _without_shown_lines(bare)
+
+
+def _hash_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Comments on lines of their own; a setting that is commented out is no sentence."""
+    for found in re.finditer(r"(?m)(^[ \t]*#(?![!\w]).*\n)+", source):
+        bare = re.sub(r"(?m)^[ \t]*# ?(\w+ = .*|-+$)?", "", found.group())
+        yield source.count("\n", 0, found.start()) + 1, _without_shown_lines(bare)
 
 
 def _without_shown_lines(text: str) -> str:

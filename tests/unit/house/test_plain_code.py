@@ -36,7 +36,7 @@ PRODUCT = (
     "proto",
     "simulator",
 )
-LANGUAGES = {".c", ".h", ".proto", ".py"}
+LANGUAGES = {".c", ".conf", ".h", ".proto", ".py", ".service", ".sh", ".socket", ".toml", ".yml"}
 _DEPTH = 3
 
 
@@ -96,3 +96,9 @@ def test_it_reads_comments_of_c_and_protobuf(tmp_path: Path) -> None:
         '// Good words.\nstring url = 1; // What is asked.\n/* Who\n * asks. */ "// Who"\n'
     )
     assert [line for line, _ in hard_in_code(path)] == [2, 3]
+
+
+def test_it_reads_comments_of_shell_and_configurations(tmp_path: Path) -> None:
+    path = tmp_path / "one.toml"
+    path.write_text('# Good words.\na = 1  # Who\n\n# What is asked\n# goes.\n# who = "a"\n')
+    assert [line for line, _ in hard_in_code(path)] == [4]

@@ -42,7 +42,9 @@ NOT_YET = {
 
 def pages() -> Iterator[Path]:
     """Pages that people write."""
-    found = [*(ROOT / "docs").rglob("*.md"), ROOT / "deploy/README.md", *ROOT.glob("*.md")]
+    found = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    for room in ("client", "deploy", "examples", "nodeagent", "profiler"):
+        found += (ROOT / room).rglob("*.md")
     for page in sorted(found):
         generated = GENERATED.split(" by ")[0] in page.read_text()
         if not generated and page.name != "CHANGELOG.md":
