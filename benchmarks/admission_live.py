@@ -4,7 +4,7 @@ its planner.
     python -m benchmarks.admission_live [--policy dlq] [--jobs N] [--asks N] [--json]
 
 120 virtual nodes of 8 GPUs (`virtual_nodes`) on the line. First jobs with far deadlines come until
-so many are guaranteed. Then strict deadlines are asked for one after another, with jobs and
+this number is guaranteed. Then strict deadlines are asked for one after another, with jobs and
 deadlines drawn as in `slo_jobs`. Printed: the time from sending SubmitJob to the event
 `promise_made` or `promise_refused`, for a client that follows the events. Also the time to the
 answer of the submit itself. The log gives the planning part of it. Goal of issue 8: 50 ms for the
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 GOAL_MS = 50.0
 NODES = 120
 SEED = slo_jobs.SELECTOR_SEEDS[0]
-STRETCH = 6.0  # of the deadlines of those who come first: all that work cannot be done in time else
+STRETCH = 6.0  # of the deadlines of the first jobs: all that work cannot be done in time else
 VERDICTS = ("promise_made", "promise_refused")
 PATIENCE_S = 120.0
 _PAUSE_S = 0.1  # between two that ask: longer than an answer takes
@@ -106,7 +106,7 @@ class Asker:
 
 
 def _drawn(draw: random.Random, stretch: float) -> slo_jobs.Drawn:
-    """One job, its last deadline so many times as far ahead."""
+    """One job; its last deadline is `stretch` times as far ahead."""
     job = slo_jobs.draw_one(draw, slo_jobs.width(draw.random(), 0.0))
     due_s, reward = job.steps[-1]
     return job._replace(steps=((stretch * due_s, reward),))

@@ -5,8 +5,8 @@ output.
 
 A real master and agent with virtual GPUs; every task is a job of one GPU that beats once a second,
 as dlq_train does. Heartbeats go every 5 s, the default. After a warm-up, over some windows: CPU
-seconds per second of the agent, and of one shim (from schedstat, in nanoseconds); then what they
-hold in memory: RSS, and PSS, which shares out what several processes have in common.
+seconds per second of the agent, and of one shim (from schedstat, in nanoseconds); then their
+memory: RSS, and PSS, which divides the shared pages of several processes.
 
 Then eight of the tasks write as much as they can and four of them are followed by `dlq logs -f`,
 with a heartbeat every second. Printed is the longest time between two answered heartbeats, by the
@@ -94,7 +94,7 @@ async def _submit(stub: JobServiceAsyncStub, number: int, mark: Path) -> str:
 
 
 def children(pid: int) -> tuple[int, ...]:
-    """The children of a process, whichever of its threads made them."""
+    """The children of a process, made by any of its threads."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         found += [int(child) for child in (task / "children").read_text().split()]
@@ -141,7 +141,7 @@ def watch(crew: Crew, seconds: float) -> tuple[float, float, float]:
 
 
 def measure(report: Report, tasks: int) -> None:
-    """A cluster of one node with so many tasks, at its default heartbeat."""
+    """A cluster of one node with this number of tasks, at its default heartbeat."""
     with tempfile.TemporaryDirectory() as name, Living(Path(name)) as living:
         crew, jobs = begin(living, tasks)
         found = [watch(crew, report.options.seconds) for _ in range(report.options.windows)]

@@ -56,9 +56,7 @@ def workload(
     days: int = DAYS,
     checkpointless: float = 0.0,
 ) -> Trace:
-    """The same jobs with what they can do; as it stands nobody loses its work (Aryl counts 63 s a
-    preemption).
-    """
+    """The same jobs with their abilities; no job loses its work (Aryl counts 63 s a preemption)."""
     shares = Aryl(elastic=elastic, any_gpu=any_gpu, mixed=mixed, checkpointless=checkpointless)
     return shares.workload(Random(f"shares/{seed}"), jobs(seed, count, days))
 

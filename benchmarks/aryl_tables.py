@@ -39,7 +39,7 @@ FIFO = Printed(3072, 16610)
 
 
 class Method(NamedTuple):
-    """One row: a policy with settings, and what jobs and clusters may do."""
+    """One row: a policy with settings, and the abilities of jobs and clusters."""
 
     policy: str
     words: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Method(NamedTuple):
     elastic: float = 0.0
     any_gpu: float = 21.0
     mixed: float = 0.0
-    crowd: float = 1.0  # so many times as many jobs
+    crowd: float = 1.0  # factor for the number of jobs
     paper: Printed | None = None
 
 

@@ -7,10 +7,10 @@ second.
 A real master, and agents of 8 virtual GPUs (`virtual_nodes`) that live in the process of the
 benchmark. Each has its own certificate and a heartbeat every 5 s, in which every rank reports its
 step. Jobs of 1 to 8 GPUs come as fast as they end, one call after another. Half of them have an
-estimate of their run time. Their run times are drawn so that the cluster ends so many a second.
-Printed over windows: CPU seconds a second of the master's process alone (all its threads), and
-beside it those of its planner and of its twin. Also the starts and ends that the agents saw, and
-the delays of heartbeats and submits. Goal of issue 8: 60 % of a core.
+estimate of their run time. Their run times are drawn so that the cluster ends the wanted number a
+second. Printed over windows: CPU seconds a second of the master's process alone (all its threads),
+and beside it those of its planner and of its twin. Also the starts and ends that the agents saw,
+and the delays of heartbeats and submits. Goal of issue 8: 60 % of a core.
 """
 
 from __future__ import annotations
@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 GOAL_PERCENT = 60.0
 GPUS = 8
 WIDTHS = {1: 0.5, 2: 0.2, 4: 0.15, 8: 0.15}
-WHOLE, LEFT = (
-    (0.5, 1.5),
-    (0.0, 1.0),
-)  # of the mean run time: of jobs that come, of those that run already
+# Shares of the mean run time: of new jobs, and of the rest of running jobs.
+WHOLE, LEFT = (0.5, 1.5), (0.0, 1.0)
 IN_FLIGHT = 32  # submits while the queue is made
 SETTINGS = """queued_per_user = 1000000
 submit_burst = 1000000
@@ -71,7 +69,7 @@ class Crowd:
         self.count = 0
 
     async def fill(self, count: int, shares: tuple[float, float]) -> None:
-        """So many jobs, whose run times lie between these shares of the mean."""
+        """Submit `count` jobs, whose run times lie between these shares of the mean."""
         left = iter(range(count))
 
         async def one() -> None:

@@ -1,6 +1,4 @@
-"""A podman store of a benchmark's own, with small images, and what podman alone takes to run
-one.
-"""
+"""A podman store of a benchmark's own, with small images, and podman's own time to run one."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ once.
 
 A real master without nodes, `--jobs` jobs of alice in its queue. bob submits `--submits` jobs, one
 after another: first alone, then while alice keeps `--lists` lists of all her jobs on their way,
-over four connections. A refused submit is repeated a second later, as `dlq` does. Told: the spread
-of bob's submits, and alice's lists answered and refused meanwhile. Goal of issue 18: with them a
-submit's p99 is below 250 ms (it was 1.3 s in the mean, 3.6 s at worst).
+over four connections. A refused submit is repeated a second later, as `dlq` does. Printed: the
+spread of bob's submits, and alice's lists answered and refused meanwhile. Goal of issue 18: with
+them a submit's p99 is below 250 ms (it was 1.3 s in the mean, 3.6 s at worst).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Cycle:
 
 
 class Job:
-    """The job of this benchmark, its notes, and what the master says of it."""
+    """The job of this benchmark, its notes, and the master's reports of it."""
 
     def __init__(self, stub: JobServiceAsyncStub, living: Living, agent_dir: Path) -> None:
         self._stub = stub

@@ -35,7 +35,7 @@ DAY_S = 86_400.0
 
 
 class Case(NamedTuple):
-    """One workload of the comparison; `load` is its work over what the cluster can do while jobs
+    """One workload of the comparison; `load` is its work over the cluster's capacity while jobs
     arrive.
     """
 

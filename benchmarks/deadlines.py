@@ -1,14 +1,13 @@
-"""Kept deadlines by policy: Chronus beside what it is compared with, over mixes, densities and
-noise.
+"""Kept deadlines by policy: Chronus beside its rivals, over mixes, densities and noise.
 
     python -m benchmarks.deadlines [--quick] [--only matrix|noise] [--policy NAME ...] [--seeds N]
                                    [--jobs N] [--processes N] [--json]
 
-Every cell is the mean over the seeds; preemptions cost what they cost by default. wDMR is the
-weighted miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The
-tables are for docs/policies/reproduction.md. Goals: in every cell the wDMR of `chronus` is below
-those of `BELOW`. It is below that of `edf-preemptive` wherever more is offered than the cluster's
-capacity. No promise is missed.
+Every cell is the mean over the seeds; preemptions have their default costs. wDMR is the weighted
+miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The tables are for
+docs/policies/reproduction.md. Goals: in every cell the wDMR of `chronus` is below those of `BELOW`.
+It is below that of `edf-preemptive` wherever more is offered than the cluster's capacity. No
+promise is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ POLICIES = (
 )  # fmt: skip
 QUICK_DENSITIES = (80, 120, 160)
 BELOW = ("edf", "3sigma", "yarn-cs", "tiresias-las")
-KNOWING = ("chronus", "chronus-paper", "3sigma", "genie", "srtf")  # told of run times
+KNOWING = ("chronus", "chronus-paper", "3sigma", "genie", "srtf")  # with run times
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -59,7 +58,7 @@ class Ran(NamedTuple):
 
 
 Cell = tuple[str, int]  # mix, density
-Row = Mapping[str, Ran]  # policy -> what it showed
+Row = Mapping[str, Ran]  # policy -> its results
 
 
 def main() -> None:

@@ -44,7 +44,7 @@ class Knapsack(NamedTuple):
 
 
 def knapsacks(jobs: int) -> Iterator[Knapsack]:
-    """One for each seed; GPUs for about half of what the jobs could take."""
+    """One for each seed; GPUs for about half of the jobs' greatest demand."""
     for seed in KNAPSACK_SEEDS:
         dice = random.Random(f"knapsack/{jobs}/{seed}")
         yield Knapsack(
@@ -70,7 +70,7 @@ def threes() -> Iterator[tuple[int, tuple[Elastic, ...]]]:
 
 
 class Stream(NamedTuple):
-    """Elastic jobs over time, by submit, on so many GPUs."""
+    """Elastic jobs over time, by submit, on this number of GPUs."""
 
     name: str
     gpus: int
@@ -78,7 +78,7 @@ class Stream(NamedTuple):
 
 
 def streams(load: float, gpus: int = 128, jobs: int = 300) -> Iterator[Stream]:
-    """Poisson arrivals of so much work that `load` of the GPUs are needed; one for each seed."""
+    """Poisson arrivals whose work needs `load` of the GPUs; one for each seed."""
     for seed in ARRIVAL_SEEDS:
         dice = random.Random(f"stream/{load}/{seed}")
         made = [_elastic(dice, each=1) for _ in range(jobs)]

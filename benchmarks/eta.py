@@ -4,10 +4,10 @@
     queued python -m benchmarks.eta --trace philly_jobs.csv.gz [--skip N] [--jobs N] [--cluster
     60x8]
 
-Every so often the state of a replay is frozen and foreseen, as a master does it, in the same CPU
-time. Counted are waiting jobs that were submitted in the last quarter of an hour: the forecast that
-their users see first. The twin knows the jobs that have ended by then (of a trace, also the 2,000
-before). It knows no run time of a living job. A look at many queued jobs has the CPU time of
+Every so often the state of a replay is frozen and simulated ahead, as a master does it, in the same
+CPU time. Counted are waiting jobs that were submitted in the last quarter of an hour: the forecast
+that their users see first. The twin knows the jobs that have ended by then (of a trace, also the
+2,000 before). It knows no run time of a living job. A look at many queued jobs has the CPU time of
 `[twin] cpu_seconds`; its reach ahead is a figure.
 """
 
@@ -104,7 +104,7 @@ class Foreseen(Replay):
 
 
 def show(report: Report, name: str, run: Foreseen) -> None:
-    """Of all that were foreseen."""
+    """Figures over all forecasts."""
     pairs = [(seen, run.first_starts[job_id]) for job_id, seen in run.seen.items()]
     off = [abs(seen.range.likely_s - start_s) for seen, start_s in pairs]
     waits = [start_s - seen.at_s for seen, start_s in pairs]
@@ -124,7 +124,7 @@ def show(report: Report, name: str, run: Foreseen) -> None:
 
 
 def many(report: Report, jobs: int, policy: str) -> None:
-    """One look at so many queued jobs, on a full cluster, within its CPU time."""
+    """One look at this number of queued jobs, on a full cluster, within its CPU time."""
     spec = read_cluster("120x8")
     trace = philly_like(jobs, spec.gpus, 1)
     at_once = Trace.of("at once", [replace(row, submit_time_s=0) for row in trace.jobs])
@@ -161,7 +161,7 @@ def main() -> None:
     """Replay and look, under each policy; then look at many."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--trace", metavar="FILE", help="a trace file, not the generated load")
-    parser.add_argument("--skip", type=int, default=0, help="so many of its jobs")
+    parser.add_argument("--skip", type=int, default=0, help="number of its jobs")
     parser.add_argument("--jobs", type=int, default=2_000)
     parser.add_argument("--cluster", default="15x8", metavar="NxG")
     parser.add_argument("--policy", action="append", metavar="NAME")

@@ -22,7 +22,7 @@ from types import FrameType  # noqa: E402
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-STEP_S = 0.01  # short, so that the end of a step adds little to what is measured
+STEP_S = 0.01  # short, so that the end of a step adds little to the measured time
 asked = False
 
 

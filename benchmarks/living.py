@@ -60,9 +60,7 @@ class Living:
             daemon.wait(timeout=30)
 
     def start_anew(self, rows: Batch) -> None:
-        """The master starts again, with one user who has logged in and these rows in its
-        database.
-        """
+        """The master starts again, with one logged-in user and these rows in its database."""
         self.run("dlq", "login")
         self.master.terminate()
         self.master.wait(timeout=30)

@@ -56,14 +56,14 @@ class Task(NamedTuple):
 
     cell: str
     contender: str
-    know: str | None  # None: it cannot be told
+    know: str | None  # None: it does not apply
     seed: int
     jobs: int
     words: tuple[str, ...] = ()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Every cell as soon as it is done, then what it comes to."""
+    """Every cell as soon as it is done, then the summary."""
     report = Report.begin("matrix", _options(), arguments)
     options = report.options
     contenders = (*dict.fromkeys((*_presets(options), options.policy)), *options.also)
@@ -164,7 +164,7 @@ def _tasks(cell: str, contenders: Sequence[str], options: argparse.Namespace) ->
 
 
 def _known(settings: Sequence[str]) -> tuple[str, ...]:
-    """With what they can be told of the world."""
+    """With their settings of the world."""
     return (*settings, *WORLD, *(PROFILING if "know" in settings else ()))
 
 
@@ -189,7 +189,9 @@ def _columns(
 
 
 def _columns_of(cell: str, knows: Sequence[str]) -> Sequence[str]:
-    """Of who is not told: all, but where nodes are rented, by policies that have all run times."""
+    """The columns for a preset without run times: all, except for rented nodes, whose policies have
+    all run times.
+    """
     return [know for know in knows if know == "known"] if cases.cell(cell).rented else knows
 
 

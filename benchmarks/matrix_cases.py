@@ -45,7 +45,7 @@ _HALF = Mix(25, 25, 50)  # as much best effort as deadlines
 
 
 class Case(NamedTuple):
-    """One workload, and what it runs on."""
+    """One workload, and its cluster."""
 
     trace: Trace
     cluster: ClusterSpec
@@ -59,7 +59,7 @@ class Cell(NamedTuple):
     about: str
     make: Callable[[int, int], Case]
     mixed: bool = False  # deadlines, best effort, elastic jobs and loans together
-    drawn: bool = True  # a file is the same whatever the seed
+    drawn: bool = True  # a file is the same for every seed
     rented: bool = False  # all nodes are, by need
     jobs_per_cpu_s: float | None = None  # that the challenger is to replay, at least
 
@@ -70,7 +70,7 @@ class Elastic(NamedTuple):
     elastic: float
     any_gpu: float
     checkpointless: float = 0.0
-    crowd: float = 1.0  # so many times as many jobs
+    crowd: float = 1.0  # factor for the number of jobs
     lends: bool = True
 
 

@@ -1,4 +1,4 @@
-"""How the matrix is told: a table for each cell, one for the docs, and what it comes to."""
+"""The output of the matrix: a table for each cell, one for the docs, and a summary."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def figures(report: Report, key: Key, found: Sequence[Verdict], challenger: str)
 
 
 def summary(report: Report, found: Mapping[Key, Sequence[Verdict]], challenger: str) -> None:
-    """How many cells hold, by what is asked and altogether."""
+    """The number of cells that hold, by goal and altogether."""
     judged = {key: verdicts for key, verdicts in found.items() if verdicts}
     for asked in (JCT, WDMR, COST, BOTH, REFUSED):
         having = [one for verdicts in judged.values() for one in verdicts if one.asked == asked]
@@ -107,12 +107,12 @@ def _cells(title: str, own: Ran, by_asked: Mapping[str, Verdict]) -> str:
 
 
 def verdict_words(found: Sequence[Verdict]) -> str:
-    """`ok`, or what is missed and by how much."""
+    """`ok`, or the missed goals and their distances."""
     return "; ".join(f"misses {one.asked}: {_held(one)}" for one in found if not one.ok) or "ok"
 
 
 def _held(verdict: Verdict) -> str:
-    """The challenger's figure beside the one that it is held against."""
+    """The challenger's figure beside its rival's."""
     if verdict.asked == BOTH:
         return f"beaten by {verdict.by}" if verdict.by else "nobody"
     if verdict.asked == WDMR:

@@ -40,7 +40,7 @@ class Ran(NamedTuple):
         return self.jobs / self.cpu_s if self.cpu_s else 0.0
 
 
-Row = Mapping[str, Ran]  # preset -> what it showed
+Row = Mapping[str, Ran]  # preset -> its results
 
 
 class Verdict(NamedTuple):
@@ -118,7 +118,9 @@ def _both(own: Ran, others: Row) -> Verdict:
 
 
 def _best(row: Row, name: str) -> str | None:
-    """The preset with the least of that figure, the first of equals; None where nobody has it."""
+    """The preset with the least of that figure, the first of equals; None without a preset that has
+    it.
+    """
     having = {key: value for key, ran in row.items() if (value := getattr(ran, name)) is not None}
     return min(having, key=lambda key: having[key]) if having else None
 

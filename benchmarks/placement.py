@@ -1,4 +1,4 @@
-"""Jobs that start together, placed as a whole: how long the proven best takes, and what it gains.
+"""Jobs that start together, placed as a whole: the time of the proven best, and its gain.
 
     python -m benchmarks.placement [--json]
 

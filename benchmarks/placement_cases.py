@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 SEEDS = (11, 23, 37, 41, 53)
 GPUS_PER_NODE = 8
-SMALL = 16  # from so many GPUs on a job is large: section 3.4.2 of Chronus
+SMALL = 16  # from this number of GPUs on a job is large: section 3.4.2 of Chronus
 
 # How many GPUs are free on a node that is not full.
 FREE = {1: 14, 2: 12, 3: 10, 4: 12, 5: 8, 6: 8, 7: 8, 8: 12}
@@ -79,7 +79,7 @@ def draw(recipe: Recipe, seed: int) -> Case:
 
 
 def _free(nodes: int, wanted: int, dice: random.Random) -> list[int]:
-    """Nodes until so many GPUs are free, the others full; in no order."""
+    """Nodes until this number of GPUs is free, the others full; in no order."""
     free = []
     for count in dice.choices(tuple(FREE), tuple(FREE.values()), k=nodes):
         free.append(min(count, wanted))

@@ -29,7 +29,7 @@ SEEDS = (3, 17, 29, 43, 59)
 SCATTERED_SEEDS = (101, 103, 107, 109, 113)
 GPUS_PER_SERVER = 8
 SEEN = 3  # servers that a job has the choice of
-TURNOVER = 2  # so many times as many jobs have left as are there
+TURNOVER = 2  # the number of departed jobs over the present ones
 
 # Widths of jobs, and how many in a hundred have them.
 WIDTHS = {1: 26, 2: 16, 4: 18, 8: 20, 16: 11, 32: 6, 64: 3}
@@ -39,9 +39,7 @@ WORKERS = (2, 4, 8)  # GPUs of a worker, where they are scattered
 
 
 class Case(NamedTuple):
-    """`jobs`: of each, how many GPUs it holds on which servers; of those of several a share is
-    `elastic`.
-    """
+    """`jobs`: for each its GPUs by server; of those on several servers a share is `elastic`."""
 
     name: str
     servers: int
@@ -51,7 +49,7 @@ class Case(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """So many servers, the share of their GPUs in use, how many of them are asked back; workers
+    """The number of servers, the share of their GPUs in use, the number of them asked back; workers
     `scattered`?
     """
 
@@ -116,7 +114,9 @@ def _fill(
 
 
 def _place(free: list[int], width: int, dice: random.Random) -> dict[int, int]:
-    """On the tightest of `SEEN` servers that hold it; a job that none holds takes what it finds."""
+    """On the tightest of `SEEN` servers that hold it; a job that none holds takes free GPUs
+    anywhere.
+    """
     held: dict[int, int] = {}
     while width:
         fits = [server for server, gpus in enumerate(free) if gpus >= width]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 GOAL_S = 2.0
 CHECK_S = 1.0  # how often devices are asked
 SEED = 9
-QUIET_S = 2.0  # without a start everybody has started who could
+QUIET_S = 2.0  # without a start for this time all startable jobs have started
 PATIENCE_S = 120.0
 LEFT = {"attempt_preempted", "attempt_succeeded", "attempt_failed"}
 SERVERS = {"server_returned", "server_lent"}
@@ -61,7 +61,7 @@ SERVERS = {"server_returned", "server_lent"}
 
 @dataclass(slots=True)
 class Seen:
-    """When what happened last, as somebody sees it who follows the events."""
+    """The last instants of events, for a client that follows them."""
 
     at_s: dict[tuple[str, str], float] = field(
         default_factory=dict
@@ -91,7 +91,7 @@ class Seen:
         return max(self.at_s[kind, name] for name in names)
 
     async def quiet(self) -> None:
-        """Until nobody has started for a while."""
+        """Wait until no job has started for a while."""
         while (left_s := self.started_s + QUIET_S - time.perf_counter()) > 0.0:  # noqa: ASYNC110
             await asyncio.sleep(left_s)
 
@@ -165,7 +165,7 @@ async def _measure(report: Report, living: Living, identity: Identity) -> None:
 
 
 async def _fill(stub: JobServiceAsyncStub, gpus: int, elastic: float) -> int:
-    """Jobs that ask for so many GPUs together, and never end."""
+    """Jobs that ask for this number of GPUs together, and never end."""
     draw, count = random.Random(SEED), 0
     while gpus > 0:
         (width,) = draw.choices([*WIDTHS], [*WIDTHS.values()])

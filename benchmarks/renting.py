@@ -33,7 +33,7 @@ NODES, WAITING, ROUNDS, LEARNED_EVERY, GOAL_MS = 100, 450, 240, 30, 5.0
 
 
 def main() -> int:
-    """Print the figures; 1 if the goal is missed where nobody gives way."""
+    """Print the figures; 1 if the goal is missed without preemption."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     found = {policy: looks(policy) for policy in ("best-effort", "dlq")}
     print(f"renting, {NODES} nodes, {WAITING} jobs that wait, 4 pools (goal {GOAL_MS:g} ms)")
@@ -51,9 +51,9 @@ def looks(policy: str) -> list[float]:
     state, took = site.master.state, []
     gc.collect()
     gc.freeze()  # as the daemon does once it has loaded
-    gc.disable()  # what refers to itself it looks for once an hour
+    gc.disable()  # the daemon collects reference cycles once an hour
     for number in range(ROUNDS):
-        job = state.cluster.jobs[waiting[number]]  # what a look is for: one job is another now
+        job = state.cluster.jobs[waiting[number]]  # the purpose of a look: one job has changed
         job = state.cluster.put_job(job._replace(duration_estimate_s=60.0 * (number + 1)))
         if number % LEARNED_EVERY == LEARNED_EVERY - 1 and state.machines.times is not None:
             state.machines.times.learn(

@@ -5,8 +5,8 @@ object.
     report.figure("submits, 64 in flight", 1234.0, "/s", at_least=900)
     report.end()
 
-Text goes to stdout as it is found. With --json stdout carries one object at the end, and the text
-goes to stderr.
+Text goes to stdout at once. With --json stdout carries one object at the end, and the text goes to
+stderr.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def number(value: float) -> str:
 
 
 def summary(reports: Iterable[Mapping[str, Any]]) -> str:
-    """One table of what has a goal: benchmark, figure, value, goal, met."""
+    """One table of figures with a goal: benchmark, figure, value, goal, met."""
     rows = [("BENCHMARK", "FIGURE", "VALUE", "GOAL", "MET")]
     for report in reports:
         rows += [

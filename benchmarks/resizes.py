@@ -48,7 +48,7 @@ Notes = dict[int, dict[str, float]]  # of each attempt: step -> instant
 
 
 def resized(living: Living, count: int, mib: int) -> Notes:
-    """The notes of the job over so many resizes."""
+    """The notes of the job over this number of resizes."""
     said = living.root / "notes"
     job = living.run(
         "dlq", "submit", "--parsable", "--elastic-sizes", "2,8", "--env", f"PYTHONPATH={LIBRARY}", "--workdir", "/tmp",  # noqa: E501
@@ -72,7 +72,7 @@ def resized(living: Living, count: int, mib: int) -> Notes:
 
 
 def notes(said: Path) -> Notes:
-    """As far as it has written."""
+    """The lines written so far."""
     found: Notes = {}
     for line in said.read_text().splitlines() if said.exists() else ():
         note = json.loads(line)
@@ -89,7 +89,7 @@ def _until(true: Callable[[], bool], what: str) -> None:
 
 
 def tell(report: Report, found: Notes, floor_s: float) -> None:
-    """Step by step, and what of it is ours."""
+    """Step by step, and our own part of it."""
     pairs = [(found[at], found[at + 1]) for at in sorted(found) if at + 1 in found]
     down = [new["load_end"] - old["noticed"] for old, new in pairs]
     _tell(report, "notice to loaded: all of it", down)

@@ -43,7 +43,7 @@ class Down(NamedTuple):
 
 
 def measured(living: Living, mode: str, count: int, mib: int) -> list[Down]:
-    """The downtimes of so many resizes of a job."""
+    """The downtimes of this number of resizes of a job."""
     notes, kept = living.root / f"notes-{mode}", living.root / f"kept-{mode}"
     kept.mkdir()
     words = (

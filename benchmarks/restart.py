@@ -1,4 +1,4 @@
-"""How long a master with 100,000 jobs takes from its start to serving, and what each job costs it.
+"""The time of a master with 100,000 jobs from its start to serving, and the cost of each job.
 
     python -m benchmarks.restart [--jobs N] [--ended N] [--json]
 

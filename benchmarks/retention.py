@@ -72,7 +72,7 @@ async def _measure(report: Report, path: Path, count: int) -> None:
 
 
 class _Turns:
-    """Commits what a busy master commits, and times it."""
+    """Commits the batches of a busy master, and times them."""
 
     def __init__(self, writer: Writer, last: int) -> None:
         self._writer = writer

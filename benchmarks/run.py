@@ -42,7 +42,7 @@ NAMES = (
 
 
 def main() -> None:
-    """Run those that are named, or all."""
+    """Run the named ones, or all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("name", nargs="*", metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--json", action="store_true", help="all reports as one object on stdout")

@@ -1,4 +1,4 @@
-"""A job that trains nothing, saves when asked, and notes on CLOCK_BOOTTIME when it does what.
+"""A job that trains nothing, saves when asked, and notes its steps on CLOCK_BOOTTIME.
 
     python saving_job.py NOTES MIB
 
@@ -17,11 +17,11 @@ from pathlib import Path  # noqa: E402
 
 import dlq_train  # noqa: E402
 
-STEP_S = 0.002  # short, so that the end of a step adds little to what is measured
+STEP_S = 0.002  # short, so that the end of a step adds little to the measured time
 
 
 class Notes:
-    """Kept in memory until the file is written: noting must not delay what is noted."""
+    """Kept in memory until the file is written: a note must not delay its event."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -32,7 +32,7 @@ class Notes:
         self._lines.append(self._line(what, time.clock_gettime(time.CLOCK_BOOTTIME)))
 
     def write(self) -> None:
-        """Append what was noted since the last time, in one piece."""
+        """Append the notes since the last call, in one piece."""
         with self._path.open("a") as file:
             file.write("".join(self._lines))
         self._lines.clear()

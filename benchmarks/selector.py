@@ -94,7 +94,7 @@ def run(gpus: int, jobs: Sequence[SloJob]) -> Run:
 
 
 def budget(seconds: float) -> Callable[[], bool]:
-    """Whether so much CPU time of this process has gone by."""
+    """Whether this CPU time of the process has gone by."""
     until_s = time.process_time() + seconds
     return lambda: time.process_time() > until_s
 
@@ -120,8 +120,8 @@ def tell(
 
 
 def stability(report: Report, seeds: Sequence[int]) -> None:
-    """Stops of the sticky order over those of plain least laxity, where both serve all that was
-    chosen.
+    """Stops of the sticky order over those of plain least laxity, where both serve all chosen
+    jobs.
     """
     for load in (load for load in slo_jobs.LOADS if load >= 1):
         shares = []

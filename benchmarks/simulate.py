@@ -48,7 +48,7 @@ class Run(NamedTuple):
 
 
 def philly_like(jobs: int, gpus: int, seed: int) -> Trace:
-    """Poisson arrivals that offer `gpus` GPUs LOAD times what they can serve."""
+    """Poisson arrivals that offer LOAD times the capacity of `gpus` GPUs."""
     draw = random.Random(seed)
     widths = draw.choices(tuple(WIDTHS), tuple(WIDTHS.values()), k=jobs)
     lengths = [
@@ -88,7 +88,7 @@ def run(trace: Path, cluster: str, policy: str, settings: list[str]) -> Run:
 
 
 def show(report: Report, cluster: str, runs: list[Run]) -> None:
-    """The best of the runs of one policy, and what its plans took."""
+    """The best of the runs of one policy, and the time of its plans."""
     best = min(runs, key=lambda one: one.cpu_s)
     told = best.told
     name = f"{told['policy']} on {cluster}"

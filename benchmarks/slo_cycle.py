@@ -4,8 +4,8 @@ with deadlines.
     python -m benchmarks.slo_cycle [--jobs N] [--nodes N] [--slots N] [--policy NAME] [--json]
 
 A real master and its planning process under `chronus`. The jobs and the nodes lie in its database
-as if they had come before. Nobody answers for the nodes, so that nothing runs: every slot all jobs
-are planned for anew. Slots of 20 s, decided 5 s before they begin. Meanwhile a client asks for
+as if they had come before. No agent answers for the nodes, so that nothing runs: every slot all
+jobs are planned for anew. Slots of 20 s, decided 5 s before they begin. Meanwhile a client asks for
 jobs, one call after another, and its calls are timed in and outside of decisions. Goals of issue 8:
 1 s from the tick to the plan; 50 ms for the 99th percentile of calls.
 """

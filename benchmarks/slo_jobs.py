@@ -81,7 +81,7 @@ def jobs(gpus: int, count: int, load: float, seed: int) -> list[Drawn]:
 
 
 def load_of(drawn: Sequence[Drawn], gpus: int) -> float:
-    """The most that a stretch of leases from now on is asked for, over what it has."""
+    """The greatest demand of a stretch of leases from now on, over its capacity."""
     rows = [(job.gpus, leases(job.runtime_s), before(job.steps[0][0])) for job in drawn]
     rows = [row for row in rows if row[1] <= row[2]]
     bends = [0] * (max(last for *_, last in rows) + 2)  # of the demand over the stretch's length

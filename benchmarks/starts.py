@@ -1,4 +1,4 @@
-"""From the submit to the running job on an idle cluster, beyond what starting a process costs.
+"""From the submit to the running job on an idle cluster, beyond the floor of starting a process.
 
     python -m benchmarks.starts [--count N] [--json]
 

@@ -53,7 +53,9 @@ class Submitter:
         self._count = 0
 
     async def submit(self, count: int, gpus: int | None = None) -> tuple[float, list[float]]:
-        """So many jobs of `gpus` GPUs each, None: of 1 to 8. Seconds for all, and for each."""
+        """Submit `count` jobs of `gpus` GPUs each, None: of 1 to 8. Seconds for all, and for
+        each.
+        """
         took_s: list[float] = []
         left = iter(range(count))
 
@@ -138,7 +140,7 @@ async def _timed(
     name: str,
     gpus: int | None = None,
 ) -> float:
-    """Tell what so many submits take; return CPU seconds of the master for each."""
+    """Print the time of these submits; return CPU seconds of the master for each."""
     used_s = cpu_s(living.master.pid)
     total_s, took_s = await submitter.submit(count, gpus)
     each_s = (cpu_s(living.master.pid) - used_s) / count

@@ -1,9 +1,9 @@
-"""Durable submits a second over mutual TLS, and what one costs.
+"""Durable submits a second over mutual TLS, and the cost of one.
 
     python -m benchmarks.submits [--count N] [--json]
 
 A submit counts when its answer has come: the job is on disk then. Client and master share the
-machine. How often its disk syncs is told beside them: with 1 in flight that bounds the rate.
+machine. The sync rate of the disk is printed beside them: with 1 in flight it bounds the rate.
 Goal: 900 a second with 64 in flight on two cores.
 """
 
@@ -95,7 +95,7 @@ def main() -> None:
 def _measure(
     report: Report, living: Living, identity: Identity, count: int, in_flight: int, disk: float
 ) -> None:
-    """The rate, the spread, and what each submit costs either end."""
+    """The rate, the spread, and the cost of each submit to either end."""
     pid = living.master.pid
     master_s, client_s = cpu_s(pid), time.process_time()
     total_s, took = asyncio.run(submit_many(identity, count, in_flight))

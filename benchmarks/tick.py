@@ -5,7 +5,7 @@
 A completion is the end of a running job and the core's work about it. It covers the attempt's and
 the job's state machines, every index, plan, check, and the start of the next job. It is shown whole
 and by part: first where jobs of one GPU end and start, then for as many of each of the `KINDS`. All
-times are CPU time of this thread, less what reading its clock costs. Goals: <= 20 us per
+times are CPU time of this thread, less the cost of reading its clock. Goals: <= 20 us per
 completion, at most 1.5 times as much at the longest queue as at the shortest. <= 15 ms for a full
 replan of 10,000 GPUs; <= 2 KiB per queued job.
 """
@@ -57,7 +57,7 @@ KINDS = {
     "8 GPUs": Request(gpus=8),
     "2 nodes x 8 GPUs": Request(gpus=16, nodes=2),
 }
-AHEAD = -1  # a queue that is served before the one in which everybody waits
+AHEAD = -1  # a queue that is served before the queue of the waiting jobs
 
 
 def main() -> None:
@@ -94,7 +94,7 @@ def completions(report: Report, policy: Policy, queued: int, clock_s: float) -> 
     cluster = loaded(policy, queued)
     one = Request(gpus=1)
     ending = _running(cluster, one.gpus)[:COMPLETIONS]
-    # The one who takes its place in the queue is behind those who waited before.
+    # The job that takes its place in the queue is behind the older ones.
     timed, starts = _replaced(cluster, policy, [(key, one) for key in ending], 0, clock_s)
     by_part = zip(*timed[1::2], strict=True)
     parts = "  ".join(
@@ -114,7 +114,7 @@ def mixed_completions(report: Report, policy: Policy, queued: int, clock_s: floa
     """As many of every kind: each ends, and one of its kind that goes first starts in its place."""
     cluster = loaded(policy, queued)
     ending = {kind: _running(cluster, request.gpus) for kind, request in KINDS.items()}
-    ending = {kind: keys for kind, keys in ending.items() if keys}  # who is narrow may go first
+    ending = {kind: keys for kind, keys in ending.items() if keys}  # a narrow job may go first
     each = min(COMPLETIONS // len(ending), *(len(keys) for keys in ending.values()))
     turns = [(kind, key) for kind, keys in ending.items() for key in keys[:each]]
     random.Random(2).shuffle(turns)
@@ -146,8 +146,8 @@ def _replaced(
     rank_base: int,
     clock_s: float,
 ) -> tuple[list[tuple[float, ...]], int]:
-    """Attempts end one after another while somebody waits for just their GPUs: the costs, and how
-    many jobs started. One starts for each that ends, unless the policy lets the head of the line
+    """Attempts end one after another while a job waits for exactly their GPUs: the costs, and the
+    number of starts. One starts for each that ends, unless the policy lets the head of the line
     block it.
 
     Every other one is timed by part. A reading of the clock evicts more from the processor's caches
@@ -194,7 +194,7 @@ def _complete(
 
 
 def _clock_s() -> float:
-    """Seconds that one reading adds to what it times."""
+    """Seconds that one reading adds to the measured time."""
     readings = [time.thread_time() for _ in range(10_000)]
     return percentile([b - a for a, b in pairwise(readings)], 0.5)
 
@@ -252,7 +252,7 @@ def memory(report: Report, policy: Policy, queued: int) -> None:
 
 
 def loaded(policy: Policy, queued: int) -> Cluster:
-    """A full cluster whose jobs all run, and `queued` jobs that wait."""
+    """A full cluster of running jobs, and `queued` waiting jobs."""
     cluster = filled(policy, queued + 3000)
     drive.apply(cluster, _settled(cluster, policy, 10.0), 10.0, epoch=1)
     for key in list(cluster.attempts):
@@ -267,7 +267,7 @@ def loaded(policy: Policy, queued: int) -> Cluster:
     for number in range(first, first + 10):
         cluster.put_job(_queued(number, Request(gpus=1), level=0))
     cluster.take_touched()
-    # Where the head of the line blocked the others, those who took its place may start at once.
+    # Where the head of the line blocked the others, its successors may start at once.
     _started(cluster, policy, 11.0)
     return cluster
 
@@ -297,8 +297,8 @@ def filled(policy: Policy, queued: int) -> Cluster:
 
 
 def _policy(name: str) -> Policy:
-    """With five levels if it has any; where nobody names a deadline or several sizes, `dlq` is to
-    cost no more.
+    """With five levels if it has any; without deadlines or several sizes, `dlq` must cost no
+    more.
     """
     return build(name, {"thresholds": LEVELS} if name == LEVELLED else {})
 

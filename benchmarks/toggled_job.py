@@ -1,4 +1,4 @@
-"""A DDP job that switches the profiler's recording at every iteration, and notes what each cost.
+"""A DDP job that switches the profiler's recording at every iteration, and notes the cost of each.
 
     torchrun --nproc-per-node 2 toggled_job.py NOTES PAIRS
 

@@ -60,7 +60,7 @@ class VirtualNode:
         self._out: asyncio.Queue[wire.SessionRequest] = asyncio.Queue()
         self._reports = self._beats = 0
         self._ranks: dict[Rank, tuple[asyncio.TimerHandle, float]] = {}  # its end, and its start
-        self._saving = 0  # ranks that have been told to leave
+        self._saving = 0  # ranks that were asked to leave
         self._sent_s: dict[int, float] = {}
 
     async def run(self, welcomed: Callable[[], object]) -> None:
@@ -217,7 +217,7 @@ class Fleet:
         await asyncio.gather(*(one(name) for name in self._names))
 
     def check(self) -> None:
-        """Raise what ended a node's session."""
+        """Raise the error that ended a node's session."""
         for task in self._tasks:
             if task.done():
                 task.result()

@@ -97,7 +97,7 @@ def shipped(name: str) -> RentingInstance:
 
 
 def drawn(nodes: int, load: float, seed: int) -> RentingInstance:
-    """A case whose jobs say how many iterations they make."""
+    """A case whose jobs have a number of iterations."""
     jobs = [
         RentingJob(
             f"j{n:04d}", job.submit_s, job.due_s, job.weight, table(job), Kin("", job.iterations)

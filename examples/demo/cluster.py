@@ -18,7 +18,7 @@ PATIENCE_S = 180.0
 # Neither where jobs meet (jobs.port_first) nor where the kernel takes ports of its own.
 PORTS = range(10_000, 20_000)
 
-# Appended to what `dlq-master init` wrote. Everything is quicker than in production, so that there
+# Appended to the file of `dlq-master init`. Everything is quicker than in production, so that there
 # is something to see; a job with more GPU-seconds than the threshold is demoted.
 _MASTER = """
 [lease]
@@ -70,8 +70,9 @@ class Cluster:
         settings: str = "",
     ) -> None:
         """Its files go below `root`, which exists; a stopped cluster leaves them there. `settings`
-        take the place of those above, which need the threshold. `lenders`: nodes that are servers
-        of an inference side."""
+        replace those above, which need the threshold. `lenders`: nodes that are servers of an
+        inference side.
+        """
         self.root = root
         self.nodes = nodes
         self.client_environment = {
@@ -108,7 +109,7 @@ class Cluster:
         return self.run("dlq", *arguments)
 
     def ask(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """One command of ours, whatever its exit code says."""
+        """One command of ours, with any exit code."""
         name, *arguments = command
         words = [str(BIN / name), *arguments]
         return subprocess.run(words, env=self._environment(), capture_output=True, text=True)
@@ -225,7 +226,7 @@ def wait_until(holds: Callable[[], bool], what: str, *, patience_s: float = PATI
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on; each process begins to look at a place of its own."""
+    """Ports without a listener; each process begins to look at a place of its own."""
     first = os.getpid() * 7 % len(PORTS)
     found = (port for port in (*PORTS[first:], *PORTS[:first]) if _is_free(port))
     return [next(found) for _ in range(count)]

@@ -122,8 +122,8 @@ def master_dies(site: Costs, name: str) -> None:
 
 
 def given_back(site: Costs) -> float:
-    """Nobody needs it any more: it is emptied, proven empty and stopped."""
-    site.screen.act("The job ends, and nobody else is worth a machine")
+    """No job needs it any more: it is emptied, proven empty and stopped."""
+    site.screen.act("The job ends, and no other is worth a machine")
     site.until(lambda: site.of("dear")["state"] in ENDED, "the dear job to end")
     site.until(lambda: all(one["state"] == "away" for one in site.machines()), "it to be gone")
     site.tell("machine_up", "machine_draining", "machine_stopping", "machine_away")

@@ -49,7 +49,7 @@ def start(machines: Path, asked: Asked) -> Told:
     instance_id = (home / "instance").read_text()
     if not alive(home):
         run_agent(home, asked, instance_id)
-    if fault.exists():  # once: it boots, and nobody hears of it
+    if fault.exists():  # once: it boots, and its node never appears
         fault.unlink()
         raise SystemExit("the provider's API did not answer")
     return {"instance_id": instance_id}

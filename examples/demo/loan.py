@@ -2,8 +2,8 @@
 """make demo-loan: a day of inference load in two minutes: servers are lent, trained on, and taken
 back under pressure.
 
-The day goes on when what it should bring has happened, so nothing hangs on how fast the machine is.
-Exits 0 only if every claim held. KEEP=1 leaves the logs.
+The day goes on when its events have happened, so the speed of the machine does not matter. Exits 0
+only if every claim held. KEEP=1 leaves the logs.
 """
 
 import re
@@ -59,7 +59,7 @@ PROMISED = Training("promised", 8)
 
 
 class Loans(Site):
-    """The cluster, the load of its inference side, and what is trained."""
+    """The cluster, the load of its inference side, and the trainings."""
 
     def __init__(self, cluster: Cluster, screen: Screen, load: Path) -> None:
         super().__init__(cluster, screen)
@@ -109,7 +109,7 @@ class Loans(Site):
         return self.cluster.dlq("logs", self._ids[work.name], "-n", "1000")
 
     def training(self, *works: Training) -> bool:
-        """All of them run, and have told of a step."""
+        """All of them run, and have reported a step."""
         found = {job["job_id"]: job for job in self.jobs()}
         mine = [found[self._ids[work.name]] for work in works]
         return all(job["state"] == "running" and job["progress"] for job in mine)
@@ -132,7 +132,7 @@ class Loans(Site):
         return [one["node_id"] for one in servers if one["state"] == state]
 
     def lent(self, count: int) -> None:
-        """Wait until the controller has lent so many, and no others are on their way."""
+        """Wait until the controller has lent this number, and no others are on their way."""
         home = len(SERVERS) - count
         self.until(
             lambda: len(self.in_state("lent")) == count and len(self.in_state("away")) == home,
@@ -166,7 +166,7 @@ def by_night(site: Loans) -> None:
 
 
 def one_back(site: Loans) -> str:
-    """Whichever of the two of the wide job goes: one stop is less than two."""
+    """It takes one of the wide job's two servers: one stop is less than two."""
     plan = site.told("plan", "admin", "reclaim", "--count", "1", "--plan")
     stopped = [job["name"] for job in plan["jobs"]]
     if stopped != [WIDE.name] or not plan["proven"]:
@@ -213,7 +213,7 @@ def next_night(site: Loans) -> str:
     site.enough(DAY, PROMISED)
     site.hour("22:00", 0.10, "the next night")
     site.lent(3)
-    site.until(lambda: site.training(*PAIR, SLOW), "those that were stopped to go on")
+    site.until(lambda: site.training(*PAIR, SLOW), "the stopped jobs to go on")
     site.enough(*PAIR, SLOW)
     site.until(lambda: site.training(WIDE), "the wide job to go on, too")
     site.enough(WIDE)
@@ -249,7 +249,7 @@ def gave_up_one(site: Loans, before: Job) -> str:
     )
 
 
-# --- what it has shown ----------------------------------------------------------------------------
+# --- the results ----------------------------------------------------------------------------
 
 
 def went_on(site: Loans, work: Training) -> str:
@@ -273,7 +273,7 @@ def went_on(site: Loans, work: Training) -> str:
 
 
 def started_over(site: Loans, work: Training) -> str:
-    """Its save took too long: it was ended, which it was told, and began anew."""
+    """Its save took too long: it was ended, with a reason, and began anew."""
     job, told = site.of(work), site.story(work, "job_reclaimed")
     if job["lost_gpu_seconds"] <= 0.0 or len(told) != 1 or "ended" not in told[0]["cause"]:
         raise ProofFailed(f"{work.name} has lost {job['lost_gpu_seconds']}: {told}")
@@ -305,7 +305,7 @@ def all_done(site: Loans) -> str:
 
 
 def accounted(site: Loans) -> str:
-    """Every GPU-second that there was is somewhere, and what jobs are charged is what they held."""
+    """Every GPU-second is accounted for, and jobs are charged for their own."""
     site.screen.say("dlq usage --by class,pool")
     site.screen.quote(site.cluster.dlq("usage", "--by", "class,pool"))
     by_pool: dict[str, Job] = {one["pool"]: one for one in site.told("pools", "usage", "--by", "")}

@@ -61,7 +61,7 @@ def cgroups_of(pid: int) -> set[str]:
 
 
 def existing(cgroups: set[str]) -> list[str]:
-    """Those of them that are still there, in whatever hierarchy."""
+    """The existing ones among them, in any hierarchy."""
     trees = [CGROUPS, *CGROUPS.glob("*/")]
     places = (tree / group.lstrip("/") for tree in trees for group in sorted(cgroups))
     return [str(place) for place in places if place.is_dir()]

@@ -8,7 +8,7 @@ from dlq.v1 import job_pb2
 
 
 class ProofFailed(Exception):
-    """The demo has shown the contrary of what it promised."""
+    """The demo has shown the contrary of its promise."""
 
 
 def same_training(inside: Path, outside: Path) -> str:

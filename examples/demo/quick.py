@@ -1,4 +1,4 @@
-"""A master whose terms are seconds instead of minutes, so that there is something to see."""
+"""A master whose terms are seconds instead of minutes, so that its work can be watched."""
 
 import subprocess
 import sys

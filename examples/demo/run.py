@@ -73,9 +73,7 @@ def kill_the_master(stage: Stage) -> str:
 
 
 def _undisturbed(stage: Stage, before: Mapping[tuple[str, str, str], int]) -> str:
-    """The jobs whose processes have gone have ended, of which the master may hear a little
-    later.
-    """
+    """The jobs whose processes have gone have ended; the master may hear of it a little later."""
     after = stage.processes()
     gone = {key[0] for key in before if key not in after}
     stage.until(lambda: gone <= stage.ended_ids(), "word of the jobs that came to their end")

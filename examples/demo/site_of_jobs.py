@@ -9,14 +9,14 @@ from dlq_cli.exit_codes import OK
 from proof import ProofFailed
 from screen import Screen
 
-ENOUGH_S = 600.0  # what hangs, hangs for ever; a busy machine takes its time
+ENOUGH_S = 600.0  # a hanging command hangs for ever; a busy machine takes its time
 ENDED = frozenset({"completed", "failed", "cancelled", "timed_out"})
 
 Job = Mapping[str, Any]
 
 
 class Site:
-    """The cluster, and what is told on the way."""
+    """The cluster, and the report on the way."""
 
     def __init__(self, cluster: Cluster, screen: Screen) -> None:
         self.cluster, self.screen = cluster, screen
@@ -43,7 +43,7 @@ class Site:
         return events
 
     def told(self, what: str, *words: str) -> Any:
-        """One key of what a command says as JSON."""
+        """One key of a command's JSON output."""
         return json.loads(self.cluster.dlq(*words, "--json"))[what]
 
     def until(self, holds: Callable[[], object], what: str) -> None:

@@ -41,7 +41,7 @@ MOST_OFFERS = 5
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One job as it is submitted: it runs for `run_s`, and says 12 s if it has a deadline (times
+    """One job at its submission: it runs for `run_s`, and names 12 s if it has a deadline (times
     STRETCH).
     """
 
@@ -106,10 +106,8 @@ def promise(site: Promises) -> list[Job]:
 
 
 def refuse(site: Promises, first: Job) -> Job:
-    """One that cannot be in time beside the first is told so, and what could be; that is then
-    accepted.
-    """
-    site.screen.act("One more asks for what has been promised to others")
+    """A job that cannot be in time beside the first gets an offer; the offer is then accepted."""
+    site.screen.act("Another job asks for the promised GPUs")
     due = datetime.fromisoformat(first["promise"]["deadlines"][0]["due_time"])
     too_soon = (due - timedelta(seconds=1)).astimezone(UTC).isoformat()
     code, job = site.submit(too_early(too_soon))
@@ -155,7 +153,7 @@ def at_s(text: str) -> float:
 
 
 def kept(site: Promises, job_id: str) -> str:
-    """A job that was promised a deadline, and never told otherwise, has ended by then."""
+    """A job with a promised deadline, never given up, has ended by then."""
     job = site.job(job_id)
     index = job["promise"]["guaranteed_index"]
     broken = [event for event in site.events(job_id) if event["kind"] == "promise_broken"]
@@ -174,7 +172,7 @@ def kept(site: Promises, job_id: str) -> str:
 
 
 def given_up(site: Promises, job_id: str, node: str) -> str:
-    """A promise that nothing can keep any more was told so while there was time left."""
+    """A promise that no plan can keep any more was given up while there was time left."""
     job = site.job(job_id)
     broken = [event for event in site.events(job_id) if event["kind"] == "promise_broken"]
     if not broken or job["state"] != "cancelled":

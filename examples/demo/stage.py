@@ -19,7 +19,7 @@ LONGEST_S = 600.0  # no act of the demo takes as long, on a busy machine either
 
 
 class Stage:
-    """Jobs by what they train; `jobs` is what was last seen of all of them."""
+    """Jobs by training; `jobs` is the last seen state of all of them."""
 
     def __init__(self, cluster: Cluster, connection: Connection, screen: Screen) -> None:
         self.cluster = cluster

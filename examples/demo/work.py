@@ -18,7 +18,7 @@ PROBE_S = 0.65  # of the probe on the machine that the step counts below were ch
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One job as it is submitted."""
+    """One job at its submission."""
 
     name: str
     script: str
@@ -28,7 +28,7 @@ class Work:
     options: tuple[str, ...] = ()
 
     def command(self, out: Path) -> list[str]:
-        """The training script as anybody would start it."""
+        """The training script as any user would start it."""
         return [
             sys.executable, str(JOBS / self.script), "--out", str(out),
             "--steps", str(self.steps), *self.options,
@@ -65,7 +65,7 @@ BESIDE = (
     Work("ensemble", "ensemble.py", 1200, gpus=2),
     Work("softmax", "softmax.py", 600, gpus=2),
 )
-# ... so that for this one somebody has to leave.
+# ... so that a job has to leave for this one.
 RIVAL = Work("convnet", "convnet.py", 1000, gpus=6)
 
 

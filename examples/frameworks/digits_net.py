@@ -22,7 +22,7 @@ def make_repeatable(seed: int) -> None:
 
 
 def load() -> tuple[torch.Tensor, torch.Tensor]:
-    """Images as rows from 0 to 1, and what they show."""
+    """Images as rows from 0 to 1, and their labels."""
     with gzip.open(DATA, "rt") as file:
         table = np.loadtxt(file, delimiter=",", dtype=np.int64)[:TRAINED]
     return torch.tensor(table[:, :64] / 16.0, dtype=torch.float32), torch.tensor(table[:, 64])

@@ -66,8 +66,8 @@ class Teller(TrainerCallback):
 class StopsTogether(TrainerCallback):
     """Several processes get SIGTERM at different moments; all save and stop after the same step.
 
-    The Trainer's own `enable_jit_checkpoint` decides in each process alone, and one that goes on
-    for a step waits for ever for those that do not.
+    The Trainer's own `enable_jit_checkpoint` decides in each process alone. A process that goes on
+    for a step then waits for ever for the others.
     """
 
     def __init__(self) -> None:

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""Training with Lightning's Trainer; knows nothing of any scheduler but what Lightning itself
-knows.
+"""Training with Lightning's Trainer; knows no scheduler except through Lightning itself.
 
     srun python lightning_digits.py --out DIR
     torchrun --nproc-per-node 2 lightning_digits.py --out DIR

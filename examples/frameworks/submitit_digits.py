@@ -51,7 +51,7 @@ class Training:
         return digits_net.write_digest(model, self.out)
 
     def checkpoint(self) -> DelayedSubmission:
-        """Called by submitit on SIGUSR2, in the middle of whatever it was doing."""
+        """Called by submitit on SIGUSR2, in the middle of any step."""
         return DelayedSubmission(self)
 
     def _save(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:

@@ -27,14 +27,14 @@ from dlq_client.login import renew
 from dlq_common.errors import Conflict, DlqError, IllegalTransition, Unauthenticated
 from dlq_common.text.units import format_span, parse_span
 
-TRIES = 3  # looks of which each was overtaken by somebody else
+TRIES = 3  # looks that another change each overtook
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """`headroom`: servers that are kept beside those in need. `settle_s`: so long they must have
-    been idle before they are lent. `within_s`: by then they are wanted back; `force`: a job that
-    saves for longer is ended.
+    """`headroom`: servers kept beside the needed ones. `settle_s`: so long they must have been idle
+    before they are lent. `within_s`: by then they are wanted back; `force`: a job that saves for
+    longer is ended.
     """
 
     headroom: int = 0
@@ -44,7 +44,7 @@ class Rules:
 
 
 class Scheduler:
-    """Holds the number of lent servers at what the need leaves."""
+    """Holds the number of lent servers at the rest of the need."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Scheduler:
         self._idle: list[tuple[float, int]] = []  # servers of late: when, and how many
 
     def look(self, loans: Loans, need: int) -> None:
-        """One look at the servers, and what follows. Raises a DlqError where the master does not
+        """One look at the servers, and its actions. Raises a DlqError where the master does not
         answer, or refuses.
         """
         for _ in range(TRIES):
@@ -78,7 +78,9 @@ class Scheduler:
                 return
 
     def _settled(self, idle: int) -> int:
-        """So many have been idle for long enough; none before anybody has looked for as long."""
+        """The number that has been idle for long enough; none before the first looks cover that
+        time.
+        """
         now_s, settle_s = self._now_s(), self._rules.settle_s
         self._idle = [one for one in self._idle if now_s - one[0] <= settle_s] + [(now_s, idle)]
         return min(count for _, count in self._idle) if now_s - self._begun_s >= settle_s else 0
@@ -94,7 +96,7 @@ class Scheduler:
         self._say(f"lent: {_names(one.node_id for one in servers)}")
 
     def _take_back(self, loans: Loans, count: int) -> None:
-        """As it was planned. Raises Conflict where that is not what would be done any more."""
+        """As it was planned. Raises Conflict where the plan would differ now."""
         within_s, force = self._rules.within_s, False
         plan = loans.plan(count=count, within_s=within_s)
         if plan.too_long and self._rules.force:
@@ -103,13 +105,13 @@ class Scheduler:
         elif plan.too_long:  # they are wanted all the same
             within_s = None
             plan = loans.plan(count=count)
-        # With what was asked beside the token the plan outlives the master.
+        # With the arguments beside the token the plan outlives the master.
         loans.reclaim(count=count, within_s=within_s, force=force, token=plan.token)
         self._say(_told(plan))
 
 
 def read_need(path: Path) -> int:
-    """The number in the file. ValueError for anything else, OSError where there is none."""
+    """The number in the file. ValueError for other content, OSError without the file."""
     text = path.read_text().strip()
     if not text.isascii() or not text.isdigit():
         raise ValueError(f"{path}: {text[:40]!r} is no number of servers")

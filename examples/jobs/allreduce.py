@@ -122,7 +122,7 @@ def _gather(name: str, rank: int, size: int, address: tuple[str, int]) -> list[s
 
 
 def _welcome(peer: socket.socket, name: str, size: int) -> int | None:
-    """The rank of a peer of this attempt, which is told that it was found; None for any other."""
+    """The rank of a peer of this attempt, which gets an answer; None for any other."""
     peer.settimeout(HELLO_S)
     try:
         length = _number(_read(peer, _LENGTH.size))

@@ -61,7 +61,7 @@ class ConvNet:
         return patches, one, patches_two, two, scores
 
     def _layer(self, name: str, images: Floats) -> tuple[Floats, Floats]:
-        """The patches of the images, and what the layer makes of them."""
+        """The patches of the images, and the layer's output for them."""
         layer, floats = self._layers[name], self._scratch.floats
         count, height, width, channels = images.shape
         size = count, height - KERNEL + 1, width - KERNEL + 1
@@ -95,7 +95,7 @@ def im2col(images: Floats, out: Floats) -> Floats:
 
 
 def col2im(patches: Floats, images: Floats) -> Floats:
-    """The transpose of `im2col`: each patch added back where it was taken, over what was there."""
+    """The transpose of `im2col`: each patch added back to its place."""
     images[...] = 0.0
     parts = np.split(patches, KERNEL * KERNEL, axis=3)
     for window, part in zip(_windows(images.shape), parts, strict=True):

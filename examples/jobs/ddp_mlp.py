@@ -24,7 +24,7 @@ def train(model: Mlp, options: argparse.Namespace, run: dlq_train.Run, group: Gr
     with Training(model, options.out if group.rank == 0 else None) as training:
         if group.rank == 0:
             run.resume(training.load) or training.begin()
-        training.unpack(group.broadcast(training.pack()))  # all go on from what rank 0 found
+        training.unpack(group.broadcast(training.pack()))  # all go on from rank 0's checkpoint
         print(f"rank {group.rank} of {group.size} starts at step {training.step}", flush=True)
         while training.step < options.steps:
             hold_back(options)

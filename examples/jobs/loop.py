@@ -7,7 +7,7 @@ from pathlib import Path
 import dlq_train
 from training import Model, Training
 
-SLOWLY_S = 180.0  # what all steps take together, as long as the file of --slow-until is missing
+SLOWLY_S = 180.0  # the time of all steps together, as long as the file of --slow-until is missing
 
 
 def arguments(description: str | None, *, steps: int, batch: int) -> argparse.ArgumentParser:

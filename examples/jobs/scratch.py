@@ -18,7 +18,7 @@ class Scratch:
         self._arrays: dict[tuple[str, tuple[int, ...]], NDArray[Any]] = {}
 
     def floats(self, name: str, *shape: int) -> NDArray[np.float64]:
-        """The array of that name and shape, with whatever was left in it."""
+        """The array of that name and shape, with its old content."""
         key = name, shape
         if key not in self._arrays:
             self._arrays[key] = np.empty(shape)

@@ -1,4 +1,4 @@
-"""A model in training, as it is checkpointed: arrays, random state, step and loss log."""
+"""A model in training, in its checkpointed parts: arrays, random state, step and loss log."""
 
 import io
 import json
@@ -92,7 +92,7 @@ class Training:
         return packed.getvalue()
 
     def unpack(self, packed: bytes) -> int:
-        """Take over what `pack` made; returns the size the log had then, in bytes."""
+        """Take over the state from `pack`; returns the size the log had then, in bytes."""
         with np.load(io.BytesIO(packed), allow_pickle=False) as saved:
             rest = json.loads(str(saved["rest"]))
             for name, array in self.model.arrays().items():

@@ -52,7 +52,7 @@ def main() -> None:
     finished = train(args, first, model, optimizer)
     if finished and dist.get_rank() == 0:
         report(args.checkpoint_dir, model)
-    dist.barrier()  # nobody tears down while another still works
+    dist.barrier()  # no rank tears down while another still works
     # Where DDP is the last to hold the group, it waits for a thread of it that waits for the GIL.
     del model
     gc.collect()
@@ -126,9 +126,7 @@ def train(
 
 
 def batches(args: argparse.Namespace, first: int) -> Iterator[list[torch.Tensor]]:
-    """The images of each step and what they show, for this rank, by as many workers as there shall
-    be.
-    """
+    """The images of each step and their labels, for this rank, by this number of workers."""
     drawn = [drawn_for(args, step).tolist() for step in range(first, args.steps)]
     dataset = TensorDataset(*load_digits())
     return iter(DataLoader(dataset, batch_sampler=drawn, num_workers=args.workers))

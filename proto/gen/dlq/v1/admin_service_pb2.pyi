@@ -303,7 +303,7 @@ class FenceNodeResponse(_message.Message):
 
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Jobs whose attempts were lost by it."""
+        """Jobs that lost their attempts by it."""
 
     def __init__(
         self,
@@ -338,8 +338,8 @@ class SetNodeFlagsRequest(_message.Message):
     reason: _builtins.str
     """Words for people."""
     accept_loss: _builtins.bool
-    """With "draining": do it although work would be lost. Else FAILED_PRECONDITION (reason WORK_WOULD_BE_LOST) while a job
-    runs there of which nothing is known that would save what it has done.
+    """With "draining": do it although work would be lost. Else FAILED_PRECONDITION (reason
+    WORK_WOULD_BE_LOST) while a job runs there that is not known to save its work.
     """
     @_builtins.property
     def set_flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -381,7 +381,7 @@ class SetNodeFlagsResponse(_message.Message):
 
     @_builtins.property
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
-        """Work of jobs that leave the node for this, lost as far as is known."""
+        """Work of jobs that leave the node for this, in so far as its loss is known."""
 
     def __init__(
         self,
@@ -628,8 +628,8 @@ class SetUserRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     same_person: _builtins.bool
-    """The same person with another uid: jobs and history stay theirs. Without it a changed uid makes the name
-    somebody else's, which is refused while jobs live.
+    """The same person with another uid: jobs and history stay theirs. Without it a changed uid gives
+    the name to a new person, which is refused while jobs live.
     """
     @_builtins.property
     def user(self) -> Global___User:
@@ -689,7 +689,9 @@ class DeleteUserRequest(_message.Message):
     name: _builtins.str
     """The user's name."""
     cancel_jobs: _builtins.bool
-    """Cancel what lives of theirs and is not given away. Without it the user is not removed while a job lives."""
+    """Cancel their living jobs that are not given away. Without it the user is not removed while a
+    job lives.
+    """
     give_to: _builtins.str
     """Hand the jobs over that do not run and are promised nothing, to this user; empty: none."""
     def __init__(
@@ -891,7 +893,7 @@ class SetPolicyRequest(_message.Message):
     policy: _builtins.str
     """Name of a preset; none with from_file."""
     from_file: _builtins.bool
-    """Go back to what master.toml says, and follow it from now on."""
+    """Go back to the policy of master.toml, and follow it from now on."""
     force: _builtins.bool
     """Even if promises are dropped by it."""
     @_builtins.property
@@ -929,7 +931,7 @@ class SetPolicyResponse(_message.Message):
 
     @_builtins.property
     def dropped_job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Jobs whose promises were dropped."""
+        """Jobs that lost their promises."""
 
     def __init__(
         self,

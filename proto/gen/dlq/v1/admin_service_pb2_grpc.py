@@ -113,7 +113,7 @@ class AdminServiceServicer:
 
     def CreateJoinToken(self, request, context):
         """Makes a token with which one new node can join (admin). The secret is in this answer and nowhere
-        else. Idempotent by request_id only for the token's record: the secret is not told twice.
+        else. Idempotent by request_id only for the token's record: the secret is shown once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -166,8 +166,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ClearGpuConditions(self, request, context):
-        """Takes GPUs into use again that were withheld for what was wrong with them (operator). A
-        condition that still holds comes back with the next heartbeat. Idempotent.
+        """Takes GPUs into use again that were withheld for a fault (operator). A condition that still
+        holds comes back with the next heartbeat. Idempotent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -189,7 +189,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetUser(self, request, context):
-        """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays.
+        """Adds or changes a user (admin). A user gives no role above their own; the last admin stays.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -203,7 +203,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetPolicy(self, request, context):
-        """Tells the policy that decides, those that could, and how the planning process does (operator).
+        """Returns the policy that decides, the possible ones, and the state of the planning process
+        (operator).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,7 +35,7 @@ class AdminServiceStub:
     def __new__(cls, channel: _aio.Channel) -> AdminServiceAsyncStub: ...
     CreateJoinToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateJoinTokenRequest, _admin_service_pb2.CreateJoinTokenResponse]
     """Makes a token with which one new node can join (admin). The secret is in this answer and nowhere
-    else. Idempotent by request_id only for the token's record: the secret is not told twice.
+    else. Idempotent by request_id only for the token's record: the secret is shown once.
     """
     ListJoinTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListJoinTokensRequest, _admin_service_pb2.ListJoinTokensResponse]
     """Lists tokens that can still be used, without their secrets (admin)."""
@@ -58,8 +58,8 @@ class AdminServiceStub:
     Idempotent.
     """
     ClearGpuConditions: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ClearGpuConditionsRequest, _admin_service_pb2.ClearGpuConditionsResponse]
-    """Takes GPUs into use again that were withheld for what was wrong with them (operator). A
-    condition that still holds comes back with the next heartbeat. Idempotent.
+    """Takes GPUs into use again that were withheld for a fault (operator). A condition that still
+    holds comes back with the next heartbeat. Idempotent.
     """
     ForgetNode: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
@@ -68,11 +68,13 @@ class AdminServiceStub:
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
     """Lists users (operator)."""
     SetUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetUserRequest, _admin_service_pb2.SetUserResponse]
-    """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays."""
+    """Adds or changes a user (admin). A user gives no role above their own; the last admin stays."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
     GetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]
-    """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+    """Returns the policy that decides, the possible ones, and the state of the planning process
+    (operator).
+    """
     SetPolicy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]
     """Lets another policy decide from now on (admin), also after restarts. Running jobs go on.
     Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
@@ -86,7 +88,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateJoinToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateJoinTokenRequest, _admin_service_pb2.CreateJoinTokenResponse]  # type: ignore[assignment]
     """Makes a token with which one new node can join (admin). The secret is in this answer and nowhere
-    else. Idempotent by request_id only for the token's record: the secret is not told twice.
+    else. Idempotent by request_id only for the token's record: the secret is shown once.
     """
     ListJoinTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListJoinTokensRequest, _admin_service_pb2.ListJoinTokensResponse]  # type: ignore[assignment]
     """Lists tokens that can still be used, without their secrets (admin)."""
@@ -109,8 +111,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Idempotent.
     """
     ClearGpuConditions: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ClearGpuConditionsRequest, _admin_service_pb2.ClearGpuConditionsResponse]  # type: ignore[assignment]
-    """Takes GPUs into use again that were withheld for what was wrong with them (operator). A
-    condition that still holds comes back with the next heartbeat. Idempotent.
+    """Takes GPUs into use again that were withheld for a fault (operator). A condition that still
+    holds comes back with the next heartbeat. Idempotent.
     """
     ForgetNode: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ForgetNodeRequest, _admin_service_pb2.ForgetNodeResponse]  # type: ignore[assignment]
     """Forgets a node that is DOWN and holds nothing, and refuses its certificate from now on (admin).
@@ -119,11 +121,13 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
     """Lists users (operator)."""
     SetUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetUserRequest, _admin_service_pb2.SetUserResponse]  # type: ignore[assignment]
-    """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays."""
+    """Adds or changes a user (admin). A user gives no role above their own; the last admin stays."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
     """Removes a user (admin): no new certificate, and the present one is refused. Jobs stay. Idempotent."""
     GetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetPolicyRequest, _admin_service_pb2.GetPolicyResponse]  # type: ignore[assignment]
-    """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+    """Returns the policy that decides, the possible ones, and the state of the planning process
+    (operator).
+    """
     SetPolicy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetPolicyRequest, _admin_service_pb2.SetPolicyResponse]  # type: ignore[assignment]
     """Lets another policy decide from now on (admin), also after restarts. Running jobs go on.
     Refused with FAILED_PRECONDITION when jobs have promises that it would not keep, unless forced;
@@ -140,7 +144,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.CreateJoinTokenResponse, _abc.Awaitable[_admin_service_pb2.CreateJoinTokenResponse]]:
         """Makes a token with which one new node can join (admin). The secret is in this answer and nowhere
-        else. Idempotent by request_id only for the token's record: the secret is not told twice.
+        else. Idempotent by request_id only for the token's record: the secret is shown once.
         """
 
     @_abc_1.abstractmethod
@@ -205,8 +209,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ClearGpuConditionsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ClearGpuConditionsResponse, _abc.Awaitable[_admin_service_pb2.ClearGpuConditionsResponse]]:
-        """Takes GPUs into use again that were withheld for what was wrong with them (operator). A
-        condition that still holds comes back with the next heartbeat. Idempotent.
+        """Takes GPUs into use again that were withheld for a fault (operator). A condition that still
+        holds comes back with the next heartbeat. Idempotent.
         """
 
     @_abc_1.abstractmethod
@@ -233,7 +237,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.SetUserRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.SetUserResponse, _abc.Awaitable[_admin_service_pb2.SetUserResponse]]:
-        """Adds or changes a user (admin). Nobody gives a role above their own; the last admin stays."""
+        """Adds or changes a user (admin). A user gives no role above their own; the last admin stays."""
 
     @_abc_1.abstractmethod
     def DeleteUser(
@@ -249,7 +253,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.GetPolicyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.GetPolicyResponse, _abc.Awaitable[_admin_service_pb2.GetPolicyResponse]]:
-        """Tells the policy that decides, those that could, and how the planning process does (operator)."""
+        """Returns the policy that decides, the possible ones, and the state of the planning process
+        (operator).
+        """
 
     @_abc_1.abstractmethod
     def SetPolicy(

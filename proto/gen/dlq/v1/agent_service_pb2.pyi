@@ -41,10 +41,11 @@ class _RankPhaseEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RankPhase.V
     RANK_PHASE_STARTED: _RankPhase.ValueType  # 2
     """The process runs."""
     RANK_PHASE_STOPPING: _RankPhase.ValueType  # 3
-    """It was told to stop and has not ended yet."""
+    """It was asked to stop and has not ended yet."""
     RANK_PHASE_EXITED: _RankPhase.ValueType  # 4
-    """It ended, nothing of it is left and its GPUs are free. Also what its user's own mistake kept from
-    starting: exit code 127 when something was not found, else 126, and words in `error`.
+    """It ended, nothing of it is left and its GPUs are free. Also a rank that its user's own mistake
+    kept from starting. Its exit code is 127 when a file was not found, else 126, with words in
+    `error`.
     """
     RANK_PHASE_START_FAILED: _RankPhase.ValueType  # 5
     """It could not be started by the fault of its host; nothing of it is left."""
@@ -63,10 +64,11 @@ RANK_PHASE_PREPARING: RankPhase.ValueType  # 1
 RANK_PHASE_STARTED: RankPhase.ValueType  # 2
 """The process runs."""
 RANK_PHASE_STOPPING: RankPhase.ValueType  # 3
-"""It was told to stop and has not ended yet."""
+"""It was asked to stop and has not ended yet."""
 RANK_PHASE_EXITED: RankPhase.ValueType  # 4
-"""It ended, nothing of it is left and its GPUs are free. Also what its user's own mistake kept from
-starting: exit code 127 when something was not found, else 126, and words in `error`.
+"""It ended, nothing of it is left and its GPUs are free. Also a rank that its user's own mistake
+kept from starting. Its exit code is 127 when a file was not found, else 126, with words in
+`error`.
 """
 RANK_PHASE_START_FAILED: RankPhase.ValueType  # 5
 """It could not be started by the fault of its host; nothing of it is left."""
@@ -218,8 +220,8 @@ class NodeFacts(_message.Message):
     address: _builtins.str
     """Address at which other nodes of a gang reach this one."""
     pool: _builtins.str
-    """Whose it is: "training", "inference" (it runs jobs only while it is lent), or the name of a pool in master.toml
-    (it is rented); empty: "training".
+    """The node's pool: "training", "inference" (it runs jobs only while it is lent), or the name of a
+    pool in master.toml (it is rented); empty: "training".
     """
     instance_id: _builtins.str
     """Name of a rented machine at its provider. A name other than the provider's is refused."""
@@ -329,7 +331,7 @@ class AgentInstance(_message.Message):
     memory_id: _builtins.str
     """Drawn when the state directory was made; another one means that records may have been lost."""
     machine_id: _builtins.str
-    """The machine, over boots; empty when it cannot be told."""
+    """The machine, over boots; empty when it is unknown."""
     def __init__(
         self,
         *,
@@ -456,18 +458,18 @@ class Heartbeat(_message.Message):
     sequence: _builtins.int
     """Rises in a session."""
     hold_revision: _builtins.int
-    """The hold_revision that every rank of this node has been told of; 0: none in this session."""
+    """The hold_revision that every rank of this node has; 0: none in this session."""
     @_builtins.property
     def progress(self) -> _containers.RepeatedCompositeFieldContainer[Global___RankProgress]:
         """The last reports of the running jobs."""
 
     @_builtins.property
     def health(self) -> Global___NodeHealth:
-        """How the node's GPUs are, the whole of it; unset: as told before in this session."""
+        """The state of the node's GPUs, in full; unset: the last one of this session still holds."""
 
     @_builtins.property
     def disk(self) -> Global___DiskSpace:
-        """The disk of the agent's own state; unset: as told before in this session."""
+        """The disk of the agent's own state; unset: the last one of this session still holds."""
 
     def __init__(
         self,
@@ -518,7 +520,7 @@ Global___DiskSpace: _TypeAlias = DiskSpace  # noqa: Y015
 
 @_typing.final
 class NodeHealth(_message.Message):
-    """How the GPUs of a node are: facts only, what follows from them the master decides."""
+    """The state of a node's GPUs: facts only, the master decides about them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -601,8 +603,8 @@ class GpuSymptom(_message.Message):
     DETAIL_FIELD_NUMBER: _builtins.int
     AGE_DURATION_FIELD_NUMBER: _builtins.int
     code: _builtins.str
-    """"xid_79" for a message of the driver; else what is the case as long as it is told:
-    "gpu_is_lost", "row_remap_pending", "nvlink_down", ...
+    """"xid_79" for a message of the driver; else a present state: "gpu_is_lost", "row_remap_pending",
+    "nvlink_down", ...
     """
     detail: _builtins.str
     """In words."""
@@ -741,7 +743,7 @@ class CheckpointFact(_message.Message):
     path: _builtins.str
     """Directory or file."""
     step: _builtins.int
-    """The job's own step counter, if it told one."""
+    """The job's own step counter, if it has one."""
     evidence: _builtins.str
     """How it was found: "marker" or "settled"."""
     after_notice: _builtins.bool
@@ -876,8 +878,8 @@ class RankReport(_message.Message):
 
     @_builtins.property
     def save_duration(self) -> _duration_pb2.Duration:
-        """Time from the notice to the commit that answered it; before any notice, what the job says that a
-        step and a save take it. Unset: neither is known.
+        """Time from the notice to the commit that answered it. Before any notice, the job's own time for
+        a step and a save. Unset: neither is known.
         """
 
     @_builtins.property
@@ -1151,7 +1153,7 @@ Global___GpuReading: _TypeAlias = GpuReading  # noqa: Y015
 
 @_typing.final
 class CommandResult(_message.Message):
-    """A command was taken (it will be carried out, whatever happens to the line) or refused."""
+    """A command was taken (it will be carried out, even if the line is lost) or refused."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1256,7 +1258,7 @@ class LaunchCommand(_message.Message):
 
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Ids of all nodes of the gang in rank order; of one that is resized live also of those that have left it."""
+        """Ids of all nodes of the gang in rank order; of one that is resized live also the departed ones."""
 
     @_builtins.property
     def spec(self) -> _job_pb2.JobSpec:
@@ -1292,7 +1294,7 @@ class LaunchCommand(_message.Message):
 
     @_builtins.property
     def node_gpu_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The type of the gang's GPUs on each node, in rank order; empty: not told."""
+        """The type of the gang's GPUs on each node, in rank order; empty: unknown."""
 
     def __init__(
         self,
@@ -1591,7 +1593,7 @@ class AnnounceMaintenanceRequest(_message.Message):
     """Idempotency key."""
     @_builtins.property
     def maintenance_duration(self) -> _duration_pb2.Duration:
-        """How long the agent may be away; 0 ends what was announced before."""
+        """How long the agent may be away; 0 ends an announced maintenance."""
 
     def __init__(
         self,
@@ -1618,7 +1620,7 @@ class AnnounceMaintenanceResponse(_message.Message):
     RANK_COUNT_FIELD_NUMBER: _builtins.int
     HOLD_DURATION_FIELD_NUMBER: _builtins.int
     in_force: _builtins.bool
-    """True when every rank of the node has been told."""
+    """True when every rank of the node has it."""
     rank_count: _builtins.int
     """Ranks of living attempts on the node."""
     @_builtins.property

@@ -84,9 +84,9 @@ class AgentServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ServeExec(self, request_iterator, context):
-        """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
-        first message names the relay; the master answers with the command. When the stream ends for
-        whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+        """Carries the input and the output of a command that an OpenExec asked for. The agent's first
+        message names the relay; the master answers with the command. When the stream ends for any
+        reason, the agent kills the command. NOT_FOUND: its caller has gone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -98,7 +98,7 @@ class AgentServiceServicer:
         `in_force` says whether the ranks have been told, which takes a heartbeat: ask again until they
         have been. A repeat with the same request_id changes nothing and returns the present state.
         INVALID_ARGUMENT: longer than the cluster allows. FAILED_PRECONDITION: the node's agent is not
-        connected, so nobody can be told.
+        connected, so the ranks cannot be told.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,9 +45,9 @@ class AgentServiceStub:
     PushLog: _grpc.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]
     """Carries the output that an OpenLog asked for."""
     ServeExec: _grpc.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]
-    """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
-    first message names the relay; the master answers with the command. When the stream ends for
-    whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+    """Carries the input and the output of a command that an OpenExec asked for. The agent's first
+    message names the relay; the master answers with the command. When the stream ends for any
+    reason, the agent kills the command. NOT_FOUND: its caller has gone.
     """
     AnnounceMaintenance: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent,
@@ -55,7 +55,7 @@ class AgentServiceStub:
     `in_force` says whether the ranks have been told, which takes a heartbeat: ask again until they
     have been. A repeat with the same request_id changes nothing and returns the present state.
     INVALID_ARGUMENT: longer than the cluster allows. FAILED_PRECONDITION: the node's agent is not
-    connected, so nobody can be told.
+    connected, so the ranks cannot be told.
     """
     AnnounceLeave: _grpc.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceLeaveRequest, _agent_service_pb2.AnnounceLeaveResponse]
     """The provider takes a rented machine back in this time. No job starts there any more, and its
@@ -77,9 +77,9 @@ class AgentServiceAsyncStub(AgentServiceStub):
     PushLog: _aio.StreamUnaryMultiCallable[_agent_service_pb2.PushLogRequest, _agent_service_pb2.PushLogResponse]  # type: ignore[assignment]
     """Carries the output that an OpenLog asked for."""
     ServeExec: _aio.StreamStreamMultiCallable[_agent_service_pb2.ServeExecRequest, _agent_service_pb2.ServeExecResponse]  # type: ignore[assignment]
-    """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
-    first message names the relay; the master answers with the command. When the stream ends for
-    whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+    """Carries the input and the output of a command that an OpenExec asked for. The agent's first
+    message names the relay; the master answers with the command. When the stream ends for any
+    reason, the agent kills the command. NOT_FOUND: its caller has gone.
     """
     AnnounceMaintenance: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceMaintenanceRequest, _agent_service_pb2.AnnounceMaintenanceResponse]  # type: ignore[assignment]
     """Asks, for the caller's own node, that its ranks may go on for longer without their agent,
@@ -87,7 +87,7 @@ class AgentServiceAsyncStub(AgentServiceStub):
     `in_force` says whether the ranks have been told, which takes a heartbeat: ask again until they
     have been. A repeat with the same request_id changes nothing and returns the present state.
     INVALID_ARGUMENT: longer than the cluster allows. FAILED_PRECONDITION: the node's agent is not
-    connected, so nobody can be told.
+    connected, so the ranks cannot be told.
     """
     AnnounceLeave: _aio.UnaryUnaryMultiCallable[_agent_service_pb2.AnnounceLeaveRequest, _agent_service_pb2.AnnounceLeaveResponse]  # type: ignore[assignment]
     """The provider takes a rented machine back in this time. No job starts there any more, and its
@@ -124,9 +124,9 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_agent_service_pb2.ServeExecRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_agent_service_pb2.ServeExecResponse], _abc.AsyncIterator[_agent_service_pb2.ServeExecResponse]]:
-        """Carries what goes into a command that an OpenExec asked for, and what comes out of it. The agent's
-        first message names the relay; the master answers with the command. When the stream ends for
-        whatever reason, the agent kills the command. NOT_FOUND: nobody wants it any more.
+        """Carries the input and the output of a command that an OpenExec asked for. The agent's first
+        message names the relay; the master answers with the command. When the stream ends for any
+        reason, the agent kills the command. NOT_FOUND: its caller has gone.
         """
 
     @_abc_1.abstractmethod
@@ -140,7 +140,7 @@ class AgentServiceServicer(metaclass=_abc_1.ABCMeta):
         `in_force` says whether the ranks have been told, which takes a heartbeat: ask again until they
         have been. A repeat with the same request_id changes nothing and returns the present state.
         INVALID_ARGUMENT: longer than the cluster allows. FAILED_PRECONDITION: the node's agent is not
-        connected, so nobody can be told.
+        connected, so the ranks cannot be told.
         """
 
     @_abc_1.abstractmethod

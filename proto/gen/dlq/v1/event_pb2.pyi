@@ -110,7 +110,7 @@ class EventFilter(_message.Message):
     SINCE_TIME_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """About one of these nodes, or told by it."""
+        """About one of these nodes, or reported by it."""
 
     @_builtins.property
     def kinds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

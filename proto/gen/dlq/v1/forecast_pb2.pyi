@@ -19,7 +19,7 @@ DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
 class TimeRange(_message.Message):
-    """An instant that nobody knows exactly. Unset instants are later than was looked ahead."""
+    """An uncertain instant. Unset instants are later than was looked ahead."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -74,7 +74,8 @@ class ForecastServiceServicer:
 
     def CompareForecasts(self, request, context):
         """Tells when all waiting jobs would start with other nodes or another policy, for operators. RESOURCE_EXHAUSTED
-        (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names what cannot be.
+        (reason TRY_AGAIN) when the forecasting process does not answer. INVALID_ARGUMENT names the
+        impossible change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

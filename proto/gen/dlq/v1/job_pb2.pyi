@@ -43,7 +43,7 @@ class _JobStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_JobState.Val
     JOB_STATE_FAILED: _JobState.ValueType  # 5
     """Ended badly; end_reason says how."""
     JOB_STATE_CANCELLED: _JobState.ValueType  # 6
-    """Ended by somebody's wish."""
+    """Ended by a user's or operator's order."""
     JOB_STATE_TIMED_OUT: _JobState.ValueType  # 7
     """Ended at its time limit."""
 
@@ -63,7 +63,7 @@ JOB_STATE_COMPLETED: JobState.ValueType  # 4
 JOB_STATE_FAILED: JobState.ValueType  # 5
 """Ended badly; end_reason says how."""
 JOB_STATE_CANCELLED: JobState.ValueType  # 6
-"""Ended by somebody's wish."""
+"""Ended by a user's or operator's order."""
 JOB_STATE_TIMED_OUT: JobState.ValueType  # 7
 """Ended at its time limit."""
 Global___JobState: _TypeAlias = JobState  # noqa: Y015
@@ -113,7 +113,7 @@ class _AttemptStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AttemptS
     ATTEMPT_STATE_UNSPECIFIED: _AttemptState.ValueType  # 0
     """Never sent."""
     ATTEMPT_STATE_ASSIGNED: _AttemptState.ValueType  # 1
-    """GPUs are given, the nodes are being told."""
+    """GPUs are given, and the nodes get their commands."""
     ATTEMPT_STATE_PREPARING: _AttemptState.ValueType  # 2
     """Nodes make directories, fetch images."""
     ATTEMPT_STATE_STARTING: _AttemptState.ValueType  # 3
@@ -147,7 +147,7 @@ class AttemptState(_AttemptState, metaclass=_AttemptStateEnumTypeWrapper):
 ATTEMPT_STATE_UNSPECIFIED: AttemptState.ValueType  # 0
 """Never sent."""
 ATTEMPT_STATE_ASSIGNED: AttemptState.ValueType  # 1
-"""GPUs are given, the nodes are being told."""
+"""GPUs are given, and the nodes get their commands."""
 ATTEMPT_STATE_PREPARING: AttemptState.ValueType  # 2
 """Nodes make directories, fetch images."""
 ATTEMPT_STATE_STARTING: AttemptState.ValueType  # 3
@@ -675,8 +675,8 @@ class JobSpec(_message.Message):
     for each GPU, with RANK, LOCAL_RANK, WORLD_SIZE and LOCAL_WORLD_SIZE. Empty: per-node.
     """
     profile: _builtins.str
-    """Record its network traffic to learn its sizes and times (docs/sites/profiler.md): "yes", "no", or empty for
-    what the cluster does: the first start of a distributed job.
+    """Record its network traffic to learn its sizes and times (docs/sites/profiler.md): "yes", "no",
+    or empty for the cluster's default: the first start of a distributed job.
     """
     on_miss: _builtins.str
     """The fate of the job once its last deadline cannot be kept any more: "continue" or "cancel".
@@ -756,7 +756,7 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def elastic(self) -> Global___ElasticSpec:
-        """It runs on other numbers of GPUs too. Unset: on those that it asks for."""
+        """It runs on other numbers of GPUs too. Unset: on the requested number."""
 
     @_builtins.property
     def lateness(self) -> Global___LatenessSpec:
@@ -885,7 +885,7 @@ Global___LatenessSpec: _TypeAlias = LatenessSpec  # noqa: Y015
 
 @_typing.final
 class DeadlineStep(_message.Message):
-    """One deadline, and what a completion by then earns."""
+    """One deadline, and the reward of a completion by then."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -921,9 +921,10 @@ Global___DeadlineStep: _TypeAlias = DeadlineStep  # noqa: Y015
 
 @_typing.final
 class RolesSpec(_message.Message):
-    """Workers and parameter servers: each is a process of the command, told its role by TF_CONFIG and
-    DMLC_*. Both are spread evenly over the job's nodes, the first of each on the first node. The
-    workers of a node share its GPUs evenly, a server has none. The job is done when all its workers are.
+    """Workers and parameter servers: each is a process of the command, and TF_CONFIG and DMLC_* give
+    its role. Both are spread evenly over the job's nodes, the first of each on the first node. The
+    workers of a node share its GPUs evenly, a server has none. The job is done when all its workers
+    are.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -961,7 +962,7 @@ class Checkpoint(_message.Message):
     path: _builtins.str
     """Directory or file, as the nodes see it."""
     step: _builtins.int
-    """The job's own step counter, if it told one."""
+    """The job's own step counter, if it has one."""
     attempt: _builtins.int
     """The attempt that wrote it."""
     @_builtins.property
@@ -1297,7 +1298,9 @@ class Job(_message.Message):
     profiling: _builtins.bool
     """Its living attempt runs only to measure how long it takes (a lease of the kind PROFILE)."""
     held_gpu_count: _builtins.int
-    """GPUs that its living attempt holds: those of a trial, say, rather than those that it asks for. 0: none lives."""
+    """GPUs that its living attempt holds: those of a trial, say, rather than the requested ones. 0:
+    none lives.
+    """
     never_saved: _builtins.bool
     """It runs, and none of its attempts has ever committed a checkpoint that the master knows of."""
     redacted: _builtins.bool
@@ -1355,11 +1358,11 @@ class Job(_message.Message):
 
     @_builtins.property
     def array_task(self) -> Global___ArrayTask:
-        """Its place in an array; unset: it is none of an array's tasks."""
+        """Its place in an array; unset: it is no task of an array."""
 
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
-        """Not before this instant; unset: there is none, or it has begun."""
+        """Not before this instant; unset: there is none, or it has passed."""
 
     @_builtins.property
     def warning_time(self) -> _timestamp_pb2.Timestamp:
@@ -1367,11 +1370,11 @@ class Job(_message.Message):
 
     @_builtins.property
     def start_estimate(self) -> _forecast_pb2.TimeRange:
-        """When it will probably start (again); unset: nobody knows yet, or it does not wait for GPUs."""
+        """When it will probably start (again); unset: unknown yet, or it does not wait for GPUs."""
 
     @_builtins.property
     def promise(self) -> Global___Promise:
-        """Its deadlines, and what is promised of them; unset: it has none."""
+        """Its deadlines, and the promise; unset: it has none."""
 
     @_builtins.property
     def last_preemption(self) -> Global___Preemption:
@@ -1393,7 +1396,9 @@ class Job(_message.Message):
 
     @_builtins.property
     def stop_loss(self) -> Global___WorkLoss:
-        """A stop now would lose the work of work_at_risk_duration, as far as is known; unset: it saves, or does not run."""
+        """A stop now would lose the work of work_at_risk_duration; unset: it saves, or does not run, or
+        its loss is unknown.
+        """
 
     def __init__(
         self,
@@ -1485,8 +1490,8 @@ class WorkLoss(_message.Message):
     gpu_count: _builtins.int
     """GPUs on which it ran."""
     ground: _builtins.str
-    """Why it would be lost: "never_saved", "did_not_save" (it says how it saves, has lost work before and never saved) or
-    "not_kept" (it cannot go on from what it has saved).
+    """Why it would be lost: "never_saved", "did_not_save" (it names a way to save, has lost work
+    before and never saved) or "not_kept" (it cannot go on from its saves).
     """
     detail: _builtins.str
     """In words: "job 7 has never saved and says nothing of how: 3 h 12 min of work on 4 GPUs"."""
@@ -1606,7 +1611,7 @@ class Preemption(_message.Message):
     for_job_id: _builtins.str
     """For which job it left."""
     user: _builtins.str
-    """Whose that is."""
+    """Its owner."""
     rule: _builtins.str
     """By which rule, in words: the first in which that job had a better claim."""
     detail: _builtins.str
@@ -1639,7 +1644,7 @@ Global___Preemption: _TypeAlias = Preemption  # noqa: Y015
 
 @_typing.final
 class Promise(_message.Message):
-    """A job's deadlines, and what the cluster says of them."""
+    """A job's deadlines, and the cluster's judgement of them."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1661,8 +1666,8 @@ class Promise(_message.Message):
     JUDGING_FAILS_FIELD_NUMBER: _builtins.int
     state: _builtins.str
     """"guaranteed": one of them is promised; "unguaranteed": none is, it runs as best effort; "undecided": not
-    judged yet, but it will be; "run_time_unknown": nobody knows how long it runs, and nobody will find out by
-    measuring it; "not_offered": the policy promises nothing.
+    judged yet, but it will be; "run_time_unknown": its run time is unknown, and no measurement
+    will find it; "not_offered": the policy promises nothing.
     """
     ground: _builtins.str
     """The reason for that, in one word (docs/reference/glossary.md); empty: none yet."""
@@ -1675,11 +1680,11 @@ class Promise(_message.Message):
     "wait_for_quota"; empty: none is known.
     """
     fix_gpu_count: _builtins.int
-    """Of "fewer_gpus": so many; with fix_time, if the job takes as much longer on them."""
+    """Of "fewer_gpus": the number; with fix_time, if the job takes proportionally longer on them."""
     on_miss: _builtins.str
     """"continue" or "cancel"."""
     risk: _builtins.str
-    """Why the promise may not be kept, and when that is decided; empty: as far as is known it is kept."""
+    """Why the promise may not be kept, and when that is decided; empty: no reason is known."""
     saving_unknown: _builtins.bool
     """It is guaranteed, and nothing is known of how the job saves: a stop loses its work, and may cost it the promise."""
     judging_fails: _builtins.bool
@@ -1699,7 +1704,7 @@ class Promise(_message.Message):
     @_builtins.property
     def slack_duration(self) -> _duration_pb2.Duration:
         """Time to spare until the promised deadline, or else the first that can still be kept, if it ran
-        from now on. Negative: it will be late by so much. Unset: its run time is unknown, or it has
+        from now on. Negative: it will be late by this time. Unset: its run time is unknown, or it has
         ended.
         """
 
@@ -1759,18 +1764,18 @@ class RunEstimate(_message.Message):
     UNMEASURED_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
     source: _builtins.str
-    """"declared", "history", "profiled" or "traffic"; empty: nobody knows."""
+    """"declared", "history", "profiled" or "traffic"; empty: unknown."""
     confidence: _builtins.str
-    """"high", "medium" or "low"; empty: nobody knows."""
+    """"high", "medium" or "low"; empty: unknown."""
     unmeasured: _builtins.str
-    """Why it could not be measured: "no_beats", "no_total", "too_few_steps", "trial_failed" or "trial_lost"; empty:
-    it was, or nobody has tried.
+    """Why it could not be measured: "no_beats", "no_total", "too_few_steps", "trial_failed" or
+    "trial_lost"; empty: it was measured, or not tried.
     """
     detail: _builtins.str
-    """The same as a sentence, with what is missing."""
+    """The same as a sentence, with the missing resource."""
     @_builtins.property
     def run_duration(self) -> _duration_pb2.Duration:
-        """In all, on the GPUs that it asks for; unset: nobody knows."""
+        """In all, on the requested GPUs; unset: unknown."""
 
     @_builtins.property
     def step_duration(self) -> _duration_pb2.Duration:
@@ -1831,7 +1836,9 @@ class WaitReason(_message.Message):
 
     @_builtins.property
     def blocking_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Whose the jobs in the way are, in the order of blocking_job_ids; none where the cluster hides it ([visibility])."""
+        """The owners of the jobs in the way, in the order of blocking_job_ids; none where the cluster
+        hides them ([visibility]).
+        """
 
     def __init__(
         self,

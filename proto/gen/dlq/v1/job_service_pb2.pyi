@@ -228,7 +228,7 @@ class ListJobsRequest(_message.Message):
     page_token: _builtins.str
     """From the last answer; empty for the first page."""
     user: _builtins.str
-    """Only this user's; empty: the caller's own; "*": everybody's. A user sees other people's living
+    """Only this user's; empty: the caller's own; "*": all users'. A user sees other people's living
     jobs only, with the fields that Job.redacted names, as far as the cluster shows them
     ([visibility]). Else PERMISSION_DENIED.
     """
@@ -363,7 +363,7 @@ class CancelJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     def __init__(
         self,
@@ -437,7 +437,7 @@ class HoldJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     def __init__(
         self,
@@ -503,7 +503,7 @@ class ReleaseJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     def __init__(
         self,
@@ -576,11 +576,11 @@ class PauseJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     @_builtins.property
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
-        """Work that is lost by it, as far as is known; nothing of jobs that save."""
+        """Known losses of work by it; none for jobs that save."""
 
     def __init__(
         self,
@@ -647,7 +647,7 @@ class ResumeJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     def __init__(
         self,
@@ -729,41 +729,41 @@ class UpdateJobRequest(_message.Message):
     expected_version: _builtins.int
     """Refuse with ABORTED when the job has changed since this version; 0: do not care."""
     name: _builtins.str
-    """A new name. Unset: as it is."""
+    """A new name. Unset: unchanged."""
     queue: _builtins.str
-    """Another queue; only while nothing of the job runs. Unset: as it is."""
+    """Another queue; only while nothing of the job runs. Unset: unchanged."""
     nice: _builtins.int
-    """Users: 0 to 100; operators: -100 to 100. Unset: as it is."""
+    """Users: 0 to 100; operators: -100 to 100. Unset: unchanged."""
     clear_time_limit: _builtins.bool
     """Take the time limit away; for a job that runs an operator's."""
     clear_begin: _builtins.bool
     """Take the begin away."""
     concurrent_count: _builtins.int
-    """Tasks of the array that may wait for GPUs or run at a time, 0 for all; of the whole array, whichever
-    task is named. Unset: as it is.
+    """Tasks of the array that may wait for GPUs or run at a time, 0 for all; it holds for the whole
+    array. Unset: unchanged.
     """
     clear_deadlines: _builtins.bool
-    """Take its deadlines away, and with them what was promised."""
+    """Take its deadlines away, and with them the promise."""
     on_miss: _builtins.str
-    """"continue" or "cancel"; only with deadlines. Unset: as it is."""
+    """"continue" or "cancel"; only with deadlines. Unset: unchanged."""
     clear_elastic: _builtins.bool
-    """It runs on what it asks for alone; a job that holds another number of GPUs is refused."""
+    """It runs on its requested number alone; a job that holds another number of GPUs is refused."""
     team: _builtins.str
     """Another team of its owner's, to which its GPUs are counted. Only while nothing of the job runs,
-    and not while it is promised a deadline. Unset: as it is.
+    and not while it is promised a deadline. Unset: unchanged.
     """
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
-        """A new time limit. A user may only shorten that of a job that runs. Unset: as it is."""
+        """A new time limit. A user may only shorten that of a job that runs. Unset: unchanged."""
 
     @_builtins.property
     def begin_time(self) -> _timestamp_pb2.Timestamp:
-        """Another begin; only while nothing of the job runs. Unset: as it is."""
+        """Another begin; only while nothing of the job runs. Unset: unchanged."""
 
     @_builtins.property
     def dependency(self) -> _job_pb2.DependencySpec:
         """Another dependency, none if it has no terms; only while nothing of the job runs. Also ends the
-        master's hold for one that could never come true. Unset: as it is.
+        master's hold for one that could never come true. Unset: unchanged.
         """
 
     @_builtins.property
@@ -852,7 +852,7 @@ class UpdateJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     @_builtins.property
     def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___FieldChange]:
@@ -934,11 +934,11 @@ class RequeueJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     @_builtins.property
     def losses(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WorkLoss]:
-        """Work that is lost by it, as far as is known; nothing of jobs that save."""
+        """Known losses of work by it; none for jobs that save."""
 
     def __init__(
         self,
@@ -1013,7 +1013,7 @@ class SignalJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     def __init__(
         self,
@@ -1080,7 +1080,7 @@ class CheckpointJobResponse(_message.Message):
 
     @_builtins.property
     def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___Refusal]:
-        """Those of them that refused; when all do, the call fails instead."""
+        """The refusing ones; when all refuse, the call fails instead."""
 
     @_builtins.property
     def ask_time(self) -> _timestamp_pb2.Timestamp:
@@ -1151,7 +1151,7 @@ class ExplainJobResponse(_message.Message):
 
     @_builtins.property
     def waits(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.WaitShare]:
-        """How long it has waited, by reason, those that hold now first; reasons of a short wait may be missing."""
+        """Its waiting times by reason, present reasons first; reasons of a short wait may be missing."""
 
     def __init__(
         self,
@@ -1227,8 +1227,8 @@ class ListEventsResponse(_message.Message):
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
     horizon: _builtins.int
-    """The journal is whole after this sequence. Up to it retention has cut what does not belong to a job
-    that lives; 0: nothing was cut.
+    """The journal is whole after this sequence. Retention has cut events up to this one, except those
+    of living jobs; 0: none.
     """
     cursor: _builtins.int
     """Cursor for WatchEvents that misses nothing after this page."""
@@ -1262,10 +1262,10 @@ class WatchEventsRequest(_message.Message):
     CURSOR_FIELD_NUMBER: _builtins.int
     FILTER_FIELD_NUMBER: _builtins.int
     cursor: _builtins.int
-    """Events after this sequence; 0: from the beginning of what is kept; -1: from now on.
-    OUT_OF_RANGE (reason CURSOR_EXPIRED, metadata "oldest") when events after it may have been cut
-    by retention. Read the state anew, and watch from the cursor that comes with it. Named, living
-    jobs are exempt: their events are all kept.
+    """Events after this sequence; 0: from the first kept one; -1: from now on. OUT_OF_RANGE (reason
+    CURSOR_EXPIRED, metadata "oldest") when events after it may have been cut by retention. Read
+    the state anew, and watch from the cursor that comes with it. Named, living jobs are exempt:
+    their events are all kept.
     """
     @_builtins.property
     def job_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:

@@ -188,9 +188,9 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpdateJob(self, request, context):
-        """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
-        may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
-        Idempotent by request_id.
+        """Changes fields of the request, all of the wishes or none; returns each field before and after.
+        As users may: a job that runs can only be given less time. ABORTED when expected_version is not
+        its version. Idempotent by request_id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -214,9 +214,9 @@ class JobServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CheckpointJob(self, request, context):
-        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
-        the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
-        job's to say. FAILED_PRECONDITION when it is not running.
+        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal.
+        Answered when the request is on disk; a checkpoint newer than that is reported as job_saved.
+        Whether one comes is the job's to say. FAILED_PRECONDITION when it is not running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

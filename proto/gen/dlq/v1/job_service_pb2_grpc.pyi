@@ -65,9 +65,9 @@ class JobServiceStub:
     ResumeJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]
     """Queues a paused job again. Idempotent."""
     UpdateJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]
-    """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
-    may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
-    Idempotent by request_id.
+    """Changes fields of the request, all of the wishes or none; returns each field before and after.
+    As users may: a job that runs can only be given less time. ABORTED when expected_version is not
+    its version. Idempotent by request_id.
     """
     RequeueJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]
     """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
@@ -79,9 +79,9 @@ class JobServiceStub:
     when the job is not running.
     """
     CheckpointJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.CheckpointJobRequest, _job_service_pb2.CheckpointJobResponse]
-    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
-    the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
-    job's to say. FAILED_PRECONDITION when it is not running.
+    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal.
+    Answered when the request is on disk; a checkpoint newer than that is reported as job_saved.
+    Whether one comes is the job's to say. FAILED_PRECONDITION when it is not running.
     """
     ExplainJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]
     """Says why a job does not run: every reason, typed."""
@@ -136,9 +136,9 @@ class JobServiceAsyncStub(JobServiceStub):
     ResumeJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ResumeJobRequest, _job_service_pb2.ResumeJobResponse]  # type: ignore[assignment]
     """Queues a paused job again. Idempotent."""
     UpdateJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.UpdateJobRequest, _job_service_pb2.UpdateJobResponse]  # type: ignore[assignment]
-    """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
-    may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
-    Idempotent by request_id.
+    """Changes fields of the request, all of the wishes or none; returns each field before and after.
+    As users may: a job that runs can only be given less time. ABORTED when expected_version is not
+    its version. Idempotent by request_id.
     """
     RequeueJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.RequeueJobRequest, _job_service_pb2.RequeueJobResponse]  # type: ignore[assignment]
     """Lets a job save and leave its GPUs, and queues it again. One that waits already stays in its place.
@@ -150,9 +150,9 @@ class JobServiceAsyncStub(JobServiceStub):
     when the job is not running.
     """
     CheckpointJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.CheckpointJobRequest, _job_service_pb2.CheckpointJobResponse]  # type: ignore[assignment]
-    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
-    the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
-    job's to say. FAILED_PRECONDITION when it is not running.
+    """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal.
+    Answered when the request is on disk; a checkpoint newer than that is reported as job_saved.
+    Whether one comes is the job's to say. FAILED_PRECONDITION when it is not running.
     """
     ExplainJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.ExplainJobRequest, _job_service_pb2.ExplainJobResponse]  # type: ignore[assignment]
     """Says why a job does not run: every reason, typed."""
@@ -258,9 +258,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.UpdateJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.UpdateJobResponse, _abc.Awaitable[_job_service_pb2.UpdateJobResponse]]:
-        """Changes what was asked for, all of the wishes or none; tells each field before and after. As users
-        may: a job that runs can only be given less time. ABORTED when expected_version is not its version.
-        Idempotent by request_id.
+        """Changes fields of the request, all of the wishes or none; returns each field before and after.
+        As users may: a job that runs can only be given less time. ABORTED when expected_version is not
+        its version. Idempotent by request_id.
         """
 
     @_abc_1.abstractmethod
@@ -290,9 +290,9 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _job_service_pb2.CheckpointJobRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_job_service_pb2.CheckpointJobResponse, _abc.Awaitable[_job_service_pb2.CheckpointJobResponse]]:
-        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal. Answered when
-        the request is on disk; a checkpoint newer than that is told as job_saved. Whether one comes is the
-        job's to say. FAILED_PRECONDITION when it is not running.
+        """Asks a running job to save a checkpoint and go on, by DLQ_SAVE_FILE and its save signal.
+        Answered when the request is on disk; a checkpoint newer than that is reported as job_saved.
+        Whether one comes is the job's to say. FAILED_PRECONDITION when it is not running.
         """
 
     @_abc_1.abstractmethod

@@ -151,9 +151,9 @@ class ReclaimPlan(_message.Message):
     token: _builtins.str
     """Names it, for ReclaimServers; empty: it has been done."""
     proven: _builtins.bool
-    """True when it is proven that no other choice of so many servers preempts fewer jobs."""
+    """True when it is proven that no other choice of the same number of servers preempts fewer jobs."""
     too_long: _builtins.bool
-    """True when promised_duration is longer than what was asked for."""
+    """True when promised_duration is longer than the requested time."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Servers that are asked back, in the order in which they were chosen."""
@@ -164,7 +164,7 @@ class ReclaimPlan(_message.Message):
 
     @_builtins.property
     def promised_duration(self) -> _duration_pb2.Duration:
-        """By then nobody runs on them any more, but for the check that their GPUs are free."""
+        """By then no job runs on them any more; the check that their GPUs are free comes after."""
 
     def __init__(
         self,
@@ -249,9 +249,9 @@ class LoanController(_message.Message):
     busy_share: _builtins.float
     """The share of all servers that the inference side uses; unset: not known yet."""
     lent_count: _builtins.int
-    """So many servers are to be lent by that."""
+    """The number of servers to lend by that."""
     fault: _builtins.str
-    """Why the last look told nothing, or could not be followed; empty: it could."""
+    """Why the last look had no result, or could not be followed; empty: there is no fault."""
     off_by: _builtins.str
     """The user that switched it off: "user:alice"; empty: it is on."""
     @_builtins.property
@@ -318,7 +318,7 @@ class SetLoanControllerResponse(_message.Message):
     CONTROLLER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def controller(self) -> Global___LoanController:
-        """As it is now."""
+        """Its present state."""
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class LendServersRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     count: _builtins.int
-    """So many."""
+    """Their number."""
     @_builtins.property
     def node_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """These."""
@@ -400,7 +400,7 @@ class PlanReclaimRequest(_message.Message):
     WITHIN_DURATION_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     count: _builtins.int
-    """So many."""
+    """Their number."""
     force: _builtins.bool
     """End jobs by then that would save for longer."""
     @_builtins.property
@@ -466,7 +466,7 @@ class ReclaimServersRequest(_message.Message):
     request_id: _builtins.str
     """Idempotency key."""
     count: _builtins.int
-    """So many."""
+    """Their number."""
     force: _builtins.bool
     """End jobs by then that would save for longer."""
     token: _builtins.str

@@ -78,17 +78,17 @@ class LoanServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def LendServers(self, request, context):
-        """Lends servers: those named, or so many that can be lent, by name. A server takes jobs only once its devices
-        show that nothing is on them: until then its state is "lending". Idempotent by request_id; lent
-        servers stay lent. FAILED_PRECONDITION, and no server is lent: one is not the inference side's,
-        or does not answer, or fewer than `count` could be lent.
+        """Lends servers: those named, or `count` of those that can be lent, by name. A server takes jobs
+        only once its devices show that nothing is on them: until then its state is "lending".
+        Idempotent by request_id; lent servers stay lent. FAILED_PRECONDITION, and no server is lent:
+        one is not the inference side's, or does not answer, or fewer than `count` could be lent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanReclaim(self, request, context):
-        """Tells what ReclaimServers would do now, under a token. Changes nothing.
+        """Returns the effects of ReclaimServers now, under a token. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -39,13 +39,13 @@ class LoanServiceStub:
     ListLoans: _grpc.UnaryUnaryMultiCallable[_loan_service_pb2.ListLoansRequest, _loan_service_pb2.ListLoansResponse]
     """Lists the servers of the inference side, lent or not. Changes nothing."""
     LendServers: _grpc.UnaryUnaryMultiCallable[_loan_service_pb2.LendServersRequest, _loan_service_pb2.LendServersResponse]
-    """Lends servers: those named, or so many that can be lent, by name. A server takes jobs only once its devices
-    show that nothing is on them: until then its state is "lending". Idempotent by request_id; lent
-    servers stay lent. FAILED_PRECONDITION, and no server is lent: one is not the inference side's,
-    or does not answer, or fewer than `count` could be lent.
+    """Lends servers: those named, or `count` of those that can be lent, by name. A server takes jobs
+    only once its devices show that nothing is on them: until then its state is "lending".
+    Idempotent by request_id; lent servers stay lent. FAILED_PRECONDITION, and no server is lent:
+    one is not the inference side's, or does not answer, or fewer than `count` could be lent.
     """
     PlanReclaim: _grpc.UnaryUnaryMultiCallable[_loan_service_pb2.PlanReclaimRequest, _loan_service_pb2.PlanReclaimResponse]
-    """Tells what ReclaimServers would do now, under a token. Changes nothing."""
+    """Returns the effects of ReclaimServers now, under a token. Changes nothing."""
     ReclaimServers: _grpc.UnaryUnaryMultiCallable[_loan_service_pb2.ReclaimServersRequest, _loan_service_pb2.ReclaimServersResponse]
     """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are
     preempted. No job starts on them from then on. Jobs that can go on with their other GPUs give
@@ -74,13 +74,13 @@ class LoanServiceAsyncStub(LoanServiceStub):
     ListLoans: _aio.UnaryUnaryMultiCallable[_loan_service_pb2.ListLoansRequest, _loan_service_pb2.ListLoansResponse]  # type: ignore[assignment]
     """Lists the servers of the inference side, lent or not. Changes nothing."""
     LendServers: _aio.UnaryUnaryMultiCallable[_loan_service_pb2.LendServersRequest, _loan_service_pb2.LendServersResponse]  # type: ignore[assignment]
-    """Lends servers: those named, or so many that can be lent, by name. A server takes jobs only once its devices
-    show that nothing is on them: until then its state is "lending". Idempotent by request_id; lent
-    servers stay lent. FAILED_PRECONDITION, and no server is lent: one is not the inference side's,
-    or does not answer, or fewer than `count` could be lent.
+    """Lends servers: those named, or `count` of those that can be lent, by name. A server takes jobs
+    only once its devices show that nothing is on them: until then its state is "lending".
+    Idempotent by request_id; lent servers stay lent. FAILED_PRECONDITION, and no server is lent:
+    one is not the inference side's, or does not answer, or fewer than `count` could be lent.
     """
     PlanReclaim: _aio.UnaryUnaryMultiCallable[_loan_service_pb2.PlanReclaimRequest, _loan_service_pb2.PlanReclaimResponse]  # type: ignore[assignment]
-    """Tells what ReclaimServers would do now, under a token. Changes nothing."""
+    """Returns the effects of ReclaimServers now, under a token. Changes nothing."""
     ReclaimServers: _aio.UnaryUnaryMultiCallable[_loan_service_pb2.ReclaimServersRequest, _loan_service_pb2.ReclaimServersResponse]  # type: ignore[assignment]
     """Takes servers back: those named, or `count` of those lent, so that the fewest jobs are
     preempted. No job starts on them from then on. Jobs that can go on with their other GPUs give
@@ -118,10 +118,10 @@ class LoanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _loan_service_pb2.LendServersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_loan_service_pb2.LendServersResponse, _abc.Awaitable[_loan_service_pb2.LendServersResponse]]:
-        """Lends servers: those named, or so many that can be lent, by name. A server takes jobs only once its devices
-        show that nothing is on them: until then its state is "lending". Idempotent by request_id; lent
-        servers stay lent. FAILED_PRECONDITION, and no server is lent: one is not the inference side's,
-        or does not answer, or fewer than `count` could be lent.
+        """Lends servers: those named, or `count` of those that can be lent, by name. A server takes jobs
+        only once its devices show that nothing is on them: until then its state is "lending".
+        Idempotent by request_id; lent servers stay lent. FAILED_PRECONDITION, and no server is lent:
+        one is not the inference side's, or does not answer, or fewer than `count` could be lent.
         """
 
     @_abc_1.abstractmethod
@@ -130,7 +130,7 @@ class LoanServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _loan_service_pb2.PlanReclaimRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_loan_service_pb2.PlanReclaimResponse, _abc.Awaitable[_loan_service_pb2.PlanReclaimResponse]]:
-        """Tells what ReclaimServers would do now, under a token. Changes nothing."""
+        """Returns the effects of ReclaimServers now, under a token. Changes nothing."""
 
     @_abc_1.abstractmethod
     def ReclaimServers(

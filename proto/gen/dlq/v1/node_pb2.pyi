@@ -129,7 +129,9 @@ class Node(_message.Message):
     withheld_reason: _builtins.str
     """Why, in words; empty: none is withheld."""
     pool: _builtins.str
-    """Whose it is: "training", "inference" (it runs jobs only while it is lent) or "priced" (it is rented)."""
+    """The node's pool: "training", "inference" (it runs jobs only while it is lent) or "priced" (it
+    is rented).
+    """
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """"draining", "cordoned", "cleaning", "quarantined", "loaned", "lending", "reclaimed",

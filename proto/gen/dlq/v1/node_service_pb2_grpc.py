@@ -59,7 +59,7 @@ class NodeServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetNode(self, request, context):
-        """Returns one node. NOT_FOUND when there is none.
+        """Returns one node. NOT_FOUND without such a node.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class NodeServiceStub:
     ListNodes: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.ListNodesRequest, _node_service_pb2.ListNodesResponse]
     """Lists nodes in the order of their ids, page by page."""
     GetNode: _grpc.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]
-    """Returns one node. NOT_FOUND when there is none."""
+    """Returns one node. NOT_FOUND without such a node."""
 
 @_typing.type_check_only
 class NodeServiceAsyncStub(NodeServiceStub):
@@ -46,7 +46,7 @@ class NodeServiceAsyncStub(NodeServiceStub):
     ListNodes: _aio.UnaryUnaryMultiCallable[_node_service_pb2.ListNodesRequest, _node_service_pb2.ListNodesResponse]  # type: ignore[assignment]
     """Lists nodes in the order of their ids, page by page."""
     GetNode: _aio.UnaryUnaryMultiCallable[_node_service_pb2.GetNodeRequest, _node_service_pb2.GetNodeResponse]  # type: ignore[assignment]
-    """Returns one node. NOT_FOUND when there is none."""
+    """Returns one node. NOT_FOUND without such a node."""
 
 class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Nodes: look."""
@@ -65,6 +65,6 @@ class NodeServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _node_service_pb2.GetNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_node_service_pb2.GetNodeResponse, _abc.Awaitable[_node_service_pb2.GetNodeResponse]]:
-        """Returns one node. NOT_FOUND when there is none."""
+        """Returns one node. NOT_FOUND without such a node."""
 
 def add_NodeServiceServicer_to_server(servicer: NodeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -179,7 +179,9 @@ Global___Planner: _TypeAlias = Planner  # noqa: Y015
 
 @_typing.final
 class Helper(_message.Message):
-    """Whom the master asks, and how often that was in vain in a row. Counts are since the master started."""
+    """The process or code that the master asks, and its failures in a row. Counts are since the master
+    started.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -189,7 +191,7 @@ class Helper(_message.Message):
     SINCE_TIME_FIELD_NUMBER: _builtins.int
     LAST_ERROR_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """"planner" (the process that makes plans that may take long), "twin" (the process that foresees) or "policy" (the
+    """"planner" (the process for slow plans), "twin" (the process for forecasts) or "policy" (the
     code that decides).
     """
     failing: _builtins.bool

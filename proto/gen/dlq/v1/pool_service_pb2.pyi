@@ -48,7 +48,7 @@ class Pool(_message.Message):
     price_per_hour: _builtins.float
     """Of one machine, whether it is used or not."""
     most_count: _builtins.int
-    """So many may be rented at a time."""
+    """The most that may be rented at a time."""
     closed_reason: _builtins.str
     """Why nothing is rented just now; empty: nothing stands in the way."""
     @_builtins.property
@@ -115,7 +115,7 @@ class Machine(_message.Message):
     node_id: _builtins.str
     """Its node, once its agent has joined."""
     instance_id: _builtins.str
-    """Its provider's name for it; empty: not told yet."""
+    """Its provider's name for it; empty: not known yet."""
     state: _builtins.str
     """"starting", "up", "draining", "stopping", "away" (given back) or "failed" (it was of no use)."""
     fault: _builtins.str

@@ -89,7 +89,7 @@ class ProfileEvidence(_message.Message):
 
     Over several nodes, bytes_per_iteration is that of the busiest node, period_duration the mean,
     iteration_count and the confidence the least. The figures of sizes must be alike on all nodes,
-    since each process alone tells the whole model. Parameter servers cannot be told from one node:
+    since each process alone tells the whole model. Parameter servers do not show on one node:
     `dlq_profiler.job.job_of` over the `processes` of all nodes gives the job's profile whole. A
     master should use it wherever all nodes have sent them; else these rules.
 
@@ -142,7 +142,7 @@ class ProfileEvidence(_message.Message):
     process_count: _builtins.int
     """Processes of this node that took part."""
     rank_count: _builtins.int
-    """Ranks of the whole job, as its launcher told them; unset: not known."""
+    """Ranks of the whole job, by its launcher; unset: not known."""
     pattern: _builtins.str
     """"all-reduce", "parameter-server" or "other"."""
     iteration_count: _builtins.int
@@ -154,9 +154,9 @@ class ProfileEvidence(_message.Message):
     model_bytes: _builtins.float
     """All tensors that are exchanged."""
     largest_tensor_low_bytes: _builtins.float
-    """The largest tensor has at least so many bytes ..."""
+    """The largest tensor has at least this number of bytes ..."""
     largest_tensor_high_bytes: _builtins.float
-    """... and at most so many."""
+    """... and at most this number."""
     skew_low: _builtins.float
     """Its share of the model, 0 to 1 (Tiresias 3.3): at least ..."""
     skew_high: _builtins.float
@@ -368,7 +368,7 @@ class TrafficBelief(_message.Message):
     own: _builtins.bool
     """It was a start of this job."""
     family: _builtins.str
-    """The family: owner and label `family`, or owner and a digest of what the job runs."""
+    """The family: owner and label `family`, or owner and a digest of the job's program."""
     gpu_type: _builtins.str
     """GPU type of the start."""
     gpu_count: _builtins.int
@@ -376,7 +376,7 @@ class TrafficBelief(_message.Message):
     node_count: _builtins.int
     """Its nodes."""
     spread: _builtins.bool
-    """They were more than so many GPUs need."""
+    """They were more than its GPUs need."""
     iteration_count: _builtins.int
     """Iterations that every process was seen in."""
     bytes_per_iteration: _builtins.float
@@ -386,7 +386,7 @@ class TrafficBelief(_message.Message):
     skew_low: _builtins.float
     """The largest tensor's share of the model, 0 to 1: at least ..."""
     skew_high: _builtins.float
-    """... and at most, which is what plans go by."""
+    """... and at most; plans use this one."""
     server_skew: _builtins.float
     """Bytes of the busiest parameter server over the mean of all."""
     rho: _builtins.float
@@ -401,7 +401,7 @@ class TrafficBelief(_message.Message):
     """... and the one that was spread."""
     @_builtins.property
     def found_time(self) -> _timestamp_pb2.Timestamp:
-        """When all its nodes had told."""
+        """When all its nodes had reported."""
 
     @_builtins.property
     def traffic(self) -> Global___ProfileVerdict:
@@ -494,11 +494,11 @@ class RecordedStart(_message.Message):
     attempt: _builtins.int
     """The attempt."""
     cause: _builtins.str
-    """Why: "first", "placement" (not yet on so few, or so many, nodes), "stale" or "asked"."""
+    """Why: "first", "placement" (not yet on few, or on many, nodes), "stale" or "asked"."""
     node_count: _builtins.int
     """Its nodes."""
     told_count: _builtins.int
-    """How many of them have told."""
+    """The number of them that have reported."""
     spread: _builtins.bool
     """They were more than its GPUs need."""
     @_builtins.property
@@ -507,7 +507,7 @@ class RecordedStart(_message.Message):
 
     @_builtins.property
     def found_time(self) -> _timestamp_pb2.Timestamp:
-        """When all had told; unset: not yet."""
+        """When all had reported; unset: not yet."""
 
     @_builtins.property
     def traffic(self) -> Global___ProfileVerdict:

@@ -112,7 +112,7 @@ class GetClusterResponse(_message.Message):
     gpu_count: _builtins.int
     """GPUs of nodes that are UP."""
     free_gpu_count: _builtins.int
-    """Of those, not held."""
+    """The free ones of those."""
     freeze_reason: _builtins.str
     """Why nothing is started or queued again right now; empty: nothing stands in the way."""
     @_builtins.property
@@ -121,11 +121,15 @@ class GetClusterResponse(_message.Message):
 
     @_builtins.property
     def helpers(self) -> _containers.RepeatedCompositeFieldContainer[_policy_pb2.Helper]:
-        """How the processes and the code do that plan and foresee; anybody may see it, for it is why requests go unanswered."""
+        """The state of the processes and the code that plan and forecast. Every user may see it, for it
+        explains unanswered requests.
+        """
 
     @_builtins.property
     def incidents(self) -> _containers.RepeatedCompositeFieldContainer[Global___Incident]:
-        """Stimuli on which the master has failed, the last of each kind and sender, oldest first. Operators are told; nobody else."""
+        """Stimuli on which the master has failed, the last of each kind and sender, oldest first. Only
+        operators get them.
+        """
 
     def __init__(
         self,
@@ -153,7 +157,9 @@ Global___GetClusterResponse: _TypeAlias = GetClusterResponse  # noqa: Y015
 
 @_typing.final
 class Incident(_message.Message):
-    """A request, or what a node has sent, on which the master has failed through a fault of its own. It was put aside."""
+    """A request, or a node's message, on which the master has failed through a fault of its own. It was
+    put aside.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

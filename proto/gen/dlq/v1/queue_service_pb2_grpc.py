@@ -59,7 +59,7 @@ class QueueServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetCluster(self, request, context):
-        """Tells what the cluster is and how it stands. Every role may ask.
+        """Returns the cluster's name and state. Every role may ask.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -36,7 +36,7 @@ class QueueServiceStub:
     ListQueues: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]
     """Lists queues, the first to be served first. There are few: one page."""
     GetCluster: _grpc.UnaryUnaryMultiCallable[_queue_service_pb2.GetClusterRequest, _queue_service_pb2.GetClusterResponse]
-    """Tells what the cluster is and how it stands. Every role may ask."""
+    """Returns the cluster's name and state. Every role may ask."""
 
 @_typing.type_check_only
 class QueueServiceAsyncStub(QueueServiceStub):
@@ -46,7 +46,7 @@ class QueueServiceAsyncStub(QueueServiceStub):
     ListQueues: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.ListQueuesRequest, _queue_service_pb2.ListQueuesResponse]  # type: ignore[assignment]
     """Lists queues, the first to be served first. There are few: one page."""
     GetCluster: _aio.UnaryUnaryMultiCallable[_queue_service_pb2.GetClusterRequest, _queue_service_pb2.GetClusterResponse]  # type: ignore[assignment]
-    """Tells what the cluster is and how it stands. Every role may ask."""
+    """Returns the cluster's name and state. Every role may ask."""
 
 class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
     """Queues: look."""
@@ -65,6 +65,6 @@ class QueueServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _queue_service_pb2.GetClusterRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_queue_service_pb2.GetClusterResponse, _abc.Awaitable[_queue_service_pb2.GetClusterResponse]]:
-        """Tells what the cluster is and how it stands. Every role may ask."""
+        """Returns the cluster's name and state. Every role may ask."""
 
 def add_QueueServiceServicer_to_server(servicer: QueueServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

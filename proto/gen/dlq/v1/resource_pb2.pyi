@@ -71,12 +71,12 @@ class ResourceRequest(_message.Message):
     memory_limit_bytes: _builtins.int
     """Memory limit of each node's part of the job. Unset: no limit."""
     gpu_memory_bytes: _builtins.int
-    """Only GPUs with so much memory each, as far as nodes tell it. Unset: any."""
+    """Only GPUs with at least this memory each, as far as nodes report it. Unset: any."""
     halves_batch: _builtins.bool
     """GPUs with half of gpu_memory_bytes will do too: the job halves the batch of each there (DLQ_BATCH_SCALE)."""
     mixed_gpu_types: _builtins.bool
-    """Its GPUs may be of several types at once, where no one type has enough: it gets such last, of what nobody else
-    took. Without gpu_type, node_count, elastic and roles.
+    """Its GPUs may be of several types at once, where no one type has enough. It gets such GPUs last,
+    from the free ones. Without gpu_type, node_count, elastic and roles.
     """
     @_builtins.property
     def constraint(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:

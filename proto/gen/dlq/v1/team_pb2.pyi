@@ -39,7 +39,9 @@ class TeamRules(_message.Message):
     running_job_limit: _builtins.int
     """The most jobs that run at a time (Slurm: MaxJobs); others wait. Unset: no limit."""
     queued_job_limit: _builtins.int
-    """The most jobs that have not ended, those that run included (Slurm: MaxSubmitJobs); more are refused. Unset: no limit."""
+    """The most jobs that have not ended, running ones included (Slurm: MaxSubmitJobs); more are
+    refused. Unset: no limit.
+    """
     share: _builtins.float
     """Its share of the cluster against other teams, or of its team against other members. Unset: 1."""
     def __init__(
@@ -133,7 +135,7 @@ class TeamUse(_message.Message):
     gpu_count: _builtins.int
     """GPUs that its jobs hold."""
     borrowed_gpu_count: _builtins.int
-    """Of those, what is borrowed."""
+    """The borrowed ones of those."""
     guaranteed_gpu_count: _builtins.int
     """GPUs of its jobs with promised deadlines."""
     running_job_count: _builtins.int

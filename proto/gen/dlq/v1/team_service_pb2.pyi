@@ -90,7 +90,7 @@ class SetTeamRequest(_message.Message):
     """Also when more is promised than a new guaranteed_gpu_quota allows."""
     @_builtins.property
     def team(self) -> _team_pb2.Team:
-        """The team as it is to be."""
+        """The team after the change."""
 
     def __init__(
         self,

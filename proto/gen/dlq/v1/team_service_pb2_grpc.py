@@ -57,7 +57,8 @@ class TeamServiceServicer:
     """
 
     def ListTeams(self, request, context):
-        """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all.
+        """Lists teams by name, with their present use. Users see the teams that they belong to, operators
+        all.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

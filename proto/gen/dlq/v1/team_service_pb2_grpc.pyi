@@ -34,7 +34,9 @@ class TeamServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> TeamServiceAsyncStub: ...
     ListTeams: _grpc.UnaryUnaryMultiCallable[_team_service_pb2.ListTeamsRequest, _team_service_pb2.ListTeamsResponse]
-    """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all."""
+    """Lists teams by name, with their present use. Users see the teams that they belong to, operators
+    all.
+    """
     SetTeam: _grpc.UnaryUnaryMultiCallable[_team_service_pb2.SetTeamRequest, _team_service_pb2.SetTeamResponse]
     """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
     beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
@@ -51,7 +53,9 @@ class TeamServiceAsyncStub(TeamServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     ListTeams: _aio.UnaryUnaryMultiCallable[_team_service_pb2.ListTeamsRequest, _team_service_pb2.ListTeamsResponse]  # type: ignore[assignment]
-    """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all."""
+    """Lists teams by name, with their present use. Users see the teams that they belong to, operators
+    all.
+    """
     SetTeam: _aio.UnaryUnaryMultiCallable[_team_service_pb2.SetTeamRequest, _team_service_pb2.SetTeamResponse]  # type: ignore[assignment]
     """Adds or changes a team (admin): the whole of it, members included. Running jobs go on. Jobs
     beyond a new quota borrow from then on, and jobs beyond a new limit are only not followed by
@@ -71,7 +75,9 @@ class TeamServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _team_service_pb2.ListTeamsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_team_service_pb2.ListTeamsResponse, _abc.Awaitable[_team_service_pb2.ListTeamsResponse]]:
-        """Lists teams by name, with what each has now. Users see the teams that they belong to, operators all."""
+        """Lists teams by name, with their present use. Users see the teams that they belong to, operators
+        all.
+        """
 
     @_abc_1.abstractmethod
     def SetTeam(

@@ -37,15 +37,15 @@ class Usage(_message.Message):
     day: _builtins.str
     """The day, as YYYY-MM-DD."""
     user: _builtins.str
-    """Whose jobs."""
+    """The owner of the jobs."""
     team: _builtins.str
     """To which team they are counted; empty: to the user alone."""
     use_class: _builtins.str
     """"promised", "trial", "borrowed" or "best_effort"."""
     pool: _builtins.str
-    """Whose nodes: "training" (the cluster's own), "inference" (lent) or "priced" (rented)."""
+    """The pool of the nodes: "training" (the cluster's own), "inference" (lent) or "priced" (rented)."""
     useful_gpu_seconds: _builtins.float
-    """Work that nobody has to do again, as far as that is known yet."""
+    """Work that no job has to do again, by present knowledge."""
     preempted_gpu_seconds: _builtins.float
     """Work that has to be done again since a job had to leave before it had saved."""
     failed_gpu_seconds: _builtins.float
@@ -223,7 +223,7 @@ class Cost(_message.Message):
     name: _builtins.str
     """Its name."""
     user: _builtins.str
-    """Whose jobs."""
+    """The owner of the jobs."""
     team: _builtins.str
     """To which team they are counted; empty: to the user alone."""
     pool: _builtins.str
@@ -233,7 +233,7 @@ class Cost(_message.Message):
     running_cost: _builtins.float
     """Their parts of machines, by GPUs x time from when a machine was up."""
     lateness_cost: _builtins.float
-    """The weight for each second from the due date to the end, whatever the end, or to now."""
+    """The weight for each second from the due date to any end, or to now."""
     foretold_running_cost: _builtins.float
     """The forecast cost of their parts of machines, from their first choice of a machine."""
     foretold_lateness_cost: _builtins.float
@@ -286,7 +286,7 @@ class PoolCost(_message.Message):
     job_cost: _builtins.float
     """The parts that jobs held."""
     idle_cost: _builtins.float
-    """The rest: nobody held it, or it was billed at least."""
+    """The rest: it was idle, or was billed at least."""
     foretold_cost: _builtins.float
     """The forecast of the total cost when they were asked for, on that day."""
     def __init__(

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class UsageServiceStub:
-    """Usage: for users what they and their teams have used, for operators everything.
+    """Usage: for users that of them and their teams, for operators everything.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class UsageServiceStub:
 
 
 class UsageServiceServicer:
-    """Usage: for users what they and their teams have used, for operators everything.
+    """Usage: for users that of them and their teams, for operators everything.
     """
 
     def GetUsage(self, request, context):
@@ -61,9 +61,9 @@ class UsageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetCosts(self, request, context):
-        """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
-        Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
-        nobody held them. Changes nothing.
+        """Returns the costs of rented machines and of lateness in whole days of UTC, until now, beside
+        their forecasts. Users see their own jobs and those that are counted to teams they are in;
+        operators also the costs of idle machines. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -91,7 +91,7 @@ def add_UsageServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class UsageService:
-    """Usage: for users what they and their teams have used, for operators everything.
+    """Usage: for users that of them and their teams, for operators everything.
     """
 
     @staticmethod

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class UsageServiceStub:
-    """Usage: for users what they and their teams have used, for operators everything."""
+    """Usage: for users that of them and their teams, for operators everything."""
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -39,14 +39,14 @@ class UsageServiceStub:
     Changes nothing.
     """
     GetCosts: _grpc.UnaryUnaryMultiCallable[_usage_service_pb2.GetCostsRequest, _usage_service_pb2.GetCostsResponse]
-    """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
-    Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
-    nobody held them. Changes nothing.
+    """Returns the costs of rented machines and of lateness in whole days of UTC, until now, beside
+    their forecasts. Users see their own jobs and those that are counted to teams they are in;
+    operators also the costs of idle machines. Changes nothing.
     """
 
 @_typing.type_check_only
 class UsageServiceAsyncStub(UsageServiceStub):
-    """Usage: for users what they and their teams have used, for operators everything."""
+    """Usage: for users that of them and their teams, for operators everything."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     GetUsage: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.GetUsageRequest, _usage_service_pb2.GetUsageResponse]  # type: ignore[assignment]
@@ -55,13 +55,13 @@ class UsageServiceAsyncStub(UsageServiceStub):
     Changes nothing.
     """
     GetCosts: _aio.UnaryUnaryMultiCallable[_usage_service_pb2.GetCostsRequest, _usage_service_pb2.GetCostsResponse]  # type: ignore[assignment]
-    """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
-    Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
-    nobody held them. Changes nothing.
+    """Returns the costs of rented machines and of lateness in whole days of UTC, until now, beside
+    their forecasts. Users see their own jobs and those that are counted to teams they are in;
+    operators also the costs of idle machines. Changes nothing.
     """
 
 class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Usage: for users what they and their teams have used, for operators everything."""
+    """Usage: for users that of them and their teams, for operators everything."""
 
     @_abc_1.abstractmethod
     def GetUsage(
@@ -80,9 +80,9 @@ class UsageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _usage_service_pb2.GetCostsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_usage_service_pb2.GetCostsResponse, _abc.Awaitable[_usage_service_pb2.GetCostsResponse]]:
-        """Tells what rented machines and being late have cost in whole days of UTC, until now, beside what had been foretold.
-        Users see their own jobs and those that are counted to teams they are in; operators also what machines cost while
-        nobody held them. Changes nothing.
+        """Returns the costs of rented machines and of lateness in whole days of UTC, until now, beside
+        their forecasts. Users see their own jobs and those that are counted to teams they are in;
+        operators also the costs of idle machines. Changes nothing.
         """
 
 def add_UsageServiceServicer_to_server(servicer: UsageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
