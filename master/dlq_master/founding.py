@@ -19,7 +19,7 @@ from dlq_master.store.write import write
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charter:
-    """What is decided when a cluster is made. Paths are absolute.
+    """The decisions that are made once, when a cluster is founded. Paths are absolute.
 
     `owner` is the account the master will run as; "" is whoever makes the cluster. The first admin
     is always the latter.
@@ -37,7 +37,7 @@ class Charter:
 
 
 def found(charter: Charter, now_s: float) -> User:
-    """Make the cluster; return its first admin, whoever runs this.
+    """Make the cluster; return its first admin, the user that runs this.
 
     Raises ConfigError when there is one already, OSError, or ValueError for a bad name. A founding
     that was cut short has no ca.key: it can be begun again in an empty directory.
@@ -70,7 +70,7 @@ def _check_owner(owner: str) -> None:
 
 
 def _give(state_dir: Path, owner: str) -> None:
-    """The directory and the files in it; what is below (checkpoints of others) is not touched."""
+    """The directory and the files in it; deeper levels (checkpoints of others) are not touched."""
     group = pwd.getpwnam(owner).pw_gid
     for path in (state_dir, *(path for path in state_dir.iterdir() if path.is_file())):
         shutil.chown(path, owner, group)

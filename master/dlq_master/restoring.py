@@ -1,9 +1,9 @@
 """`dlq-master restore`: a copy (safekeeping.py) in the place of the master's state, checked before
 anything moves.
 
-Nothing is deleted: what was in the state directory lies in `replaced-TIME` below it afterwards. A
-restore that is cut short leaves no database, and a master refuses to start without one: run it
-again.
+Nothing is deleted: the former files of the state directory lie in `replaced-TIME` below it
+afterwards. A restore that is cut short leaves no database, and a master refuses to start without
+one: run it again.
 
 The audit that is here is longer than the copy's, and stays if it is the same chain; else the copy's
 takes its place.
@@ -45,8 +45,8 @@ class RestoreRefused(DlqError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restore:
-    """What is to be restored where. `passphrase`: of the CA's key in the copy; `ca_key`: one kept
-    apart.
+    """The parts to restore, and their places. `passphrase`: of the CA's key in the copy; `ca_key`:
+    one kept apart.
     """
 
     copy: Path  # of one master, or the directory with all copies: then the newest
@@ -59,8 +59,9 @@ class Restore:
 
 
 def restore(wanted: Restore, now_s: float) -> list[str]:
-    """Put the copy in place; what was done, a line each. Raises RestoreRefused or DatabaseInUse
-    before it changes anything, OSError when the disk refuses."""
+    """Put the copy in place; returns a line for each step. Raises RestoreRefused or DatabaseInUse
+    before it changes anything, OSError when the disk refuses.
+    """
     source = newest_copy(wanted.copy)
     state_dir = wanted.state_dir
     state_dir.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -222,8 +223,8 @@ def _record(audit: Path, wanted: Restore, source: Path, now_s: float) -> None:
 
 
 def _give(state_dir: Path) -> None:
-    """All files belong to whoever owns the directory: the account that serves. What its links lead
-    to does not.
+    """All files belong to the owner of the directory: the account that serves. The targets of its
+    links do not.
     """
     owner = state_dir.stat()
     if os.geteuid() != 0:

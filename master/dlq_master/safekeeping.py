@@ -1,10 +1,10 @@
-"""Copies of the whole master, one directory each: what `dlq-master backup` makes and a timer
-repeats.
+"""Copies of the whole master, one directory each: `dlq-master backup` makes them and a timer
+repeats it.
 
-A copy holds all that a new host needs: the database, the audit's files, the configuration, and the
-CA (its key in clear, encrypted, or not at all: [backup] ca_key). It may be made while the master
-serves and while it does not: SQLite copies the last commit. After each copy a program of the site
-may take it elsewhere.
+A copy holds everything that a new host needs. These are the database, the audit's files, the
+configuration, and the CA (its key in clear, encrypted, or not at all: [backup] ca_key). It may be
+made while the master serves and while it does not: SQLite copies the last commit. After each copy a
+program of the site may take it elsewhere.
 """
 
 import os
@@ -111,7 +111,7 @@ def newest_copy(directory: Path) -> Path:
 
 
 def _ended(settings: BackupConfig, account: pwd.struct_passwd, made: Path) -> str:
-    """Run the site's program to its end; "" or how it failed. What it started is killed with it."""
+    """Run the site's program to its end; "" or how it failed. Its processes are killed with it."""
     root = os.geteuid() == 0  # nobody else can become another account
     with tempfile.TemporaryFile() as told:
         program = subprocess.Popen(
@@ -157,8 +157,8 @@ def _copy_master(copies: Copies, now_s: float) -> Path:
 
 
 def _copy_audit(copies: Copies, target: Path) -> None:
-    """All files of the audit. Those that are closed never change: they are links to the last
-    copy's, if it can be.
+    """All files of the audit. Closed files never change: they are links to the last copy's, if
+    possible.
     """
     newest = copies.state_dir / AUDIT
     before = newest_copy(copies.target)
@@ -220,8 +220,8 @@ def _note_failure(state_dir: Path, what: str) -> None:
 
 
 def _note(path: Path, text: str) -> None:
-    """A file that the master reads for its metrics, whoever makes the backup. Where root makes it,
-    the directory is another account's: a link there is replaced, and is not written through.
+    """A file that the master reads for its metrics, from any maker of the backup. Where root makes
+    it, the directory is another account's: a link there is replaced, and is not written through.
     """
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -2,8 +2,8 @@
 believed.
 
 The axis goes on from what was stored (ADR 2). Three sources are compared: the wall clock, the
-newest instant in the database, and, in the same boot of the host, the time that has passed since
-the master before this one started.
+newest instant in the database, and the uptime. In the same boot of the host the uptime gives the
+time that has passed since the master before this one started.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def _check(wall_s: float, last_time_s: float, passed_s: float | None, state_dir:
     if last_time_s > wall_s + MOST_APART_S:
         raise _doubt("behind", wall_s, last_time_s, state_dir)
     # In the boot of the last entry the time since then is known. Otherwise, after so long no
-    # certificate is good any more and nothing runs: whoever starts the master then is there to say
-    # that the clock is right.
+    # certificate is good any more and nothing runs. The operator that starts the master then is
+    # there to say that the clock is right.
     if passed_s is None and wall_s > last_time_s + LIFETIME_S:
         raise _doubt("ahead of", wall_s, last_time_s, state_dir)
 

@@ -1,8 +1,9 @@
-"""Another policy takes over a cluster that lives: what its jobs keep, and where they then stand.
+"""Another policy takes over a living cluster: the properties that its jobs keep, and their new
+places.
 
-Everything that has happened to a job stays. What only the old policy meant by a job goes: its place
-in line, a level that there is not any more, a head start, and a promise where nothing is promised.
-Who runs goes on until its term ends, and is judged by the new policy then.
+Everything that has happened to a job stays. Properties that only the old policy gave a job go.
+These are its place in line, a level that is gone, a head start, and a promise where nothing is
+promised. A running job goes on until its term ends. Then the new policy judges it.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def on_trial(cluster: Cluster) -> list[JobId]:
 
 
 def _keeps(before: Promises, after: Promises) -> bool:
-    """Whether deadlines are counted alike. What is left to best effort and trials limits new
+    """Whether deadlines are counted alike. The capacity left to best effort and trials limits new
     promises only.
     """
     return (before.whole_leases, before.quotas) == (after.whole_leases, after.quotas)
@@ -100,7 +101,7 @@ def _kept(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:
 
 
 def _numbered(living: list[Job], policy: Policy, positions: Positions) -> list[Job]:
-    """In the order in which they came; for disciplines that ask for it, who runs first."""
+    """In the order in which they came; for disciplines that ask for it, running jobs first."""
     discipline = policy.ordering.discipline
     ahead: list[Job] = []
     if discipline is Discipline.REQUEUE:

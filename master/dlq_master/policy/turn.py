@@ -20,11 +20,11 @@ from dlq_master.policy.policy import Policy
 
 
 class Decided(NamedTuple):
-    """What happened, in order, and when to decide again if nothing happens before.
+    """The changes, in order, and when to decide again if nothing happens before.
 
-    `fault`: a plan failed or was not legal, and nothing of it was applied. The state is sound; what
-    runs goes on, and whoever drives decides whether to go on too. `outcome`: the last decision, as
-    it was before it was carried out; None: there was none.
+    `fault`: a plan failed or was not legal, and nothing of it was applied. The state is sound and
+    running jobs go on. The driver decides whether to go on too. `outcome`: the last decision, as it
+    was before it was carried out; None: there was none.
     """
 
     happened: tuple[Happened, ...]

@@ -1,4 +1,4 @@
-"""What of a shape's traits keeps it out, were there GPUs enough: the choice of its user, or
+"""The traits of a shape that keep it out, were there GPUs enough: the choice of its user, or
 containers.
 """
 

@@ -29,9 +29,9 @@ def left_s(
 def slack_s(
     job: Job, attempt: Attempt | None, now_s: float, told_s: float | None = None
 ) -> float | None:
-    """Slack in seconds until the promised deadline, or else the first that it can still keep, or
-    else its last one, if it ran from now on; None: nobody knows how long it runs, or it has no
-    deadline. `told_s`: as of `left_s`.
+    """Slack in seconds if it ran from now on. It counts until the promised deadline, or else the
+    first that it can still keep, or else its last one; None: nobody knows how long it runs, or it
+    has no deadline. `told_s`: as of `left_s`.
     """
     left = left_s(job, attempt, now_s, told_s)
     if left is None or not job.steps or job.ended:

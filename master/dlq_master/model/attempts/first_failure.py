@@ -1,4 +1,4 @@
-"""Which rank of a gang failed first: by the time of each end, not of its report; pure.
+"""The rank of a gang that failed first, by the time of each end, not of its report; pure.
 
 A report says how long ago its rank ended, on its node's own clock (the shim's record of the end, on
 CLOCK_BOOTTIME). An end is late only by its report's way to the master, which is far below

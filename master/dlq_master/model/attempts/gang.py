@@ -187,8 +187,8 @@ def over(attempt: Attempt) -> bool:
 
 
 def silenced(attempt: Attempt) -> bool:
-    """A shim ended its rank after too long a silence, or told it to leave and it did: a stop that
-    no plan has asked for yet.
+    """A shim ended its rank after too long a silence, or told it to leave and it did. No plan has
+    asked for that stop yet.
     """
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
@@ -198,7 +198,7 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     words):
 
     during a stop for another job, a checkpoint committed after the notice or a requeue exit code is
-    the only proof of a save; exit 0 then means "saved" unless the job says otherwise or left its
+    the only proof of a save. Exit 0 then means "saved" unless the job says otherwise or left its
     done file. Outside a stop, a requeue exit code asks for another run. A rank that ended before it
     was told to stop is judged on its own (unnoticed_ends.py).
     """
@@ -256,7 +256,7 @@ def is_reduced(attempt: Attempt, job: Job) -> bool:
 
 
 def ended_s(attempt: Attempt, now_s: float) -> float:
-    """When the last rank of an attempt that is judged now ended, by its node: the time until the
+    """When the last rank of an attempt that is judged now ended, by its node. The time until the
     master hears of it is charged to nobody. `now_s` where that is not known; never before it
     started.
     """

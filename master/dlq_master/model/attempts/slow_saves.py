@@ -21,7 +21,7 @@ class SlowSaves:
     @property
     def lead_s(self) -> float:
         """The lead of the decision before a boundary. It is enough for the slowest save of the
-        running jobs, but never so long that the next term would be decided before this one has
+        running jobs. It is never so long that the next term would be decided before this one has
         begun.
         """
         if not self.needs_s:

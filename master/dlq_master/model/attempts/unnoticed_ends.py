@@ -2,7 +2,7 @@
 
 A stop is decided first and told later: an agent may be away, the master may die in between, a lapse
 waits for its boundary. A rank that ends by itself in that time knows nothing of it, and is judged
-as if nobody had asked: exit 0 has completed, and exit 1 has failed. The report of the rank's shim
+as if nobody had asked. Exit 0 has completed, and exit 1 has failed. The report of the rank's shim
 about its notices counts. No clock decides it, but where an agent of before says nothing: there an
 end that lies before the decision is its own.
 """

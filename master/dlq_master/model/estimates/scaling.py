@@ -29,9 +29,9 @@ def speeds(sizes: Sequence[int], asked: int, paces: Sequence[SizePace]) -> tuple
     measured.
 
     Measured speeds count as they are. In between and beyond, speed goes with a power of the number
-    of GPUs: that of the two measured sizes around it, or next to it. Outside the measured range the
-    power is neither below 0 nor above 1, so that no job is expected to gain more than a fair share,
-    or to lose. `paces` rise by size. O(sizes log paces).
+    of GPUs. The power is that of the two measured sizes around it, or next to it. Outside the
+    measured range the power is between 0 and 1. So no job is expected to gain more than a fair
+    share, or to lose. `paces` rise by size. O(sizes log paces).
     """
     if len(paces) < 2:
         return ()

@@ -77,8 +77,8 @@ class Fleet(Mapping[str, Machine]):
         return _end_s(last[-1]) if last else -inf
 
     def failures(self, pool: str) -> tuple[int, float]:
-        """How many machines of a pool in a row were of no use until now, and when the last one was
-        over, or was found useless; at most `MOST_TOLD`.
+        """How many machines of a pool in a row were of no use until now, at most `MOST_TOLD`, and
+        when the last one was over or found useless.
         """
         over = [*self._last.get(pool, ())]
         over += [one for one in self._open.values() if one.failed and one.pool == pool]

@@ -55,9 +55,9 @@ def _needs_s(job: Job, terms: Terms) -> float:
     """Seconds that have to be left until a window when the job starts.
 
     A job that says how it saves needs a whole term (of the SLO grid, if it holds a promise, or is
-    planned for slots), or less if it is expected to be over before. Another job has to be over: by
-    its time limit, as in Slurm, else by its estimate. Where both are unknown it needs a term,
-    unless it is known to lose its work.
+    planned for slots). It needs less if it is expected to be over before. Another job has to be
+    over: by its time limit, as in Slurm, else by its estimate. Where both are unknown it needs a
+    term, unless it is known to lose its work.
     """
     planned = job.promised is not None or bool(job.slots)
     term_s = terms.slo_term_s if planned else terms.be_term_s

@@ -41,8 +41,8 @@ _had = maker(Had)
 
 
 class Learned(NamedTuple):
-    """The parts beside the job on which a key may depend: the bounds of the levels, the services of
-    completed jobs, in GPU-seconds, sorted, and the use of accounts against their shares.
+    """The parts beside the job on which a key may depend. These are the bounds of the levels, the
+    services of completed jobs (GPU-seconds, sorted), and the use of accounts against their shares.
     """
 
     thresholds: tuple[float, ...] = ()

@@ -30,8 +30,9 @@ from dlq_master.policy.promise.verdicts.reading import (
 
 
 class Amended(NamedTuple):
-    """What is promised instead, first to the job, then to those whose slots move; none: nothing
-    could be, on this ground, and this could."""
+    """The promises made instead, first to the job, then to the jobs whose slots move; none: nothing
+    could be promised on this ground, and this could.
+    """
 
     changes: tuple[Reserve, ...] = ()
     by: VerdictGround = VerdictGround.HOLES
@@ -40,7 +41,8 @@ class Amended(NamedTuple):
 
 def amended(view: View, job: Job, steps: Steps, rules: Promises) -> Amended:
     """A job that is promised one of its deadlines asks for `steps` in their place. Takes as long as
-    an admission; what could be promised instead is one that is sure, not the earliest."""
+    an admission. The promise that it finds is a sure one, not the earliest.
+    """
     cluster, origin = view.cluster, view.cluster.slot + 1
     asks = job._replace(steps=steps, promised=None, verdict="", alternative=None)
     book = book_of(view, type_of(cluster, job), rules)

@@ -19,10 +19,10 @@ def admissions(
 ) -> list[Admit | Reject]:
     """A verdict for every PENDING job that has one, in order.
 
-    A job is refused at the instant it comes, or not at all: one that came before its nodes had
-    registered has been promised a place, and waits for those that may still come; so does one that
-    says what being late costs, for machines that may be rented. Under `profiles` one whose user has
-    sent too much to be profiled stays as it is, until its turn comes.
+    A job is refused at the instant it comes, or not at all. One that came before its nodes had
+    registered has been promised a place, and waits for the nodes still to come. So does one with a
+    cost of being late, for machines that may be rented. Under `profiles` one whose user has sent
+    too much to be profiled stays as it is, until its turn comes.
     """
     cluster = view.cluster
     cluster.capacity.ready()

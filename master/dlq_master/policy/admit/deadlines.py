@@ -1,5 +1,5 @@
-"""Which deadlines are promised: every job that has any is judged once, when its run time is
-known.
+"""Decides which deadlines are promised: every job with deadlines is judged once, when its run time
+is known.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ SEARCHED = 5
 
 
 def verdicts(view: View, rules: Promises) -> list[Reserve]:
-    """Who gets a promise, and whose slots move for that. Jobs are judged in the order of
+    """The new promises, and the jobs whose slots move for them. Jobs are judged in the order of
     arrival.
     """
     cluster = view.cluster
@@ -67,8 +67,9 @@ def verdicts(view: View, rules: Promises) -> list[Reserve]:
 
 def _hear(view: View, benches: dict[str, _Bench], job: Job, rules: Promises) -> None:
     """The first type on which it can be promised anything; else it is told what could be on the
-    first of all. Types on which it would start now come before others, and for who names none those
-    with the least promised."""
+    first of all. Types on which it would start now come before others. For a job that names none,
+    the types with the least promised come first.
+    """
     ways = _ways(view.cluster, job)
     for _, gpu_type in ways:
         if gpu_type not in benches:
@@ -125,7 +126,7 @@ class _Bench:
             self.free -= job.request.gpus
 
     def hear(self, job: Job) -> AdmissionVerdict:
-        """The verdict on one more; who is guaranteed is in the book from here on."""
+        """The verdict on one more job; a guaranteed one is in the book from here on."""
         asked = _asked(self._view, self._grid, job, self._rules)
         if self._before is None and not _hopeless(self._after, asked):
             self._before = self._after = book_of(self._view, self._gpu_type, self._rules)
@@ -134,7 +135,7 @@ class _Bench:
         return verdict
 
     def ruled(self) -> list[Reserve]:
-        """What becomes of those who were found, and of those who made room for them."""
+        """The changes of the judged jobs, and of the jobs that made room for them."""
         view, rules, after = self._view, self._rules, self._after
         extra = margin(view.cluster, rules)
         made = [_entered(view.cluster, job, each, after, extra, rules) for job, each in self._found]
@@ -199,9 +200,10 @@ def judged(view: View, book: PromiseBook, job: Job, rules: Promises) -> Admissio
 
 
 def offered(view: View, job: Job, rules: Promises) -> PromiseOffer:
-    """What could be promised to a job that was judged and is not guaranteed: the earliest deadline,
-    as seconds from now, and the cheapest change with which one would be. Takes longer than a
-    verdict (`promise.offer`)."""
+    """The possible promise to a job that was judged and is not guaranteed. It is the earliest
+    deadline, as seconds from now, and the cheapest change with which one would be promised. Takes
+    longer than a verdict (`promise.offer`).
+    """
     made = []
     for asks, gpu_type in _ways(view.cluster, job):
         book = book_of(view, gpu_type, rules)
@@ -239,15 +241,15 @@ def offer_to(
 
 
 def _narrower(job: Job, work_s: float) -> dict[int, float]:
-    """Its work on fewer GPUs, as far as it says that it runs on them; what a stop costs is reckoned
-    as work.
+    """Its work on fewer GPUs, as far as it says that it runs on them; the cost of a stop counts as
+    work.
     """
     fewer = [gpus for gpus in job.request.sizes if gpus < job.request.gpus]
     return {gpus: work_s / job.speed_on(gpus) for gpus in fewer}
 
 
 def book_of(view: View, gpu_type: str, rules: Promises) -> PromiseBook:
-    """What has been promised on GPUs of this type, from the first slot that is not decided."""
+    """The promises on GPUs of this type, from the first slot that is not decided."""
     cluster, origin = view.cluster, view.cluster.slot + 1
     grid, extra = grid_of(cluster, gpu_type, rules, origin), margin(cluster, rules)
     return kept_book(cluster, gpu_type, origin, extra, grid, rules)
@@ -306,7 +308,7 @@ def alternative(made: PromiseOffer, now_s: float, verdict: AdmissionVerdict) -> 
 
 
 def moved(cluster: Cluster, before: PromiseBook, after: PromiseBook) -> list[Reserve]:
-    """Who had a promise before, and now other slots."""
+    """Jobs that had a promise before, and now have other slots."""
     old, new, origin = before.plan.segments, after.plan.segments, cluster.slot + 1
     found: list[Reserve] = []
     if after.plan is before.plan:
@@ -324,5 +326,5 @@ def moved(cluster: Cluster, before: PromiseBook, after: PromiseBook) -> list[Res
 
 
 def begun(job: Job, origin: int) -> Segments:
-    """What it holds of the present slot."""
+    """Its part of the present slot."""
     return tuple([Segment(begin, origin) for begin, end in job.slots if begin < origin <= end])

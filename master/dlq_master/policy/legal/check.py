@@ -72,7 +72,9 @@ def check_full(cluster: Cluster) -> None:
 
 
 class CheckBook:
-    """What the plan's earlier changes have used up. It reads values, never the planner's pools."""
+    """The capacity that the plan's earlier changes have used up. It reads values, never the
+    planner's pools.
+    """
 
     __slots__ = ("cluster", "freed", "jobs", "policy", "servers", "taken", "view")
 
@@ -210,7 +212,7 @@ class CheckBook:
             self._in_time(lapse, attempt)
 
     def _guarded(self, lapse: Lapse, attempt: Attempt) -> bool:
-        """Promises and trials come before guards; who makes way is nobody's victim."""
+        """Promises and trials come before guards; a job that makes way is nobody's victim."""
         jobs = self.cluster.jobs
         winner = jobs.get(lapse.for_job)
         if winner is None or winner.lane < Lane.SPOT:
@@ -220,7 +222,7 @@ class CheckBook:
         return protects(self.cluster, self.policy.guards, jobs[lapse.key.job_id], attempt)
 
     def shrink(self, resizes: Iterable[Resize]) -> None:
-        """What they leave is free before anybody goes on."""
+        """The GPUs of stopping jobs are free before any job goes on."""
         for resize in resizes:
             attempt = self.cluster.attempts.get(resize.key)
             if attempt is not None:
@@ -255,9 +257,9 @@ class CheckBook:
         self._nodes(resize, request, then.slots, request.shape_on(width).nodes)
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
-        """Whether it gives up all that it holds on servers that are asked back, takes nothing for
-        that, and goes on with as much of the rest as one of its sizes has: at any time, if it may
-        save first."""
+        """Whether it gives up all its GPUs on servers that are asked back, takes none for that, and
+        goes on with one of its sizes on the rest. It may do so at any time, if it may save first.
+        """
         left = self.cluster.attempts[resize.key].lease.allocation - gone
         asked_back = self.servers.asked_back
         leaves = any(map(asked_back, gone.node_ids)) and not any(map(asked_back, left.node_ids))
@@ -321,7 +323,7 @@ class CheckBook:
             raise IllegalPlan(change, fault)
 
     def whole(self, change: NextSlot | Repack | Weigh | Loan | Reclaim | Return) -> None:
-        """What concerns no job alone."""
+        """Changes that concern no single job."""
         if isinstance(change, Loan | Reclaim | Return):
             if fault := self.servers.fault(change):
                 raise IllegalPlan(change, fault)
@@ -352,8 +354,8 @@ class CheckBook:
 
 
 def _admits(node: Node, change: Start | Resize) -> bool:
-    """Whether the node takes the job: an open node takes any, a rented machine only a job that is
-    started there because the machine was rented for it.
+    """Whether the node takes the job. An open node takes any; a rented machine takes only the job
+    for which it was rented.
     """
     if isinstance(change, Start) and change.rented:
         return node.pool is NodePool.PRICED and node.takes_work

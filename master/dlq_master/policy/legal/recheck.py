@@ -1,8 +1,8 @@
 """A plan that was made for an instant that is over: what of it still may be done?
 
-Each change is looked at on its own, in order, beside those before it: one that is not legal any
-more, or whose cause is gone, is dropped with the reason, and the others stand. What is left is a
-plan that `check_delta` takes, whoever made it.
+Each change is checked on its own, in order, beside those before it. One that is not legal any more,
+or whose cause is gone, is dropped with the reason, and the others stand. The rest is a plan that
+`check_delta` accepts, from any source.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ from dlq_master.policy.transit.taking import Taking
 
 
 class PlanBasis(NamedTuple):
-    """What a plan stands on beyond what is legal: the slot, and jobs with deadlines as they
-    were.
-    """
+    """The basis of a plan beyond legality: the slot, and jobs with deadlines as they were."""
 
     slot: int
     jobs: Mapping[JobId, Job]
@@ -39,7 +37,7 @@ class Dropped(NamedTuple):
 
 
 class Rechecked(NamedTuple):
-    """What is left of a plan, and what is not."""
+    """The part of a plan that still holds, and the dropped part."""
 
     plan: Plan
     dropped: tuple[Dropped, ...]
@@ -108,7 +106,7 @@ def _stale(view: View, change: Change, basis: PlanBasis) -> str:
 
 
 def _asks(job: Job) -> tuple[object, ...]:
-    """What a decision about its deadlines stands on."""
+    """The basis of a decision about its deadlines."""
     return (
         *(job.state, job.request, job.steps, job.duration_estimate_s, job.keeps_work),
         *(job.lane, job.slots, job.promised, job.verdict),

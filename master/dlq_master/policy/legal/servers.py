@@ -25,12 +25,12 @@ class Servers:
         self._named: set[NodeId] = set()  # asked back by an earlier change
 
     def asked_back(self, node_id: NodeId) -> bool:
-        """Whether nothing may start there, and whoever is there has to give it up."""
+        """Whether no job may start there, and the jobs there have to give it up."""
         flags = self._cluster.nodes[node_id].flags
         return node_id in self._named or flags >= {NodeFlag.LOANED, NodeFlag.RECLAIMED}
 
     def fault(self, change: Loan | Reclaim | Return) -> str:
-        """What is wrong with the change; empty: nothing, and it counts from now on."""
+        """The fault in the change; empty: none, and it counts from now on."""
         node_id = change.node_id
         node = self._cluster.nodes.get(node_id)
         if node is None:
@@ -52,14 +52,14 @@ class Servers:
 
 
 def scale_fault(scale: Scale, profiling: Profiling) -> str:
-    """What is wrong with how many GPUs are for trials; empty: nothing."""
+    """The fault in the number of GPUs for trials; empty: none."""
     if scale.hour <= profiling.hour:
         return "the GPUs for trials of this hour have been decided already"
     return "" if scale.gpus >= 0 else "trials on fewer than no GPUs"
 
 
 def job_fault(change: Profile | Estimate, job: Job, profiling: Profiling) -> str:
-    """What is wrong with trying a job, or with saying how long it runs; empty: nothing."""
+    """The fault in a trial of a job, or in its run time; empty: none."""
     if job.job_id not in profiling.unknown:
         return f"job {job.job_id} needs no estimate"
     if isinstance(change, Estimate):

@@ -1,14 +1,13 @@
 """Orders by deadline that Chronus compares itself with (its section 4.3): `edf` and `genie`.
 
-A job with reward steps is an SLO job, and what counts is the first of its deadlines, from its
-submission on, also when it has passed: such schedulers "only consider the strict deadlines" (5.4),
-and a deadline that lost its weight once it is over would be a key that changes while its job waits.
-So late jobs stay in front and delay others, which is what EDF does under overload. The order of a
-rank is
+A job with reward steps is an SLO job. The first of its deadlines counts, from its submission on,
+also after it has passed. Such schedulers "only consider the strict deadlines" (5.4). A deadline
+without weight after its end would be a key that changes while its job waits. So late jobs stay in
+front and delay others, which is what EDF does under overload. The order of a rank is
 
     SLO jobs that run | SLO jobs that wait | best-effort jobs that run | best-effort jobs that wait
 
-so that the first never leave for the second, and the third leave only for the second ("SLO jobs are
+The first never leave for the second, and the third leave only for the second. ("SLO jobs are
 allowed to preempt best-effort jobs", "we disable the preemption of SLO jobs"). Best-effort jobs
 keep the order of arrival among themselves, of which the paper says nothing. A rank is served before
 the next as under every policy, so a queue with priority may still take GPUs of SLO jobs of another.
@@ -32,9 +31,9 @@ def earliest_deadline(job: Job, _had: Had) -> tuple[float, ...]:
 def earliest_deadline_of_all(job: Job, _had: Had) -> tuple[float, ...]:
     """`edf-preemptive`: the earliest deadline first among all SLO jobs, those that run included.
 
-    Not in the paper, whose `edf` could not win where SLO jobs arrive that are more urgent than
-    those that run: without this one nobody could tell what Chronus gains by its plans, and what by
-    preempting.
+    Not in the paper, whose `edf` could not win where SLO jobs arrive that are more urgent than the
+    running ones. Without this policy the gain of Chronus by its plans could not be told from its
+    gain by preempting.
     """
     return (_SLO_WAITS, due_s(job)) if job.steps else _settled(job)
 
@@ -45,9 +44,9 @@ def least_laxity(job: Job, had: Had) -> tuple[float, ...]:
 
     Laxity is deadline - now - remaining time. That of all who wait falls alike, so the instant at
     which a job would have to start decides; it may have passed. Deviations: GENIE chooses numbers
-    of GPUs itself, "ignoring the resource requirements of users" (2.2), here a job gets what it
-    asks for; and SLO jobs do not preempt each other: preemption is what the paper says it lacks
-    (5.4). A job whose run time nobody knows is the last of the SLO jobs.
+    of GPUs itself, "ignoring the resource requirements of users" (2.2); here a job gets the GPUs
+    that it asks for. SLO jobs do not preempt each other, since the paper says that GENIE lacks
+    preemption (5.4). A job whose run time nobody knows is the last of the SLO jobs.
     """
     if not _slo_waits(job):
         return _settled(job)

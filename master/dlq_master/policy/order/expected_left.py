@@ -1,20 +1,18 @@
-"""The best-effort order of `dlq`: who is expected to be done with the least from here on.
+"""The best-effort order of `dlq`: the job with the least expected rest first.
 
 One order for everything that may be known of a job, so that estimates may come, and be missing, job
 by job:
 
-- with an estimate: what it leaves, as the geometric mean of remaining time (SRTF) and remaining
-service
+- with an estimate: its rest, as the geometric mean of remaining time (SRTF) and remaining service
   (SRSF, Tiresias' two dimensions): left_s x sqrt(GPUs), of an elastic job on its base. Either alone
   is up to a tenth worse on some workload;
 - before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in
 GPU-seconds first;
-- with a deadline and no estimate: whoever names a deadline D expects to need at most that long. Of
+- with a deadline and no estimate: a job with a deadline D is expected to need at most that long. Of
 a run time
   that may be anything up to D, half of what is left of D is expected;
-- with nothing: what it has attained, in steps of a factor of 4, since of heavy-tailed run times as
-much again is
-  to be expected (2D-LAS, discretised), the fewest GPUs first.
+- with neither: its attained service, in steps of a factor of 4, the fewest GPUs first. Of
+  heavy-tailed run times as much again is to be expected (2D-LAS, discretised).
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ FACTOR = 4.0
 def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     """`profile_s`: estimates come once a job has run so long; None: they do not come.
 
-    `aging`: who waits rises by so much each second (order.by_key.aged). Where only what was
-    attained counts it does so in strides of the first step, lest nobody of one step stood beside
-    the others of it any more.
+    `aging`: a waiting job rises by so much each second (order.by_key.aged). Where only attained
+    service counts, it rises in strides of the first step. Otherwise no job of one step would stand
+    beside the others of it any more.
     """
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 

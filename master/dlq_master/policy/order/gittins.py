@@ -1,4 +1,6 @@
-"""2D-Gittins, discretised: inside a level, who is likeliest to end soon for what it will take."""
+"""2D-Gittins, discretised: inside a level, the job that is likeliest to end soon for its
+service.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from dlq_master.policy.order.gittins_index import ServiceDistribution
 
 
 class Index(StrEnum):
-    """Which quanta the index looks at."""
+    """The quanta of the index."""
 
     FIXED = "fixed"  # one for each level: its upper bound
     SUP = "sup"  # the best of all
@@ -28,8 +30,8 @@ class Gittins:
     number).
 
     Without a distribution, or in a last level that is FIFO, every key is the same: positions
-    decide, as under LAS. `known` is given once and for all; None: what the cluster has learned by
-    then.
+    decide, as under LAS. `known` is given once and for all; None: the services that the cluster has
+    learned by then.
     """
 
     __slots__ = ("_index", "_known", "_last", "_quantum_gpu_s")

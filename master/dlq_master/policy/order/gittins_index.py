@@ -17,19 +17,19 @@ from struct import Struct
 # Rows lie packed in memory: a lookup in 100,000 of them is paid in cache misses.
 
 # A gap between two samples: its end, how many jobs end there, and how many do not end before. Then
-# the step of the hull from there: how many jobs end within it, what service all have until then,
-# and the number of the gap that it leads to the end of (0: there is no later sample).
+# the step of the hull from there: how many jobs end within it, the service of all until then, and
+# the number of the gap at its end (0: there is no later sample).
 _GAP = Struct("=dqqqdq")
 _GAP_AT, _GAP_SIZE = _GAP.unpack_from, _GAP.size
 _STEP_AT, _STEP_OFFSET = Struct("=qdq").unpack_from, Struct("=dqq").size
-# A sample: its service, how many jobs ended before and until then, and the service that all have
-# after it (a sum and what rounding took from it).
+# A sample: its service, how many jobs ended before and until then, and the service of all after it
+# (a sum and its rounding error).
 _SAMPLE = Struct("=dqqdd")
 _SAMPLE_AT, _SAMPLE_SIZE = _SAMPLE.unpack_from, _SAMPLE.size
 
 
 class ServiceDistribution:
-    """What is known of the total service S of a job, in GPU-seconds: an empirical distribution.
+    """The knowledge of the total service S of a job, in GPU-seconds: an empirical distribution.
 
     An index is how many of the jobs that got so far end within a quantum, over the service that
     they have until then: P(S - a <= quantum | S > a) / E[min(S - a, quantum) | S > a], both times
@@ -72,7 +72,7 @@ class ServiceDistribution:
         seen.
 
         The slope from here to the upper hull of the later samples (their counts over the service
-        until then): the hull is walked from the next sample for as long as its steps are steeper.
+        until then). The hull is walked from the next sample for as long as its steps are steeper.
         """
         service = self._service
         at = bisect_right(service, attained_gpu_s)

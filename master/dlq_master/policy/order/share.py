@@ -1,13 +1,13 @@
-"""Fair share: of those whose class and queue are the same, who has had less than is due to their
-team comes first.
+"""Fair share: of jobs of the same class and queue, the one whose team has had less than its due
+comes first.
 
-What is due to a team is its weight against those of all teams that have used GPUs lately or ask for
-some; inside a team likewise of its members. The ratio of what was used to what is due decides in
-steps of a quarter, so that jobs of teams that have had about their share stand in the order of the
-policy; in the manner of Slurm's fair tree, teams come before members.
+The due of a team is its weight against those of all teams that have used GPUs lately or ask for
+some. Inside a team the same holds for its members. The ratio of use to due decides in steps of a
+quarter. So jobs of teams with about their share stand in the order of the policy. In the manner of
+Slurm's fair tree, teams come before members.
 
 The ideal would weigh anew with every second that somebody runs. It is done once in a best-effort
-term: those who wait are kept in order, and standing changes the order of all.
+term: waiting jobs are kept in order, and a change of standing changes the order of all.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from dlq_master.model.why import Reason, ReasonCode
 HALF_LIFE_S = 7 * 86_400.0
 STEP = 1.25  # of the ratio, from one level to the next
 MOST = 8  # levels above and below; 1.25^8 is about 6
-# Who runs stands so many levels better than if it waited: it is taken off its GPUs for shares only
-# where others have had less than half as much. The others have their turn when GPUs become free.
+# A running job stands so many levels better than if it waited. It is taken off its GPUs for shares
+# only where others have had less than half as much. The others have their turn when GPUs become
+# free.
 KEEPS = 3
 # So long all GPUs are taken to have been used just as is due, so that the first minutes of a
 # cluster decide nothing.
@@ -76,7 +77,7 @@ def weigh(view: View, rules: ShareRules) -> Weigh | None:
 
 
 def usage(cluster: Cluster, now_s: float) -> dict[str, float]:
-    """Account -> GPU-seconds lately, those of who runs included: O(who runs, accounts)."""
+    """Account -> GPU-seconds lately, running jobs included: O(who runs, accounts)."""
     if cluster.shares is None:
         return {}
     ledger = cluster.shares.ledger
@@ -102,9 +103,10 @@ def asking(cluster: Cluster) -> set[str]:
 def ratios(
     used: Mapping[str, float], also: Iterable[str], rules: ShareRules, prior_gpu_s: float = 0.0
 ) -> dict[str, float]:
-    """Team or account -> its part of what all used over its part of what is due to all, of those
-    that `used` names and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all
-    of a kind together have used as is due beside that."""
+    """Team or account -> its part of the use of all over its part of the due of all, for the names
+    of `used` and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all of a
+    kind together have used as is due beside that.
+    """
     accounts = {*used, *also}
     members: dict[str, dict[str, float]] = defaultdict(dict)
     for account in accounts:

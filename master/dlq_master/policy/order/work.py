@@ -1,4 +1,4 @@
-"""What is left of a job whose run time is known."""
+"""The remaining time of a job whose run time is known."""
 
 from __future__ import annotations
 

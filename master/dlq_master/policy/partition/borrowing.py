@@ -1,14 +1,14 @@
 """Quotas of teams that lend, and limits of teams that may not hold more.
 
-A team has so many GPUs by right. Of everybody of a team, in the order of its policy, each stands in
-line by right whom what is left of the quota holds; so one that is too wide for it keeps nobody from
-theirs. The others borrow: they come after all who do not, of whatever team, and are the first to
-leave for those at a boundary. A team with a limit holds no more than that: who waits beyond it
-stands aside until others of the team have left (Lane.LIMIT), and nobody who runs is stopped for it.
-A member of a team may have a quota and a limit within those of the team.
+A team has so many GPUs by right. Jobs of a team stand in the order of its policy. Each stands in
+line by right if the rest of the quota holds it. So a job that is too wide for the rest keeps no
+other from theirs. The others borrow: they come after all who do not, of whatever team, and are the
+first to leave for those at a boundary. A team with a limit holds no more than that. A waiting job
+beyond it stands aside until others of the team have left (Lane.LIMIT), and no running job is
+stopped for it. A member of a team may have a quota and a limit within those of the team.
 
-What holds a slot of the plan, or is tried, counts, and never borrows; nor does what fills gaps
-beside its promise (Lane.FILL), and that does not count.
+A job in a slot of the plan, or on trial, counts, and never borrows. A job that fills gaps beside
+its promise (Lane.FILL) never borrows either, and does not count.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 
 class LendingLine(NamedTuple):
-    """Jobs of an account (of a team, while nothing is told of members) that hold or wait for as
-    many GPUs each: job -> position, in the order of positions."""
+    """Jobs of an account (of a team, while its members have no rules) that hold or wait for as many
+    GPUs each: job -> position, in the order of positions.
+    """
 
     account: str
     lane: Lane
@@ -54,13 +55,13 @@ class LendingLine(NamedTuple):
 
 
 class BorrowingWords(NamedTuple):
-    """What is told of teams and members: GPUs, and jobs."""
+    """The rules of teams and members: GPUs, and jobs."""
 
     gpus: Told
     jobs: Told = None
 
     def budget(self, find: Callable[[Told], int | None]) -> BorrowingBudget | None:
-        """What one of them may have; None: as much as there is."""
+        """The limits of one of them; None: as much as there is."""
         gpus, jobs = find(self.gpus), find(self.jobs)
         if gpus is None and jobs is None:
             return None
@@ -85,7 +86,7 @@ class BorrowingBudget:
 
 
 class BorrowingRoom(NamedTuple):
-    """What is left for a team, and for those of its members who have a word of their own."""
+    """The rest for a team, and for those of its members that have rules of their own."""
 
     team: BorrowingBudget | None
     members: Mapping[str, BorrowingBudget]
@@ -98,7 +99,7 @@ class BorrowingRoom(NamedTuple):
         return self.team is None or self.team.allows(total, jobs)
 
     def budgets(self, account: str) -> list[BorrowingBudget]:
-        """What has to allow a job of this account."""
+        """The accounts that have to allow a job of this account."""
         found = (self.team, self.members.get(account))
         return [budget for budget in found if budget is not None]
 
@@ -110,8 +111,10 @@ def relabelled(
     limits: Told = None,
     jobs: Told = None,
 ) -> list[Reserve]:
-    """Who borrows, or stands aside, from here on, and who does not any more: O(who runs, accounts
-    and their lines, and GPUs of quotas that somebody wants), but for jobs that have just come."""
+    """Jobs that borrow, or stand aside, from here on, and jobs that no longer do: O(who runs,
+    accounts and their lines, and GPUs of quotas that somebody wants), but for jobs that have just
+    come.
+    """
     cluster = view.cluster
     lines = lines_of(cluster, running)
     found: list[Reserve] = []
@@ -160,7 +163,7 @@ def leaving_of(
 def room_of(
     team: str, words: BorrowingWords, taken: Iterable[LendingLine], accounts: Collection[str]
 ) -> BorrowingRoom:
-    """What is left of what is told of a team and those of its members."""
+    """The rest of the rules of a team and those of its members."""
     members = {}
     for account in accounts if any(map(tells_of_members, words)) else ():
         budget = words.budget(partial(of_member, account=account))
@@ -174,7 +177,7 @@ def room_of(
 
 
 def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Iterator[LendingLine]:
-    """A line for each; what an elastic job holds beyond its base is nobody's by right."""
+    """A line for each; the GPUs of an elastic job beyond its base are nobody's by right."""
     for job_id in running.places:
         job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
@@ -194,7 +197,7 @@ def _without(rank: int, job: Job) -> int:
 
 
 class _Team:
-    """One team: who of it stands where."""
+    """One team: the places of its jobs."""
 
     def __init__(
         self,
@@ -212,8 +215,8 @@ class _Team:
         self.own = [line for line in lines if line.lane < Lane.SPOT]
 
     def told(self, leaving: Sequence[LendingLine]) -> Iterator[Reserve]:
-        """Those who stand elsewhere from here on; what others of it are still leaving is not theirs
-        yet.
+        """The jobs that stand elsewhere from here on. GPUs that others of the team are still
+        leaving are not theirs yet.
         """
         right = _first(self.free, self._room(self.quotas, self.own))
         waiting = [line for line in self.free if not line.runs]
@@ -259,7 +262,7 @@ def _moved(line: LendingLine, right: set[JobId] | None, may: set[JobId] | None) 
 
 
 def _kept(lane: Lane, right: set[JobId] | None, may: set[JobId] | None) -> set[JobId] | None:
-    """Who leaves this lane if it stands there; None: everybody might."""
+    """The jobs that leave this lane if they stand there; None: everybody might."""
     if lane is Lane.LIMIT:
         return may
     return right if may is None else None

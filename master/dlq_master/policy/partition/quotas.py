@@ -28,8 +28,9 @@ class Room(NamedTuple):
 
 
 class Quotas(NamedTuple):
-    """Queue -> its share of the cluster, each above 0, at most 1 in all. What is left belongs to
-    the queues that are not named, together. Each queue stands in ranks of its own."""
+    """Queue -> its share of the cluster, each above 0, at most 1 in all. The rest belongs to the
+    queues that are not named, together. Each queue stands in ranks of its own.
+    """
 
     shares: tuple[tuple[str, float], ...] = ()
 
@@ -52,7 +53,7 @@ class Quotas(NamedTuple):
         return limits
 
     def room(self, cluster: Cluster) -> Room:
-        """What each part may hold of the registered nodes, and does hold."""
+        """How much each part may hold of the registered nodes, and how much it holds."""
         cluster.capacity.ready()
         gpus = sum(pool.total for pool in cluster.capacity.total.values())
         return Room(self.limits(gpus), self.held(cluster))

@@ -1,4 +1,4 @@
-"""Who gets SLO leases in the next slot: the kept plan, or a better one that keeps every promise."""
+"""The SLO leases of the next slot: the kept plan, or a better one that keeps every promise."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
 def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
-    """The slot that has to be decided by now, and who stands elsewhere for it; empty: not yet."""
+    """The slot that has to be decided by now, and the jobs that stand elsewhere for it; empty: not
+    yet.
+    """
     cluster = view.cluster
     slot = due_slot(cluster, view.now_s)
     if slot <= cluster.slot:
@@ -62,7 +64,7 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
 
 
 def _told(chosen: Selection) -> str:
-    """What the plan earns, and what none could exceed."""
+    """The reward of the plan, and its upper bound."""
     return (
         f"the {chosen.source.value} plan earns {chosen.objective:.6g} of at most {chosen.bound:.6g}"
         f" (gap {chosen.gap:.2%})"
@@ -70,9 +72,10 @@ def _told(chosen: Selection) -> str:
 
 
 def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], list[Job]]:
-    """Of whom something may be decided: where only guaranteed jobs get slots, of nobody else that
-    waits. Apart, those of whom nobody knows on which type they would run: no slots are planned for
-    them."""
+    """The jobs to decide on. Where only guaranteed jobs get slots, no other waiting job is among
+    them. Apart, those of whom nobody knows on which type they would run: no slots are planned for
+    them.
+    """
     asked: Iterable[JobId] = cluster.judged
     if rules.selects is Selects.GUARANTEED:
         runs = [job_id for job_id in cluster.running.places if job_id in cluster.judged]
@@ -87,7 +90,7 @@ def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], l
 
 
 def _unplanned(job: Job) -> Reserve:
-    """What was planned for it, while there was one type, is no more."""
+    """Its slots, planned while there was one type, are gone."""
     lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
     return Reserve(job.job_id, lane, (), None, job.verdict, _NEXT)
 
@@ -198,7 +201,9 @@ def _left(jobs: list[Job], table: Table, slot: int) -> SlotPlan:
 def _asked(
     cluster: Cluster, jobs: list[Job], table: Table, grid: Grid, slot: int, rules: Promises
 ) -> list[SloJob]:
-    """Who may get SLO leases: who is promised them, and who could still make a deadline."""
+    """The jobs that may get SLO leases: those with a promise, and those that could still make a
+    deadline.
+    """
     begin_s, extra = slot * slot_s(cluster), margin(cluster, rules)
     found = []
     for job in jobs:
@@ -214,7 +219,7 @@ def _asked(
 
 
 def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
-    """It goes on as best effort; None: it did. Who was promised nothing has lost nothing by it."""
+    """It goes on as best effort; None: it did. A job without a promise has lost nothing by it."""
     if job.promised is None:
         stands = job.lane is Lane.SPOT and not job.slots
         return None if stands else Reserve(job.job_id, Lane.SPOT, (), None, job.verdict, _NEXT)

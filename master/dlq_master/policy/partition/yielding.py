@@ -1,11 +1,11 @@
-"""Who leaves at a boundary for a better job of its own team, where the team holds as much as it
-may.
+"""The jobs that leave at a boundary for a better job of their own team, where the team holds as
+much as it may.
 
-The better one stands aside (`borrowing`), so the walk does not see it. Of those of its team that
-rank behind it the last leave, as few as make room for it under the limit; when they have, it stands
-in line again. Nobody leaves whom a guard protects, nor for one that would not find GPUs enough on
-what is free and what they hold, nor while the team holds more than it may, or others of it are
-leaving.
+The better one stands aside (`borrowing`), so the walk does not see it. Of the jobs of its team that
+rank behind it the last leave, as few as make room for it under the limit. When they have, it stands
+in line again. No job leaves that a guard protects. No job leaves for one that would not find enough
+GPUs on the free ones and theirs. No job leaves while the team holds more than it may, or others of
+it are leaving.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def yielding(
     ending: Collection[AttemptKey],
     safe: Collection[AttemptKey],
 ) -> dict[AttemptKey, JobId]:
-    """Of those whose terms end, who leaves, and for which job: for one of each team at a time.
-    `safe`: who does not."""
+    """Of the jobs whose terms end, those that leave, each with the job it leaves for: for one of
+    each team at a time. `safe`: jobs that stay.
+    """
     if limits == BorrowingWords(None) or not ending:
         return {}
     may = {key.job_id: key for key in ending if key not in safe}
@@ -100,7 +101,7 @@ def _of_team(
 def _lesser(
     cluster: Cluster, lines: Sequence[LendingLine], may: Mapping[JobId, AttemptKey]
 ) -> list[_One]:
-    """Who runs by the order, on no more than its base."""
+    """The jobs that run by the order, on no more than their bases."""
     found = []
     for line in lines:
         for job_id, position in line.jobs.items() if line.runs and line.lane >= Lane.SPOT else ():

@@ -1,12 +1,13 @@
 """The placement program of Tiresias' Appendix D: the least network load on the busiest node.
 
-Of one new job with model size M, W workers and K parameter servers that host s_j of it, on nodes
-with g_i free GPUs and t_i traffic already: w_i workers and the servers p_ji on node i make
+The program is about one new job with model size M, W workers and K parameter servers that host s_j
+of it. Nodes have g_i free GPUs and t_i traffic already. With w_i workers and the servers p_ji, node
+i makes
 
     T_i = t_i + w_i (M - sum_j p_ji s_j) + (W - w_i) sum_j p_ji s_j,    minimise max_i T_i,
     w_i <= g_i (1),   sum_i w_i = W (2),   sum_i p_ji = 1 for each j (3).
 
-What is corrected:
+Corrections:
 - T_i multiplies two variables, so it is no integer *linear* program as printed. z_ji = w_i p_ji is
   exact with z_ji <= w_i and z_ji <= min(g_i, W) p_ji, because T_i only falls as z_ji rises.
 - "minimize the total network traffic and also balance": the printed objective does only the second.
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-# A program with more p_ji than this is not tried: on two busy cores six nodes and eight servers
+# A program with more p_ji than this is not tried. On two busy cores six nodes and eight servers
 # took 0.5 to 2 s, ten nodes 2 to 5 s. Below it the answer depends on the program alone: both limits
 # are for what nobody has seen.
 MOST_BINARIES = 64

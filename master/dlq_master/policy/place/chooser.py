@@ -30,9 +30,8 @@ class Balance:
     """The network load of every node as one plan sees it, its own starts included.
 
     A job has as many parameter servers as workers (the paper's default), one of them with its
-    largest tensor if its skew is known. Of jobs that run it is not known where their servers are:
-    they are taken to be spread like the workers, so that a node with w of W carries 2 w M (1 - w /
-    W).
+    largest tensor if its skew is known. The places of the servers of running jobs are unknown. They
+    are taken to be spread like the workers, so that a node with w of W carries 2 w M (1 - w / W).
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -92,7 +91,7 @@ def _model_bytes(profile: TrafficProfile | None) -> float:
 
 
 def _servers(profile: TrafficProfile | None, count: int) -> list[float]:
-    """What each parameter server hosts."""
+    """The part of the model on each parameter server."""
     model, skew = _model_bytes(profile), None if profile is None else profile.skew
     if count == 1 or skew is None or skew <= 1 / count:
         return [model / count] * count

@@ -1,4 +1,4 @@
-"""What nearly every `find` does first: closed nodes, and a gang over an explicit number of
+"""The first steps of nearly every `find`: closed nodes, and a gang over an explicit number of
 nodes.
 """
 

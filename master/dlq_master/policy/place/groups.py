@@ -1,8 +1,8 @@
-"""Aryl's placement (section 5.3): best fit, the widest first; inelastic jobs on the cluster's own
-servers, elastic ones on lent servers, their base and what they hold beyond on different ones.
+"""Aryl's placement (section 5.3): best fit, the widest first. Inelastic jobs go on the cluster's
+own servers, elastic ones on lent servers. Their base and the GPUs beyond it go on different ones.
 
-So a reclaim finds servers on which nobody has its base. What a job needs is put on the tightest
-server that holds it, or over as few as can be had now. Where nothing is lent this is all there is
+So a reclaim finds servers on which nobody has its base. The needed GPUs of a job go on the tightest
+server that holds them, or over as few as possible now. Where nothing is lent this is all there is
 to it.
 
 The first GPUs of an allocation, in the order of its slots, are the base of its job.
@@ -71,7 +71,7 @@ class PlacementGroups:
         return None
 
     def for_flexible(self, pool: Pool) -> Iterator[Pool]:
-        """What is left for workers that can be given away, the best servers first."""
+        """The capacity for workers, the best servers first."""
         lent, based, _ = self._kinds
         based |= self._started
         for nodes in (lent & ~based, lent, _ALL):
@@ -111,8 +111,9 @@ class PlacementGroups:
 
 
 def worker_gpus(request: Request) -> int:
-    """GPUs that have to be on one server, as far as that is known: the job is a worker of its own
-    if nothing says otherwise."""
+    """GPUs that have to be on one server, as far as that is known; by default the job is one
+    worker.
+    """
     if request.sizes[1:]:
         return request.sizes[1] - request.sizes[0]
     return request.gpus if request.nodes is None else request.gpus // request.nodes
@@ -132,5 +133,5 @@ def _only(pool: Pool, nodes: int) -> Pool | None:
 
 
 def decreasing(jobs: Iterable[Job]) -> list[Job]:
-    """The widest workers first; of equals, who stands first."""
+    """The widest workers first; of equals, the first in line."""
     return sorted(jobs, key=lambda job: -worker_gpus(job.request))

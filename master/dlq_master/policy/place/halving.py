@@ -1,9 +1,9 @@
 """Chronus' placement of guaranteed jobs: rounded up, and placed by halving nodes (Proposition 1).
 
 A job gets room for RoundUp of its GPUs on as few nodes as its width could ever need, or waits. On
-nodes that all have the same power of two of GPUs, jobs that start on empty nodes and together ask
-for no more than these have, rounded up, always fit so, in whatever order they come. What rounding
-adds stays free for others.
+nodes that all have the same power of two of GPUs, jobs that start on empty nodes always fit in any
+order. The condition is that together, rounded up, they ask for no more than these have. The GPUs
+added by rounding stay free for others.
 
 Of other nodes the proposition does not hold: two with 6 GPUs have no room for 4 + 4 + 4. There
 nothing is rounded, and whether the jobs that start together fit is decided exactly

@@ -11,8 +11,9 @@ from dlq_master.policy.place.placement import Placement
 
 
 def keeping_together(placement: Placement) -> Placement:
-    """The same for everybody else. What is promised is promised at full speed, and plans count on
-    nodes that are filled whole (`walk.movers`)."""
+    """The same for everybody else. Promises are made at full speed, and plans count on nodes that
+    are filled whole (`reserved.defragmentation`).
+    """
 
     def find(pool: Pool, shape: Shape) -> Parts | None:
         if shape.together:

@@ -1,4 +1,4 @@
-"""What every choice of the place stage offers."""
+"""The interface of every choice of the place stage."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Placement(NamedTuple):
     any GPUs will do for a request without one. `balances`: a program chooses where `find` has found
     that the job fits (`place.chooser`). `room`: the GPUs of which a shape takes room, where that is
     more than it gets; None: just those. `repacks`: where `find` has nothing, all that start in the
-    plan are packed anew to make room. `pack`: what does that. `arranges`: places the small jobs
-    that start in one plan as a whole (`place.batch`). `groups`: own and lent servers, bases and
-    what can be given away are kept apart (`place.groups`). `packs`: it wants to be told which jobs
-    to keep together (`Shape.together`).
+    plan are packed anew to make room. `pack`: the function for that. `arranges`: places the small
+    jobs that start in one plan as a whole (`place.batch`). `groups`: own and lent servers, bases
+    and what can be given away are kept apart (`place.groups`). `packs`: it wants to be told which
+    jobs to keep together (`Shape.together`).
     """
 
     name: str

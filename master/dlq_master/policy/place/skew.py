@@ -1,19 +1,18 @@
 """Tiresias' profile-based placement (3.3.2): sensitive jobs on few nodes, the others on fragments.
 
-A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. What the
-paper leaves open, and what is done here:
+A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. The open
+points of the paper, and the choices here:
 
 - "Tiresias attempts to consolidate the job in as few machines as possible": literally (`pack=try`),
-  since Pseudocode 2 runs whoever finds GPUs enough, nobody waits to be consolidated. But then a
-  sensitive job that comes to a full cluster runs slowly for as long as it runs: unless told
-  otherwise it waits (`pack=wait`), as under `consolidate`.
+  since Pseudocode 2 runs every job that finds enough GPUs, no job waits to be consolidated. But
+  then a sensitive job that comes to a full cluster runs slowly for as long as it runs. By default
+  it waits (`pack=wait`), as under `consolidate`.
 - "For the rest, Tiresias allocates GPUs in machines to decrease fragmentation": a job that fits
-  together now does so where it fits tightest; it breaks into the smallest leftovers only where it
+  together now does so where it fits tightest. It breaks into the smallest leftovers only where it
   would wait otherwise. To take leftovers always leaves new ones on many nodes when it ends.
 - A job that was not profiled yet is sensitive: that costs it a wait, the other error its speed.
-With
-  `pack=known` only who is known to suffer waits; of whom nothing is known gets as few nodes as can
-  be had now.
+With `pack=known` only a job that is known to suffer waits. An unknown job gets as few nodes as
+possible now.
 """
 
 from __future__ import annotations
@@ -40,16 +39,14 @@ def attempt(pool: Pool, shape: Shape) -> Parts | None:
 
 
 def insist_where_known(pool: Pool, shape: Shape) -> Parts | None:
-    """Who is known to suffer waits; of whom nothing is known gets as few nodes as can be had
-    now.
-    """
+    """A job that is known to suffer waits; an unknown one gets as few nodes as possible now."""
     return (
         insist(pool, shape) if shape.together is not None else consolidate.fewest_now(pool, shape)
     )
 
 
 class Pack(StrEnum):
-    """What a job that must not be spread does where there is no room for it on few nodes."""
+    """The choice for a job that must not be spread where there is no room for it on few nodes."""
 
     WAIT = "wait"
     TRY = "try"

@@ -1,4 +1,4 @@
-"""What can be rented: node types with prices, and what a node costs for the GPUs used of it."""
+"""Node types with prices that can be rented, and the cost of a node for the GPUs used of it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Catalogue:
             object.__setattr__(self, name, value)
 
     def at(self, now_s: float) -> Catalogue:
-        """What can be had at that instant, types at the same places; ValueError if nothing can."""
+        """The types at that instant, each at the same place; ValueError if nothing can."""
         left = sum(found.until_s > now_s for found in self.types)
         return self if left == len(self.offered) else Catalogue(self.types, now_s)
 

@@ -1,4 +1,4 @@
-"""Whether a schedule is possible: what every solver's answer is held to."""
+"""Whether a schedule is possible: the check of every solver's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dlq_master.policy.priced.situation import Schedule, Situation
 
 
 def faults(situation: Situation, made: Schedule) -> list[str]:
-    """What is wrong with it, in words; nothing if it is possible."""
+    """Its faults, in words; nothing if it is possible."""
     catalogue, found = situation.catalogue, []
     used = dict.fromkeys(made.types, 0)
     if len(made.types) > situation.nodes or any(not 0 <= n < situation.nodes for n in made.types):

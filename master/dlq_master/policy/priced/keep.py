@@ -1,4 +1,4 @@
-"""Which node of a schedule is which of those that are rented already: as few jobs as can be are
+"""Maps the nodes of a schedule to the nodes rented already, so that as few jobs as possible are
 moved.
 """
 
@@ -8,9 +8,9 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 
 def settled(situation: Situation, made: Schedule) -> Schedule:
-    """The same schedule, its nodes renamed: first where most GPUs go on with the same job, then
-    where at least the type is the same; all others get numbers that are free. Costs nothing by the
-    proxies."""
+    """The same schedule, its nodes renamed. Nodes where most GPUs go on with the same job come
+    first, then nodes of the same type. All others get free numbers. Costs nothing by the proxies.
+    """
     running = situation.running
     names: dict[int, int] = {}
     taken: set[int] = set()

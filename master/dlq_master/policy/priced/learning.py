@@ -1,14 +1,14 @@
 """Run times that nobody tells: of each kind and number of GPUs, from what earlier jobs took there.
 
-One model for each family (`performance`). Of jobs that say how many iterations they make it
-foretells the run time, from iterations, GPUs, the speed of one and how powerful they are together.
-Of others it foretells only how the run time falls with the GPUs, from jobs that were seen on
-several shapes, and their level is the family's usual one: whoever is long is given more GPUs, and a
-model that has not seen why would learn that more GPUs take longer.
+One model for each family (`performance`). For jobs that say how many iterations they make it
+forecasts the run time, from iterations, GPUs, the speed of one and their speedup together. For
+others it forecasts only how the run time falls with the GPUs, from jobs that were seen on several
+shapes. Their level is the family's usual one. Long jobs are given more GPUs, and a model without
+that knowledge would learn that more GPUs take longer.
 
-Families of which too few jobs are known share one model; before there is that, jobs are taken to
-need an hour on one GPU, or what is usual, and GPUs to speed them up as networks do in the middle (g
-to the power of 0.85). What a job itself shows is better than what others did: `refined` by its own
+Families with too few known jobs share one model. Before there is one, jobs are taken to need an
+hour on one GPU, or the usual time. GPUs then speed them up as they do medium networks (g to the
+power of 0.85). A job's own measurements are better than those of others: `refined` by its own
 speed, once that was measured.
 """
 
@@ -30,7 +30,7 @@ _HOUR_S, _SCALING = 3600.0, 0.85
 
 
 class Kin(NamedTuple):
-    """What is known of a job before it starts: its family, and its iterations if it says so."""
+    """The knowledge of a job before it starts: its family, and its iterations if it names them."""
 
     family: str
     iterations: int | None = None
@@ -53,7 +53,7 @@ class Took(NamedTuple):
 
 @dataclass
 class _Group:
-    """What is known of one family, or of all (of those with iterations, or of those without)."""
+    """The knowledge of one family, or of all (of those with iterations, or of those without)."""
 
     runs: list[PastRun] = field(default_factory=list)
     jobs: set[str] = field(default_factory=set)  # that `runs` are of
@@ -123,8 +123,9 @@ class LearnedTimes:
 
 
 def refined(times: Floats, measured: Mapping[JobShape, float]) -> Floats:
-    """What was measured holds where it was measured; everywhere else times move by the same factor,
-    their geometric mean."""
+    """A measured time holds where it was measured. Everywhere else times move by the same factor,
+    their geometric mean.
+    """
     if not measured:
         return times
     ratio = [took_s / times[kind, gpus - 1] for (kind, gpus), took_s in sorted(measured.items())]

@@ -1,22 +1,22 @@
-"""Marginal allocation by apparent tardiness cost: what dlq does by itself.
+"""Marginal allocation by apparent tardiness cost: the own method of dlq.
 
 1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many
 GPUs as
-   help. Nobody is given more. If that is more than all nodes have, GPUs are what is short, not
-   money: each job wishes for its fastest kind, and the fewest GPUs of it that make the due date.
+   help. Nobody is given more. If that is more than all nodes have, GPUs are short, not money. Each
+   job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
 2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that
-is then done
-   sooner per second, where slack is the due date minus the fastest end, and t the fastest run time.
-   If the wishes are still more, the GPUs go to the greatest worths: as throughput is concave in the
-   GPUs they fall from GPU to GPU of a job, and the greatest of all are an allocation. What a job
-   holds already counts for more (`HOLD`), so that GPUs do not change hands for next to nothing.
-3. *Packing*: who keeps its kind and number of GPUs stays where it is; then the widest first, where
-it adds
-   least to the price; what does not fit is shrunk.
+   is then done sooner per second. Slack is the due date minus the fastest end, and t the fastest
+   run time.
+   If the wishes are still more, the GPUs go to the greatest worths. As throughput is concave in the
+   GPUs, they fall from GPU to GPU of a job, and the greatest of all are an allocation. The GPUs
+   that a job holds already count for more (`HOLD`), so that GPUs do not change hands for next to
+   nothing.
+3. *Packing*: a job that keeps its kind and number of GPUs stays in place. Then come the widest jobs
+   first, each where it adds least to the price; a job that does not fit is shrunk.
 4. GPUs that are paid for but idle go, one by one, to whom they save most.
 
-The worth of the second step counts only who would be late; the paper's objective of a single
-decision does not see that waiting has a price, and costs more in the long run however well it is
+The worth of the second step counts only jobs that would be late. The paper's objective of a single
+decision does not see the price of waiting, and costs more in the long run however well it is
 solved.
 """
 
@@ -67,7 +67,7 @@ def marginal(
 
 
 def wishes(situation: Situation, lookahead: float) -> MarginalWish:
-    """What each job is to have at most, and what it is worth."""
+    """The most that each job is to have, and its worth."""
     time, due = situation.time, situation.due[:, None, None]
     each = _per_gpu(situation)
     with np.errstate(invalid="ignore"):  # where it may not run, for nothing
@@ -97,8 +97,8 @@ def hurried(situation: Situation, wish: MarginalWish) -> MarginalWish:
 
 
 def _rates(mine: Floats) -> Floats:
-    """`Wish.rate` of run times by GPUs; what a job may not have is as fast as the next fewer that
-    it may.
+    """`Wish.rate` of run times by GPUs; a size that a job may not have is as fast as the next
+    smaller one that it may.
     """
     rate = np.zeros((len(mine), mine.shape[1] + 1))
     rate[:, 1:] = np.maximum.accumulate(1.0 / mine, axis=1)
@@ -106,7 +106,7 @@ def _rates(mine: Floats) -> Floats:
 
 
 class HeldNode(NamedTuple):
-    """By job: what it has just now; kind and node are -1 and GPUs 0 where it waits."""
+    """By job: its present allocation; kind and node are -1 and GPUs 0 where it waits."""
 
     kind: Ints
     gpus: Ints
@@ -178,8 +178,9 @@ def concave(rate: Floats) -> Floats:
 
 
 def _pack(situation: Situation, wish: MarginalWish, gpus: Ints, stays: Ints) -> NodePacking:
-    """Who stays, on the node that it has; then the widest first, among equals the most urgent; who
-    fits nowhere gets what is left of a node."""
+    """Jobs that stay, on their nodes; then the widest first, among equals the most urgent. A job
+    that fits nowhere gets the rest of a node.
+    """
     packing = NodePacking(situation.catalogue, situation.nodes)
     kinds, widths, node_of = wish.kind.tolist(), gpus.tolist(), stays.tolist()
     order = [job for job in np.lexsort((-wish.urgency, -gpus)).tolist() if widths[job]]

@@ -26,5 +26,5 @@ SETTINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-# Those that only make sense where nodes are rented.
+# Methods that only make sense where nodes are rented.
 RENTS = frozenset(SETTINGS) - {DEFAULT}

@@ -1,7 +1,7 @@
 """Jobs on nodes so that as little as possible is paid for GPUs that nobody uses.
 
-Equal nodes are interchangeable: what matters is their kind and how many GPUs are used, so that
-choosing one takes as many steps as there are such states, not as there are nodes.
+Equal nodes are interchangeable: only their kind and the number of used GPUs matter. So choosing one
+takes as many steps as there are such states, not as there are nodes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class NodePacking:
         self.states = [[set[int]() for _ in range(most + 1)] for most in self.most]
 
     def cheapest(self, kind: int, gpus: int) -> tuple[float, int] | None:
-        """What it adds to the price per hour, and the node (-1: a new one); the fullest of equals;
-        None: it fits on none."""
+        """The addition to the price per hour, and the node (-1: a new one); the fullest of equals;
+        None: it fits on none.
+        """
         price, found, node = self.price[kind], float("inf"), None
         for used in range(self.most[kind] - gpus, 0, -1):
             at = self.states[kind][used]

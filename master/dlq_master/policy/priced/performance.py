@@ -18,7 +18,7 @@ from dlq_master.policy.priced.catalogue import Floats, Ints
 
 FEWEST = 5  # jobs; as many folds as are dealt
 _MOST_FEATURES = 8
-_WORTHWHILE = 0.01  # of the error: what a further feature must gain
+_WORTHWHILE = 0.01  # of the error: the least gain of a further feature
 
 
 class PastRun(NamedTuple):

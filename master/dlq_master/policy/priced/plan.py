@@ -1,4 +1,4 @@
-"""What a schedule changes, as verbs with reasons: nodes first, so that jobs find them."""
+"""The changes of a schedule, as verbs with reasons: nodes first, so that jobs find them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dlq_master.policy.priced.situation import Schedule, Situation
 
 
 class PricedVerb(StrEnum):
-    """What is done with a node or a job."""
+    """The change of a node or a job."""
 
     RELEASE = "release"
     PROVISION = "provision"
@@ -44,7 +44,7 @@ class PricedChange(NamedTuple):
 
 
 def changes(situation: Situation, made: Schedule) -> list[PricedChange]:
-    """From what runs to what was decided; what stays as it is has no change."""
+    """From the running jobs to the decision; an unchanged job has no change."""
     running = situation.running
     found: list[PricedChange] = []
     for node in sorted({*running.types, *made.types}):

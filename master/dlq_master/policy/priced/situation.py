@@ -1,7 +1,7 @@
-"""What a priced policy decides on, and what it decides: jobs, nodes, and who gets what.
+"""The input and the decision of a priced policy: jobs, nodes, and the allocation of each job.
 
-One job runs on one node (P1m of the path relinking paper), and may get another node, another number
-of GPUs, or none, at every decision. Times are in seconds, weights in $ per second of being late.
+One job runs on one node (P1m of the path relinking paper). At every decision it may get another
+node, another number of GPUs, or none. Times are in seconds, weights in $ per second of being late.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Grant(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """`types`: what each open node is, by its place in the catalogue; `grants`: who runs where. Who
-    is not in `grants` waits."""
+    """`types`: the type of each open node, by its place in the catalogue; `grants`: the running
+    jobs and their allocations. A job that is missing in `grants` waits.
+    """
 
     types: Mapping[int, int]
     grants: Mapping[int, Grant]
@@ -49,7 +50,8 @@ EMPTY = Schedule({}, {})
 @dataclass(frozen=True)
 class Situation:
     """One decision: at most `nodes` nodes, and what runs just now. `interval_s`: when it is decided
-    again if nothing happens (H of the paper). `resume_s`: what a job that gets other GPUs loses."""
+    again if nothing happens (H of the paper). `resume_s`: the loss of a job that gets other GPUs.
+    """
 
     now_s: float
     jobs: tuple[PricedJob, ...]

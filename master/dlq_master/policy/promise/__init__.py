@@ -1,3 +1,3 @@
-"""Deadlines that hold: which jobs get SLO leases when, and what may be promised to whom
+"""Deadlines that hold: the jobs with SLO leases in each slot, and the possible promises
 (Chronus).
 """

@@ -1,4 +1,4 @@
-"""What a policy decides for one view, each decision made once however many jobs are explained from
+"""The decisions of a policy for one view, each made once however many jobs are explained from
 it.
 """
 
@@ -16,8 +16,9 @@ from dlq_master.policy.transit.guards import NONE
 
 
 class Decisions:
-    """Made when they are first asked for. They hold for the view they are made for: whoever keeps
-    them drops them with the next plan."""
+    """Made when they are first asked for. They hold for their view only, so their owner drops them
+    with the next plan.
+    """
 
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view
@@ -25,7 +26,7 @@ class Decisions:
 
     @cached_property
     def now(self) -> Outcome:
-        """Who starts, who leaves, and for whom GPUs are kept."""
+        """The jobs that start, the jobs that leave, and the jobs for which GPUs are kept."""
         return pipeline.decide(self.view, self.policy)
 
     @cached_property

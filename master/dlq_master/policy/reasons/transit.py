@@ -1,4 +1,4 @@
-"""What guards and preemptions are for a job that waits, as reasons."""
+"""Guards and preemptions as reasons of a waiting job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def taken_off(job: Job) -> list[Reason]:
 
 
 def shielded(decisions: Decisions, job: Job) -> list[Reason]:
-    """Who would leave for it at the next boundary if nobody were protected. Costs one more walk for
+    """The jobs that would leave for it at the next boundary without guards. Costs one more walk for
     all who ask.
     """
     guards = decisions.policy.guards

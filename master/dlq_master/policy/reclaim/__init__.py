@@ -1,1 +1,1 @@
-"""Which lent servers go back when the inference side asks for some of them."""
+"""The lent servers that go back when the inference side asks for some of them."""

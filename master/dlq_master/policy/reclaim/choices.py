@@ -12,7 +12,7 @@ from dlq_master.policy.reclaim.exact import exact, least_lost
 
 
 class Reclaiming(NamedTuple):
-    """Which servers go, with the dice for those that draw; `solves`: scipy is needed."""
+    """The servers that go, with the dice for rules that draw; `solves`: scipy is needed."""
 
     name: str
     choose: Callable[[Demand, Random], Choice]

@@ -1,9 +1,9 @@
 """How many servers an inference cluster lends, from how busy it is: head-room, and patience to
 lend.
 
-Aryl leaves that to the inference scheduler (section 4). This one follows a daily wave: servers are
-asked back as soon as the load wants them, and lent only when they could have been for a while, so
-that a load that wavers does not lend a server that it takes back at once.
+Aryl leaves that to the inference scheduler (section 4). This one follows a daily wave. Servers are
+asked back as soon as the load needs them. They are lent only when the load could have spared them
+for a while, so that an unsteady load does not lend a server that it takes back at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def follow(lending: Lending, lender: Lender, at_s: float, busy: float) -> Lendin
     """The load is this from `at_s` on (later than before); how many are lent then."""
     now = lender.idle(busy)
     since_s = at_s - lender.settle_s
-    # What held until it was followed by the next one counts if that came within the time.
+    # A value counts until the next one if that came within the time.
     late = [
         row
         for at, row in enumerate(lending.idle)

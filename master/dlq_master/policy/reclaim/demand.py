@@ -1,5 +1,5 @@
-"""A reclaim as a value: who is on the lent servers, how many of them are wanted, and what a choice
-costs.
+"""A reclaim as a value: the jobs on the lent servers, the wanted number of servers, and the cost of
+a choice.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dlq_master.model.ids import JobId, NodeId
 class Tenant(NamedTuple):
     """A job with workers on lent servers: the GPUs that it holds, by server.
 
-    `base`: those without which it does not run; whoever takes one of them preempts the job.
-    `flexible`: those that it can give away. `spare`: where any of its GPUs will do as its base, so
-    many of all that it has here it can give away, whichever these are; all flexible ones are within
-    that. None: exactly the flexible ones. `elsewhere`: on how many servers that are not lent it is
-    besides, and `beside` with how many GPUs. `cost`: what its preemption counts; 1 counts jobs.
-    `lost_gpu_s`: GPU-seconds that its preemption takes: to save and to resume, or the work of one
-    that cannot save.
+    `base`: servers without which it does not run; taking one of them preempts the job. `flexible`:
+    servers that it can give away. `spare`: where any of its GPUs will do as its base, it can give
+    away so many of all that it has here, in any choice. All flexible ones are within that. None:
+    exactly the flexible ones. `elsewhere`: on how many servers that are not lent it is besides, and
+    `beside` with how many GPUs. `cost`: the weight of its preemption; 1 counts jobs. `lost_gpu_s`:
+    GPU-seconds that its preemption takes: to save and to resume, or the work of one that cannot
+    save.
     """
 
     job_id: JobId
@@ -92,15 +92,15 @@ class Demand(NamedTuple):
         return [server for server in self.free() if server not in missed]
 
     def cost(self, chosen: Iterable[NodeId]) -> float:
-        """What the preemptions count, if these servers go."""
+        """The number of preemptions, if these servers go."""
         return sum(one.cost for one in self.hit(chosen))
 
     def lost_gpu_s(self, chosen: Iterable[NodeId]) -> float:
-        """What the preemptions take, if these servers go."""
+        """The cost of the preemptions, if these servers go."""
         return sum(one.lost_gpu_s for one in self.hit(chosen))
 
     def hit(self, chosen: Iterable[NodeId]) -> list[Tenant]:
-        """Who is preempted then."""
+        """The jobs preempted then."""
         gone = set(chosen)
         return [one for one in self.tenants if one.falls(gone)]
 
@@ -129,7 +129,7 @@ Rule = Callable[[Demand], Choice]
 
 
 class Toll(NamedTuple):
-    """What a choice does (Aryl 7.2, 7.3).
+    """The effects of a choice (Aryl 7.2, 7.3).
 
     `preempted`: jobs. `shrunk`: jobs that go on with fewer GPUs. `collateral`: GPUs that are
     vacated on servers that stay, over the GPUs that were asked back. `flexible`: the share of the
@@ -145,7 +145,7 @@ class Toll(NamedTuple):
 
 
 def toll(demand: Demand, servers: Sequence[NodeId]) -> Toll:
-    """What it does to take these servers back."""
+    """The effects of taking these servers back."""
     gone = set(servers)
     preempted = demand.hit(gone)
     hit = {one.job_id for one in preempted}

@@ -1,9 +1,10 @@
-"""The reclaim that preempts least, with its proof: what Aryl (7.3) finds by exhaustive search.
+"""The reclaim with the fewest preemptions, with its proof. Aryl (7.3) finds it by exhaustive
+search.
 
-Algorithm 1's choice is there first. Where a bound on all choices reaches it, it is the best;
-otherwise it is made again with costs that lean on the relaxation, an integer program looks for a
-better one (`program`), and when its time is up the best of all is taken. Of the choices that cost
-no more a second program takes the one that loses the fewest GPU-seconds.
+Algorithm 1's choice is there first. Where a bound on all choices reaches it, it is the best.
+Otherwise it is made again with costs that lean on the relaxation, and an integer program looks for
+a better one (`program`). When its time is up the best of all is taken. Of the choices that cost no
+more a second program takes the one that loses the fewest GPU-seconds.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def _cheapest(
     if first.cost > bound + _TOLERANCE:
         tried.append(algorithm_1(program.leaning()).servers)
     if min(map(demand.cost, tried)) > bound + _TOLERANCE:
-        # What is known better than Algorithm 1 would only make it harder to find anything in time.
+        # Cuts by the result of Algorithm 1 would only make it harder to find any answer in time.
         found = program.solve(first.cost, time_limit_s)
         bound = max(bound, found.bound)
         if found.servers:

@@ -52,8 +52,9 @@ class _Sum(NamedTuple):
 
 
 class _Wide(NamedTuple):
-    """Jobs that fall when more than `spare` of what they hold goes; one of which any server is too
-    many holds 1 on each and has none to spare."""
+    """Jobs that fall when more than `spare` of their GPUs goes. A job for which any server is too
+    many holds 1 on each and has none to spare.
+    """
 
     held: tuple[tuple[NodeId, int], ...]
     spare: int = 0
@@ -100,7 +101,7 @@ class ReclaimProgram:
         self._rows = self._laid_out()
 
     def relaxed(self) -> float:
-        """What the relaxation costs; no choice costs less."""
+        """The cost of the relaxation; no choice costs less."""
         links, least, count = self._rows
         there = links.shape[0] > 0
         found = linprog(
@@ -118,8 +119,9 @@ class ReclaimProgram:
         return self._raised(float(found.fun))
 
     def leaning(self) -> Demand:
-        """The demand, with wide jobs that cost the less the more the relaxation lets them fall:
-        what a rule that takes the cheapest then finds is close to it."""
+        """The demand, with wide jobs that cost the less the more the relaxation lets them fall. A
+        rule that takes the cheapest then comes close to it.
+        """
         falls = dict(zip(self._wide, self._falls.tolist(), strict=True))
         return self._demand._replace(
             tenants=[
@@ -210,7 +212,7 @@ class ReclaimProgram:
 
 
 def _wide(tenant: Tenant) -> _Wide:
-    """What it falls by; nothing held: it cannot."""
+    """Its threshold; with nothing held it cannot fall."""
     if not tenant.at_risk:
         return _Wide(())
     pinned = tenant.pinned

@@ -1,8 +1,8 @@
 """The reclaim rules that Aryl compares (section 4, 7.1, Appendix B, Table 12), by their names.
 
-What the paper does not spell out: `ssf` and `lsf` go by the server fractions of its Table 1 as they
-are at first, the smallest or the largest sum first; `static` takes servers in a fixed order,
-whoever is there. These three, `random` and `scf` know nothing of flexible workers when they choose.
+Details that the paper leaves open: `ssf` and `lsf` go by the server fractions of its Table 1 as
+they are at first, the smallest or the largest sum first; `static` takes servers in a fixed order,
+with any jobs. These three, `random` and `scf` know nothing of flexible workers when they choose.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _DIGITS = 9  # sums of fractions that are equal differ by less
 
 
 def algorithm_1(demand: Demand) -> Choice:
-    """Aryl, Appendix B: servers without which everybody goes on first, then again and again the one
+    """Aryl, Appendix B: first servers without which every job goes on. Then again and again the one
     with the least preemption cost, the sum over its jobs of 1 / (servers of the job). O(n log n) in
-    the places that jobs hold."""
+    the places that jobs hold.
+    """
     servers = demand.free()[: demand.wanted]
     wanted = demand.wanted - len(servers)
     if wanted == 1:
@@ -66,8 +67,9 @@ def at_random(dice: Random) -> Callable[[Demand], Choice]:
 
 
 def fractions(demand: Demand, *, of_gpus: bool = False) -> dict[NodeId, float]:
-    """The third column of Aryl's Table 1, or with `of_gpus` its second: by server the sum over its
-    jobs of 1 / (servers of the job), or of the share of the job's GPUs."""
+    """The third column of Aryl's Table 1, or with `of_gpus` its second. By server it is the sum
+    over its jobs of 1 / (servers of the job), or of the share of the job's GPUs.
+    """
     found = dict.fromkeys(demand.servers, 0.0)
     for tenant in demand.tenants:
         held = tenant.held

@@ -1,4 +1,5 @@
-"""Who is on lent servers: what each job has there, and with what it can go on when some of them go.
+"""The jobs on lent servers: their GPUs there, and the parts with which each can go on when some
+servers go.
 
 An elastic job can go on with any of its GPUs, as many as its base has, as long as they are on nodes
 that take work. So its base is counted where it stays: on the cluster's own nodes first.
@@ -22,7 +23,9 @@ from dlq_master.policy.reclaim.demand import Tenant
 
 
 def tenants_of(view: View, policy: Policy, servers: Iterable[NodeId]) -> list[Tenant]:
-    """Who would have to leave these servers. Who is leaving already costs nothing more."""
+    """The jobs that would have to leave these servers. A job that is leaving already costs nothing
+    more.
+    """
     cluster, lent = view.cluster, set(servers)
     keys = sorted({key for node_id in lent for key in cluster.attempts_on(node_id)})
     attempts = [cluster.attempts[key] for key in keys if not gives_up(cluster.attempts[key], lent)]
@@ -54,7 +57,7 @@ def left_over(
 
 
 def lost_s(view: View, attempt: Attempt) -> float:
-    """What its preemption takes of each GPU: to save and to resume, or all since it has saved."""
+    """The loss per GPU by its preemption: to save and to resume, or all since it has saved."""
     terms, job = view.cluster.terms, view.cluster.jobs[attempt.key.job_id]
     return (
         terms.save_lead_s + terms.resume_s
@@ -122,7 +125,7 @@ def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
 def _base(
     job: Job, parts: Parts, names: list[NodeId], lent: Set[NodeId], *, in_order: bool
 ) -> Masks:
-    """Which of its GPUs are its base: those outside of the lent servers first."""
+    """The GPUs of its base: those outside of the lent servers first."""
     stay = tuple([part for part in parts if names[part.ordinal] not in lent])
     base = kept(job, stay, job.request.base, in_order=in_order)
     rest = tuple([part for part in parts if names[part.ordinal] in lent])

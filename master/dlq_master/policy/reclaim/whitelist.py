@@ -1,10 +1,10 @@
 """The whitelist of Aryl (section 6): servers that an inference cluster has lent, as changes of a
 plan.
 
-A server is lent (it takes jobs), asked back (flagged as reclaimed too: nothing new starts there,
-and who is there leaves or gives up what it holds there), or away. It leaves the whitelist only when
-nobody holds anything of it. When servers come and how many go is the lender's to say; which ones go
-is ours.
+A server is lent (it takes jobs), asked back or away. Asked back means flagged as reclaimed too: no
+new job starts there, and its jobs leave or give up their GPUs there. It leaves the whitelist only
+when nobody holds anything of it. The lender decides when servers come and how many go; the cluster
+chooses the servers that go.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ def lend(cluster: Cluster, servers: Sequence[NodeId], more: int) -> Plan:
 
 
 def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> TakenServers:
-    """So many fewer of these servers are lent: which ones, by the policy's rule, and what that
-    means for the jobs there. Whoever keeps enough GPUs elsewhere goes on with those; the others
-    save and queue again. Of servers that are equally good the last go first."""
+    """So many fewer of these servers are lent: the ones chosen by the policy's rule, and the
+    effects on the jobs there. A job that keeps enough GPUs elsewhere goes on with those; the others
+    save and queue again. Of servers that are equally good the last go first.
+    """
     demand = demand_of(view, policy, servers, fewer)
     taken = taking(view, policy, demand, policy.reclaim.choose(demand, dice(view)))
     return taken._replace(
@@ -59,7 +60,7 @@ def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int)
 
 
 def demand_of(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Demand:
-    """What it is to choose from when so many fewer of these servers are to be lent."""
+    """The input of the choice when so many fewer of these servers are to be lent."""
     cluster = view.cluster
     cluster.capacity.ready()
     there = [node_id for node_id in reversed(servers) if is_lent(cluster, node_id)]
@@ -73,7 +74,9 @@ def dice(view: View) -> Random:
 
 
 def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> TakenServers:
-    """What this choice means for the jobs there. Nobody is empty yet, as far as this plan goes."""
+    """The effects of this choice on the jobs there. Nobody is empty yet, as far as this plan
+    goes.
+    """
     cluster = view.cluster
     cluster.capacity.ready()
     changes: list[Change] = [Reclaim(node_id, _ASKED_BACK) for node_id in choice.servers]
@@ -104,7 +107,7 @@ def is_lent(cluster: Cluster, node_id: NodeId) -> bool:
 
 
 def is_asked_back(cluster: Cluster, node_id: NodeId) -> bool:
-    """Lent, and asked back: whoever is there leaves."""
+    """Lent, and asked back: its jobs leave."""
     flags = cluster.nodes[node_id].flags
     return NodeFlag.LOANED in flags and NodeFlag.RECLAIMED in flags
 

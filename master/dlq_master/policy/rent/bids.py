@@ -1,4 +1,6 @@
-"""Who bids for machines, in columns: all of one decision is reckoned at once for all jobs."""
+"""The jobs that bid for machines, in columns: all of one decision is worked out at once for all
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,9 @@ HOUR_S = 3600.0
 
 
 class Bids(NamedTuple):
-    """Jobs that being late on the own nodes would cost something, who would lose most first: `own`
-    is what it would cost. `left_s[job, offer, g - 1]`."""
+    """Jobs for which being late on the own nodes would cost something, the one with the largest
+    loss first: `own` is what it would cost. `left_s[job, offer, g - 1]`.
+    """
 
     jobs: tuple[Wanting, ...]
     left_s: Floats
@@ -68,13 +71,13 @@ def _least_costs(market: Market, who: Bids) -> Floats:
 
 
 def late_costs(weight: Floats, due_s: Floats, end_s: Floats) -> Floats:
-    """What being done then costs; inf: never."""
+    """The cost of being done then; inf: never."""
     found: Floats = weight * np.maximum(0.0, end_s - due_s)
     return found
 
 
 def parts(offers: Sequence[MachineOffer], width: int) -> Floats:
-    """[offer, g - 1]: which part of a machine so many GPUs are."""
+    """[offer, g - 1]: the part of a machine that so many GPUs are."""
     gpus = np.array([offer.type.gpus for offer in offers])
     found: Floats = np.arange(1, width + 1) / gpus[:, None]
     return found

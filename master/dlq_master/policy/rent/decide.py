@@ -1,16 +1,15 @@
 """Own nodes first; a machine is rented only when being late would cost more than it does.
 
-1. Whoever is expected to be in time on the cluster's own nodes, or so little late that no machine
-could pay for that,
-   is left to them.
-2. Who would be better off on a machine that is there, or is coming, goes to the cheapest place of
-these: who would lose
-   most chooses first. What is paid there already costs nothing.
+1. A job that is expected to be in time on the cluster's own nodes, or so little late that no
+   machine could pay for that, is left to them.
+2. A job that would be better off on a present or coming machine goes to the cheapest place of
+   these. The job with the largest loss chooses first. Capacity that is paid for already costs
+   nothing.
 3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are
 nearer by the boot time.
-   A machine of it is rented if, of all who are to run there, being late on the own nodes costs more
-   than being late there and the machine, from when it is asked for to the last one's end (its
-   minimum at least); in the order of what that saves, as far as the budget goes.
+   A machine of it is rented if its jobs together lose more by being late on the own nodes than by
+   being late there, plus the machine. The machine counts from its request to the last job's end
+   (its minimum at least). The order is that of the savings, as far as the budget goes.
 4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of
 it is over.
 """
@@ -35,15 +34,15 @@ from dlq_master.policy.rent.market import (
 )
 from dlq_master.policy.rent.placing import placed
 
-# Who is to run on a new machine: the job, on how many GPUs, until when, and what being late costs
-# it on the own nodes and there.
+# A job that is to run on a new machine: its GPUs, its end, and its cost of being late on the own
+# nodes and there.
 _Guest = tuple[int, int, float, float, float]
 AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 
 def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
-    """What changes; nothing for what stays as it is. Costs one call of the solver, if anybody is
-    left for it.
+    """The changes; nothing for an unchanged part. Costs one call of the solver, if anybody is left
+    for it.
     """
     put, left = placed(market, bids(market))
     if left.jobs:
@@ -55,9 +54,10 @@ def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Ch
 
 
 def _as_many_as_fit(market: Market, left: Bids) -> Bids:
-    """Those who would lose most, as far as all machines that may be had could hold them: of more
-    the methods make parts for everybody, with which who needs a fixed number of GPUs can do
-    nothing."""
+    """The jobs with the largest losses, as far as all possible machines could hold them. With more
+    jobs the methods would divide machines into parts that a job with a fixed number of GPUs cannot
+    use.
+    """
     room, found = sum(offer.left * offer.type.gpus for offer in market.offers), []
     somewhere = reduce(np.logical_or, np.moveaxis(np.isfinite(left.left_s), 1, 0))
     least = somewhere.argmax(axis=1) + 1
@@ -69,7 +69,7 @@ def _as_many_as_fit(market: Market, left: Bids) -> Bids:
 
 
 def _schedule(market: Market, left: Bids, solver: Solver, draw: np.random.Generator) -> Schedule:
-    """What the method makes of new machines; nothing where none can be had."""
+    """The new machines of the method; nothing where none can be had."""
     try:
         catalogue = Catalogue(tuple(_shown(offer) for offer in market.offers), market.now_s)
     except ValueError:
@@ -87,7 +87,8 @@ def _shown(offer: MachineOffer) -> NodeType:
 
 def _priced(catalogue: Catalogue, market: Market, left: Bids) -> list[PricedJob]:
     """By kinds of GPUs; where several offers are of a kind, as fast as the fastest. The methods
-    want everybody to fit somewhere: who fits on nothing that can be had now waits."""
+    want every job to fit somewhere, so a job that fits on no machine now waits.
+    """
     cut = catalogue.smallest.shape[1] - 1
     whole = np.full((len(left.jobs), len(catalogue.kinds), cut), inf)
     boot_s = inf

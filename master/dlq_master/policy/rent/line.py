@@ -21,8 +21,9 @@ USUAL_S = 3600.0
 
 
 def may_rent(job: Job) -> bool:
-    """Whether machines may be rented for one that waits, or will: it says what being late costs,
-    fits on one node of any host, and its team may hold more: it could start on none before."""
+    """Whether machines may be rented for a job that waits, or will. It names a cost of being late,
+    fits on one node of any host, and its team may hold more; without that it could start on none.
+    """
     request = job.request
     return (
         job.lateness is not None
@@ -34,7 +35,7 @@ def may_rent(job: Job) -> bool:
 
 
 def in_line(cluster: Cluster) -> Iterator[Job]:
-    """Who waits, in the order of the policy, as far as that is kept for those who wait."""
+    """The waiting jobs, in the order of the policy, as far as it is kept for them."""
     for rank in cluster.waiting.ranks:
         found = [
             (position, job_id)
@@ -56,11 +57,12 @@ def own_end_s(
     moving: Mapping[AttemptKey, Job] = MappingProxyType({}),
 ) -> dict[int, float]:
     """When each of those who wait, in their order, would be done on the cluster's own nodes
-    (`policy.rent.own`). `outranked`: who runs gives way to whom when its term ends, and then waits
-    behind that one; nobody else does. `moving`: who runs, and might go on on other numbers of GPUs
-    (`policy.rent.moving`): they stand before all, as if they left theirs now. `grows`: who may have
-    more than it asks for gets it, as far as it is there on one node. One that is silent or closed
-    is reckoned with in an hour: it is not as if the cluster had none."""
+    (`policy.rent.own`). `outranked`: a running job gives way to another when its term ends, and
+    then waits behind that one; no other job does. `moving`: running jobs that might go on with
+    other numbers of GPUs (`policy.rent.moving`). They stand before all, as if they left theirs now.
+    `grows`: a job that may have more GPUs than it asks for gets them, as far as one node has them.
+    One that is silent or closed is reckoned with in an hour: it is not as if the cluster had none.
+    """
     moving = {key: job for key, job in moving.items() if key not in outranked}
     capacity, foreign = cluster.capacity, frozenset(cluster.own.foreign)
     capacity.ready()

@@ -1,5 +1,6 @@
-"""What is decided on when machines may be rented, and what is decided. Times in seconds, money in
-the currency of prices; instants on the master's axis."""
+"""The input and the result of a decision when machines may be rented. Times in seconds, money in
+the currency of prices; instants on the master's axis.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from dlq_master.policy.rent.line import free_on
 
 
 class MachineOffer(NamedTuple):
-    """A pool: what one of its machines is, and how many more of them may be rented now."""
+    """A pool: the hardware of one of its machines, and how many more of them may be rented now."""
 
     type: NodeType
     left: int
@@ -25,8 +26,9 @@ class MachineOffer(NamedTuple):
 
 class Here(NamedTuple):
     """A machine that is rented. `ready_s`: when it takes work, or took it first; `free`: GPUs that
-    nobody holds and nobody is to have; `jobs`: who runs there, or is to. `open`: others may start
-    there."""
+    nobody holds and nobody is to have; `jobs`: its jobs, present and planned. `open`: others may
+    start there.
+    """
 
     request_id: str
     offer: int
@@ -39,8 +41,9 @@ class Here(NamedTuple):
 
 class Wanting(NamedTuple):
     """A job that waits, and costs `weight` for each second after `due_s`. `left_s[offer, g - 1]`:
-    what it still takes on g GPUs of an offer; inf: it may not run so. `own_end_s`: when it is
-    expected to be done on the cluster's own nodes; inf: never."""
+    the remaining time on g GPUs of an offer; inf: it may not run so. `own_end_s`: when it is
+    expected to be done on the cluster's own nodes; inf: never.
+    """
 
     job: int
     due_s: float
@@ -53,8 +56,9 @@ _wanting = maker(Wanting)  # for each who waits, each second
 
 
 class Market(NamedTuple):
-    """One decision. `spare_per_hour`: what more machines may cost in an hour; `spare`: what they
-    may cost in all; inf: any."""
+    """One decision. `spare_per_hour`: the most that more machines may cost in an hour; `spare`: the
+    most that they may cost in all; inf: any.
+    """
 
     now_s: float
     offers: tuple[MachineOffer, ...]
@@ -98,8 +102,8 @@ Change = Provision | Release | Put
 def here(
     cluster: Cluster, machine: Machine, offer: int, of: NodeType, coming: Sequence[Put] = ()
 ) -> Here:
-    """A machine that boots or is up, as it is just now. `coming`: who has been stopped to go on
-    there.
+    """A machine that boots or is up, as it is just now. `coming`: jobs that have been stopped to go
+    on there.
     """
     node = cluster.nodes.get(machine.node_id)
     up = machine.state is MachineState.UP

@@ -1,9 +1,9 @@
-"""Who runs on own nodes on fewer GPUs than it could use, and would be better off on a rented
+"""Jobs that run on own nodes on fewer GPUs than they could use, and would be better off on a rented
 machine.
 
 The cost rule of GPU as a Service decides over all jobs, and what runs may be given another
 configuration. Here only who may be resized anyway is moved, and only to a machine: it saves, leaves
-its GPUs to others, and goes on there. What the move costs is that it saves and starts once more.
+its GPUs to others, and goes on there. The price of the move is one more save and start.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ Moving = Mapping[AttemptKey, Job]
 
 
 def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
-    """Of those who run on own nodes that take work, who might go on elsewhere on other numbers of
-    GPUs: each as it would wait if it were stopped now, in the order in which they came."""
+    """Of the jobs that run on own nodes that take work, those that might go on elsewhere with other
+    numbers of GPUs. Each counts as if it were stopped and waited now, in the order in which they
+    came.
+    """
     elsewhere = cluster.capacity.closed | set(cluster.own.foreign)
     found = {}
     for key, attempt in cluster.attempts.items():
@@ -49,9 +51,10 @@ def with_moving(
     times: MachineRunTimes,
     ends: dict[int, float],
 ) -> tuple[list[Job], list[Floats], dict[int, float]]:
-    """Who waits and who might move; what is left of each on machines: to who moves its save and its
-    start are left as well; and when each is done on the own nodes: who runs no later than on the
-    GPUs that it has, unless it gives way to somebody."""
+    """The jobs that wait and those that might move, with the rest of each on machines; a moving job
+    has its save and its start left as well. Also the end of each on the own nodes. A running job
+    ends there no later than on its present GPUs, unless it gives way to another.
+    """
     jobs = [*wanting, *moving.values()]
     lefts = times.left_s(jobs)
     for n, (key, job) in enumerate(moving.items(), len(wanting)):
@@ -64,8 +67,8 @@ def with_moving(
 
 
 class OnTheWay:
-    """Who has been stopped to go on on a machine. Never stored: who is forgotten queues as any
-    other.
+    """Jobs that have been stopped to go on on a machine. Never stored: a forgotten job queues as
+    any other.
     """
 
     def __init__(self) -> None:
@@ -76,12 +79,12 @@ class OnTheWay:
         self._puts[JobId(put.job)] = put
 
     def to(self, request_id: str) -> list[Put]:
-        """Who is to come to a machine."""
+        """The jobs that are to come to a machine."""
         return [put for put in self._puts.values() if put.request_id == request_id]
 
     def arrived(self, cluster: Cluster) -> list[Put]:
-        """Who has left its GPUs, and is to start on its machine now, before anybody else decides on
-        it.
+        """A job that has left its GPUs, and is to start on its machine now, before any other
+        decision on it.
         """
         for job_id in list(self._puts):
             job = cluster.jobs.get(job_id)

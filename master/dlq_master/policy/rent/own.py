@@ -1,7 +1,7 @@
 """When waiting jobs would be done on the cluster's own nodes: a list schedule by numbers of GPUs.
 
-Who stands first takes the GPUs that are free first, all that it asks for at once; who may have more
-takes as many as it is done first with, as if it could not grow later. Fragments, types and nodes
+The first in line takes the free GPUs first, all that it asks for at once. A job that may have more
+takes the number with the earliest end, as if it could not grow later. Fragments, types and nodes
 are not looked at, and nobody passes: it is an estimate for whether to rent, not a plan.
 """
 

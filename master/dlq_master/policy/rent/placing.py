@@ -1,7 +1,8 @@
-"""Who goes to a machine that is there: the cheapest place that is better than waiting.
+"""Jobs that go to a present machine: the cheapest place that is better than waiting.
 
-Machines of one offer that take work at the same instant and are paid until the same cost a job the
-same, and differ by how many GPUs are free: what a job would pay is reckoned once for all of them.
+Machines of one offer that take work at the same instant and are paid until the same one cost a job
+the same. They differ only by their free GPUs, so the price for a job is worked out once for all of
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _Room = dict[_Alike, dict[int, list[str]]]  # heaps of machines by how many GPUs
 
 
 def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
-    """Who goes to a machine that is there, and who is left."""
+    """The jobs that go to a present machine, and the rest."""
     room = _room(market)
     if not room or not who.jobs:
         return [], who

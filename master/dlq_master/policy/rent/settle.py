@@ -1,4 +1,4 @@
-"""What is rented, once it is known who takes GPUs over on the own nodes anyway."""
+"""The machines to rent, once it is known which jobs take over GPUs on the own nodes anyway."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def settled(
 ) -> tuple[Market, list[Change]]:
     """The changes, and the market on which they were decided.
 
-    `market_of`: the market if these who run give way at the end of their terms. Who does is asked
-    only where machines would be rented if nobody did: it takes a walk over all who wait and run.
+    `market_of`: the market if these who run give way at the end of their terms. That question is
+    asked only where machines would be rented if no job did: it takes a walk over all waiting and
+    running jobs.
     """
     market = market_of(NOBODY)
     changes = decide(market, solver, draw_of())

@@ -1,9 +1,8 @@
-"""How long jobs take on each offer's machines: what their users say, and what earlier jobs have
-shown.
+"""How long jobs take on each offer's machines, by their users and by earlier jobs.
 
-t(job, type, g) is `policy.priced.learning`: of a job with an estimate it says how that changes with
-the type and the number of GPUs, of one without how long it takes. What was worked out of a job is
-kept while it is the same value.
+t(job, type, g) is `policy.priced.learning`. For a job with an estimate it says how that changes
+with the type and the number of GPUs. For one without it says how long the job takes. The result for
+a job is kept while the job is the same value.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class MachineRunTimes:
             self._lefts, self._lines = {}, {}
 
     def left_s(self, jobs: Sequence[Job]) -> list[Floats]:
-        """Of each job by type and GPUs - 1: what is left of it there; inf where it may not run."""
+        """For each job by type and GPUs - 1: its remaining time there; inf where it may not run."""
         self._lefts = _kept(self._lefts, jobs, self._left_s)
         return [left for _, left in self._lefts.values()]
 
@@ -102,8 +101,8 @@ class MachineRunTimes:
         return InLine(int(job.job_id), job.gpus_now, self.on_own_s(job, request.gpus), more)
 
     def on_own_s(self, job: Job, gpus: int) -> float:
-        """What is left of it on so many of the cluster's own GPUs; on more than one node has as on
-        all of that.
+        """Its remaining time on so many of the cluster's own GPUs; more than one node has count as
+        one node's.
         """
         whole_s, asked = job.duration_estimate_s, job.request.gpus
         if whole_s is not None and gpus == asked:
@@ -127,8 +126,8 @@ class MachineRunTimes:
 def _kept(
     before: _Kept[_Value], jobs: Sequence[Job], work_out: Callable[[list[Job]], Iterable[_Value]]
 ) -> _Kept[_Value]:
-    """In the order of the jobs: what is known of those that are the same values as before, and of
-    the others anew.
+    """In the order of the jobs: the kept results of those that are the same values as before, and
+    new ones of the others.
     """
     found = {job.job_id: before.get(job.job_id) for job in jobs}
     new = [job for job in jobs if (one := found[job.job_id]) is None or one[0] is not job]
@@ -138,7 +137,7 @@ def _kept(
 
 
 def _within(job: Job, left_s: float) -> float:
-    """What is left of it, but for what its time limit cuts off."""
+    """Its remaining time, cut off by its time limit."""
     return max(_LEAST_S, min(left_s, _limit_left_s(job)))
 
 

@@ -1,1 +1,1 @@
-"""Which jobs suffer from being spread: limits of skew and of rho, set or learned from runs."""
+"""Jobs that suffer from being spread: limits of skew and of rho, set or learned from runs."""

@@ -9,12 +9,13 @@ from dlq_master.policy.sensitivity import packlimit, slowdown
 
 
 class PackingRule:
-    """Limits for one plan; what was learned is worked out once for as long as nothing new is.
+    """Limits for one plan; learned limits are worked out once for as long as nothing new is
+    learned.
 
     `skew_limit` None: learned, and `packlimit.DEFAULT` until there are runs enough. `predicts`: a
-    rho goes before the skew where its word is certain: outside the bounds that no overlap can
-    escape, or, once enough runs were foretold well (`Fit.confident`), everywhere. `unknown`: what
-    to do with jobs of which nothing is known.
+    rho goes before the skew where its verdict is certain. That is outside the bounds that no
+    overlap can escape, or, once enough runs were predicted well (`Fit.confident`), everywhere.
+    `unknown`: the treatment of unknown jobs.
     """
 
     __slots__ = ("_learned", "_memo", "_predicts", "_skew_limit", "_tolerated", "_unknown")

@@ -11,12 +11,13 @@ from typing import NamedTuple
 from dlq_master.model.estimates.slowdowns import TimedRun
 
 # Table 6 of the paper: the largest tensor of the four models that suffer (Figure 3) is at least
-# 61.0 % of the model (AlexNet), that of the six that do not at most 14.6 % (GoogleNet). Half-way
+# 61.0 % of the model (AlexNet). That of the six that do not is at most 14.6 % (GoogleNet). Half-way
 # between them is as far from both as can be.
 DEFAULT = 0.378
-# A spread job that takes longer than this has suffered. At 100 Gbit/s between the nodes, by the
-# bytes and the computing of the paper's models on its GPUs, VGG16 and AlexNet take 1.08 to 1.25
-# times as long (with the usual overlap, and with none), ResNet and Inception 1.01 to 1.06.
+# A spread job that takes longer than this has suffered. At 100 Gbit/s between the nodes VGG16 and
+# AlexNet take 1.08 to 1.25 times as long, with the usual overlap, and with none. ResNet and
+# Inception take 1.01 to 1.06. These are by the bytes and the computing of the paper's models on its
+# GPUs.
 TOLERATED = 1.05
 # Fewer measured runs of spread jobs than this teach nothing.
 LEAST_RUNS = 20
@@ -54,7 +55,7 @@ def learn(
 def classify(skews: Sequence[float], suffered: Sequence[bool], default: float = DEFAULT) -> Cut:
     """The linear classifier of one feature: `skew > limit` foretells that a job suffers.
 
-    Of all limits the one with the fewest errors; of those the one farthest from the skews beside
+    Of all limits the one with the fewest errors. Of those the one farthest from the skews beside
     it, and then the lowest, since a job kept together in vain only waits. If all or none suffered,
     nothing was separated: the default stays, as far as it does not contradict them. O(n log n).
     """

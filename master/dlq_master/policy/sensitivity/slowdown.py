@@ -1,9 +1,9 @@
 """How much slower a spread job gets, foretold from its bytes, its computing and the link.
 
-One iteration computes for `compute_s` and sends its bytes between nodes for `comm_s`:
-rho = comm_s / compute_s. If both overlap perfectly it takes max(1, rho) as long as computing alone,
-without any overlap 1 + rho. Between them lies (1 + rho^g)^(1/g), the form of goodput schedulers,
-where g >= 1 says how well this cluster's jobs overlap, and is fitted to what was measured.
+One iteration computes for `compute_s` and sends its bytes between nodes for `comm_s`: rho = comm_s
+/ compute_s. If both overlap perfectly it takes max(1, rho) as long as computing alone, without any
+overlap 1 + rho. Between them lies (1 + rho^g)^(1/g), the form of goodput schedulers. Its g >= 1
+says how well this cluster's jobs overlap, and is fitted to measurements.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import NamedTuple
 
 from dlq_master.model.estimates.slowdowns import TimedRun
 
-# A spread job computes and communicates with the overlap that fits eleven measured jobs best: mean
-# error 6.3 %, each between perfect overlap (inf) and none (1).
+# A spread job computes and communicates with the overlap that fits eleven measured jobs best. The
+# mean error is 6.3 %, each between perfect overlap (inf) and none (1).
 OVERLAP = 1.45
-# rho of a job of which only its skew is known, as a multiple of it: least squares through 0 over
-# AlexNet, VGG16, ResNet50, ResNet152 and Inception3 on P100s with 100 Gbit/s between the nodes
+# rho of a job with a known skew only, as a multiple of it: least squares through 0 over AlexNet,
+# VGG16, ResNet50, ResNet152 and Inception3. They ran on P100s with 100 Gbit/s between the nodes
 # (skew .618 .743 .092 .039 .086, rho .250 .233 .061 .060 .037).
 SKEW_RHO = 0.356
 LEAST_COMPUTING = 0.01  # part of an iteration
 MOST_OVERLAP = 16.0  # from here on the form is max(1, rho) within 5 %
-# A fit is believed from so many measured runs on, if each, foretold from all the others, is off by
-# no more than this on average.
+# A fit is believed from so many measured runs on. Each of them, predicted from all the others, may
+# be off by no more than this on average.
 LEAST_RUNS = 10
 LARGEST_ERROR = 0.15
 NEWEST = 200  # runs that are fitted
@@ -71,8 +71,8 @@ def rho_of_spread(
     """rho of a job that was spread over this link while an iteration took `period_s`.
 
     The form above, solved for the computing: compute_s = (period_s^g - comm_s^g)^(1/g). A job that
-    needs all of the period, or more, to send has a link faster than it is said to be, and computes
-    for no longer than `LEAST_COMPUTING` of it. Raises ValueError as `rho_of` does.
+    needs all of the period, or more, to send has a link faster than the stated one. It computes for
+    no longer than `LEAST_COMPUTING` of the period. Raises ValueError as `rho_of` does.
     """
     rho = rho_of(bytes_per_iteration, period_s, bytes_per_s)  # over the period, so far
     left = 1.0 - min(rho, 1.0) ** overlap
@@ -80,7 +80,7 @@ def rho_of_spread(
 
 
 def bounds(rho: float) -> Bounds:
-    """What the slowdown must lie between, whatever the overlap."""
+    """The bounds of the slowdown for every overlap."""
     return Bounds(max(1.0, rho), 1.0 + rho)
 
 
@@ -103,7 +103,7 @@ def fit(runs: Iterable[TimedRun]) -> Fit | None:
     """The overlap that fits the spread runs with a rho best; None without any.
 
     Least squares of the slowdowns, so that those that cost most are foretold best. The error is
-    that of runs which the fit has not seen: each of `FOLDS` parts is left out in turn (each run,
+    that of runs that the fit has not seen: each of `FOLDS` parts is left out in turn (each run,
     while there are no more of them).
     """
     pairs = [

@@ -1,5 +1,4 @@
-"""What is believed of how jobs communicate, from the starts that were recorded, and which to
-record.
+"""Beliefs about the communication of jobs, from the recorded starts, and the starts to record.
 
 A recording speaks for its job and for the jobs of its family on GPUs of its type. Times speak for
 gangs of its width alone. How much being spread costs is measured where there are two: one on as few
@@ -79,11 +78,11 @@ class TrafficEstimates:
         return self._measured(recording) if news else None
 
     def overdue(self, now_s: float) -> tuple[Recording, ...]:
-        """Those that not all nodes have told of in time."""
+        """Recordings without the reports of all nodes in time."""
         return tuple(one for one in self._open.values() if now_s >= _due_s(one))
 
     def of(self, job: Job) -> Belief | None:
-        """What is believed of a job, whatever GPUs it gets if it names none; None: nothing."""
+        """The belief about a job, for any GPUs if it names none; None: nothing."""
         asked = job.request
         known = [
             one
@@ -111,9 +110,9 @@ class TrafficEstimates:
         return Belief(profile, basis, own, *self._pair(basis))
 
     def profile(self, basis: Recording) -> TrafficProfile:
-        """What a start, and the one to compare it with if there is one, say to plans.
+        """The message of a start to plans, with the start to compare it with if there is one.
 
-        A skew between two bounds counts as the higher: who may be sensitive is treated so.
+        A skew between two bounds counts as the higher: a job that may be sensitive is treated so.
         """
         found = basis.found
         if found is None:
@@ -138,7 +137,7 @@ class TrafficEstimates:
         if asked:
             return None if any(one.trusted for one in own) else Cause.ASKED
         fresh = [one for one in same if one.order_time_s >= start.at_s - FRESH_S]
-        # An earlier attempt of this job is over: whatever it has still to tell, it ended too soon.
+        # An earlier attempt of this job is over: it ended too soon, whatever it still reports.
         others = [one for one in fresh if one.key.job_id != start.job.job_id]
         if any(one.trusted for one in fresh) or any(_awaited(one, start.at_s) for one in others):
             return None

@@ -1,12 +1,12 @@
-"""Elastic jobs are filled one after the other, each as far as it can grow: whose end is nearest
-first.
+"""Elastic jobs are filled one after the other, each as far as it can grow, the one with the nearest
+end first.
 
 `least_work` goes by remaining work, in GPU-seconds, since that is how long a job keeps others
 waiting for its GPUs however wide it is. Whose run time nobody knows comes last.
 
-`rollout` tries several shares, and takes the one after which all would end soonest on average if
-each job that ends then left its GPUs to the others by least work: one step of improvement on
-`least_work`, of which it is never worse in that forecast. Tried are Aryl's knapsack, the least
+`rollout` tries several shares. It takes the one after which all would end soonest on average if
+each job that ends then left its GPUs to the others by least work. This is one step of improvement
+on `least_work`, and never worse than it in that forecast. Tried are Aryl's knapsack, the least
 time, the least work, what the jobs hold now, and, of few jobs, each of them first. Another size
 costs whoever runs its interruption.
 """
@@ -58,7 +58,7 @@ def filled(ordered: Sequence[Candidate], left: int, sizes: Sizes | None = None) 
 
 
 def work_gpu_s(candidate: Candidate) -> float:
-    """What is left of it, on the GPUs that it asked for."""
+    """Its remaining time, on the GPUs that it asked for."""
     return candidate.left_s * candidate.job.request.gpus
 
 
@@ -67,13 +67,13 @@ def _least_s(candidate: Candidate) -> float:
 
 
 def _by(candidates: Sequence[Candidate], key: Callable[[Candidate], float]) -> list[Candidate]:
-    return sorted(candidates, key=key)  # of equals, who stands first
+    return sorted(candidates, key=key)  # of equals, the first in line
 
 
 def _shares(
     known: Sequence[Candidate], ordered: Sequence[Candidate], left: int
 ) -> Iterator[Sizes | None]:
-    """What is tried; of equally good ones the first is taken."""
+    """The candidates; of equally good ones the first is taken."""
     yield _held(ordered, left)
     yield filled(ordered, left)
     yield knapsack.packed(known, left).sizes
@@ -84,7 +84,7 @@ def _shares(
 
 
 def _held(ordered: Sequence[Candidate], left: int) -> Sizes | None:
-    """What they hold, and more by least work; None: there are not as many GPUs any more."""
+    """Their GPUs, and more by least work; None: there are not as many GPUs any more."""
     sizes = {one.job.job_id: max(one.base, one.held) for one in ordered}
     left -= sum(sizes[one.job.job_id] - one.base for one in ordered)
     if left < 0 or not any(one.held for one in ordered):

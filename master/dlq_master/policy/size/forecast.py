@@ -10,9 +10,9 @@ from dlq_master.policy.size.sizing import Candidate
 
 
 def total_s(ordered: Sequence[Candidate], sizes: Mapping[JobId, int], left: int) -> float:
-    """The sum of the seconds after which these jobs end, whose run times are known: on these sizes
-    until the first one ends, then always filled in the given order, as far as GPUs go, everybody
-    with its base. Whoever runs and has another size to begin with pays for it. O(n log n).
+    """The sum of the seconds after which these jobs end, whose run times are known. Until the first
+    end they have these sizes. Then they are always filled in the given order, as far as GPUs go,
+    each job with its base. A running job that begins with another size pays for it. O(n log n).
 
     One deviation: a job that cannot take the last GPUs, because its next size is too large, does
     not leave them to those behind it.
@@ -63,7 +63,7 @@ class _Forecast:
         return self._since_s[at] + self._left_s[at] / self._rates[at]
 
     def _to_bases(self, now_s: float) -> None:
-        """The first has ended: whoever is not first in line gives back what it got at first."""
+        """The first has ended: every job but the first in line gives back its first extra GPUs."""
         spare = self._spare
         for at, one in enumerate(self._jobs):
             if not self._over[at]:

@@ -1,14 +1,14 @@
 """Aryl's second phase (section 5.2, Algorithm 2): the flexible demand as a multiple-choice
 knapsack.
 
-An item of a job is one of its sizes beyond the base; it weighs the GPUs that it takes beyond the
-base, and is worth what it takes off the time that the job would need on its base alone, counted in
-what is left of the job. Algorithm 2 prints (w + w_min) D as the weight, which charges the base
-again although phase one has paid for it: w D is meant (section 5.2, "additional GPUs").
+An item of a job is one of its sizes beyond the base. Its weight is the GPUs beyond the base. Its
+worth is the time that it saves against the base alone, counted in the remaining work of the job.
+Algorithm 2 prints (w + w_min) D as the weight, which charges the base again although phase one has
+paid for it. The text means w D (section 5.2, "additional GPUs").
 
 Marginal values fall with the size if throughput is linear. Then steps by value for each GPU, the
-greatest first, are optimal where all workers have as many GPUs, and otherwise up to the last steps.
-Where values do not fall, a step goes to the size that gains most for each GPU.
+greatest first, are optimal where all workers have as many GPUs. Otherwise they are optimal up to
+the last steps. Where values do not fall, a step goes to the size that gains most for each GPU.
 """
 
 from __future__ import annotations
@@ -87,9 +87,10 @@ def worth_s(candidate: Candidate, size: int) -> float:
 def _step(
     at: int, place: int, sizes: Sequence[int], takes_s: Sequence[float], straight: bool
 ) -> tuple[float, int, int] | None:
-    """The best next step of job `at` from the size at that place: seconds for each GPU (negative:
-    the heap's least is the greatest), the job's number, the place of the size. `straight`: it is to
-    the next size."""
+    """The best next step of job `at` from the size at that place: seconds for each GPU, the job's
+    number, the place of the size. Seconds are negative, because the heap's least is the greatest.
+    `straight`: it is to the next size.
+    """
     if place + 1 >= len(sizes):
         return None
     size, now_s, best = sizes[place], takes_s[place], place + 1

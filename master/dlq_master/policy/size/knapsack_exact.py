@@ -1,8 +1,8 @@
 """The same knapsack, solved exactly (`knapsack` says what it is).
 
-Of all jobs whose steps have as many GPUs and fall in value, the steps are one concave curve: the
-best k of them are the k greatest. The few curves are then joined in (max, +), and so is every job
-with other steps as a curve of its own. O(GPUs^2) for each curve, in arrays.
+For jobs whose steps have as many GPUs and fall in value, the steps are one concave curve: the best
+k of them are the k greatest. The few curves are then joined in (max, +), and so is every job with
+other steps as a curve of its own. O(GPUs^2) for each curve, in arrays.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _SAME = 1.0 + 1e-12  # values that are equal in exact numbers differ by less
 
 
 class _Curve(NamedTuple):
-    """What numbers of GPUs are worth, nothing first. Offer k is the first k of these steps (job's
-    number, size) together, or, of one job `alone`, its k-th size."""
+    """The worth of numbers of GPUs, nothing first. Offer k is the first k of these steps (job's
+    number, size) together, or, of one job `alone`, its k-th size.
+    """
 
     weights: list[int]
     values: list[float]
@@ -33,7 +34,7 @@ class _Curve(NamedTuple):
     alone: bool
 
     def given(self, offer: int) -> list[tuple[int, int]]:
-        """Who gets which size by it; the last word counts."""
+        """The size of each job by it; the last entry counts."""
         return self.steps[offer - 1 : offer] if self.alone and offer else self.steps[:offer]
 
 

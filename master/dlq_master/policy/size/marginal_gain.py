@@ -1,15 +1,15 @@
 """Apathetic future share (AFS, Hwang et al., NSDI 2021, section 4): GPUs one step after the other,
 each to the job that wins the comparison with every other one.
 
-Of two jobs the one that would end first on what it has is a, the other b. If the step goes to a it
-ends sooner, and b has the step from then on; if it goes to b, b has it throughout. The sum of the
-two completion times is smaller with a if and only if (p_a' - p_a) / p_a > (p_b' - p_b) / p_b',
-where p is the throughput now and p' that with the step. A tie goes to a.
+Of two jobs the one that would end first on what it has is a, the other b. If the step goes to a, a
+ends sooner, and b has the step from then on. If it goes to b, b has it throughout. The sum of the
+two completion times is smaller with a if and only if (p_a' - p_a) / p_a > (p_b' - p_b) / p_b'. Here
+p is the throughput now and p' that with the step. A tie goes to a.
 
 The paper's step is one GPU, and its scan over the jobs lets the winner of each comparison meet the
-next; the comparison is not transitive, and which job wins may depend on the order. Here a step goes
-to the job's next allowed size, the gain is counted for each GPU of it, and the comparisons are
-those of a knock-out tournament, so that a step costs O(log n).
+next. The comparison is not transitive, and the winner may depend on the order. Here a step goes to
+the job's next allowed size, and the gain is counted for each GPU of it. The comparisons are those
+of a knock-out tournament, so that a step costs O(log n).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OUT = -1
 
 
 class _Step(NamedTuple):
-    """What the next step of a job would bring."""
+    """The gain of the next step of a job."""
 
     size: int  # that it would have
     gpus: int
@@ -64,8 +64,9 @@ def _step(candidate: Candidate, size: int) -> _Step | None:
 
 
 class _Tournament:
-    """Who wins among all that still have a step; the first of two in line counts as ending first if
-    both end at the same time."""
+    """The winner among all that still have a step; the first of two in line counts as ending first
+    if both end at the same time.
+    """
 
     def __init__(self, steps: list[_Step | None]) -> None:
         self._steps = steps

@@ -10,8 +10,9 @@ from dlq_master.policy.size.sizing import Candidate
 
 
 def grow(candidates: Sequence[Candidate], left: int, short: bool) -> dict[JobId, int]:
-    """Who has grown keeps what nobody else has use for; only if nobody waits does anybody grow, the
-    first in line as far as it can."""
+    """A grown job keeps GPUs that no other job can use. Jobs grow only if no job waits, the first
+    in line as far as it can.
+    """
     sizes: dict[JobId, int] = {}
     for candidate in candidates:
         wanted = _largest(candidate, max(candidate.held, candidate.base), left)

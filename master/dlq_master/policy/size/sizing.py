@@ -15,8 +15,9 @@ from dlq_master.model.jobs.job import Job
 
 class Candidate(NamedTuple):
     """An elastic job that has its base. `held`: the GPUs it holds now; 0: it starts with this plan.
-    `left_s`: what is left of it, in seconds on the GPUs that it asked for; inf: nobody knows.
-    `price_s`: what another size would cost it, if it runs."""
+    `left_s`: its remaining time, in seconds on the GPUs that it asked for; inf: unknown. `price_s`:
+    the price of another size, if it runs.
+    """
 
     job: Job
     held: int
@@ -25,7 +26,7 @@ class Candidate(NamedTuple):
 
     @property
     def base(self) -> int:
-        """What it has for certain."""
+        """Its certain GPUs."""
         return self.job.request.base
 
     def next_size(self, size: int) -> int | None:
@@ -47,9 +48,9 @@ class Candidate(NamedTuple):
         return self.left_s / self.job.speed_on(size)
 
 
-# Candidates in the order in which they are served; how many GPUs there are beyond their bases,
-# those included that they hold; whether others wait that got nothing. Sizes of those that get more
-# than their base: allowed ones, in all within what there is.
+# Candidates in the order in which they are served; how many GPUs there are beyond their bases, with
+# those that they hold; whether other jobs wait that got nothing. Sizes of those that get more than
+# their base: allowed ones, in all within what there is.
 Grow = Callable[[Sequence[Candidate], int, bool], dict[JobId, int]]
 
 

@@ -65,7 +65,7 @@ class Contest(Space):
         return blocks(self.lineup, rank, apart=apart)
 
     def keep(self, rank: int, block: RunningBlock) -> None:
-        """Those that have not been made to leave by now stay."""
+        """Jobs that have not been made to leave by now stay."""
         victims = self.victims
         if victims is None and not self.pinned.gpus_by_rank.get(rank):
             self.below -= block.gpus
@@ -115,7 +115,7 @@ class Contest(Space):
         return True
 
     def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
-        """What others may have if this attempt leaves, by GPU type."""
+        """The GPUs that others may have if this attempt leaves, by GPU type."""
         capacity = self.cluster.capacity
         return usable(capacity, capacity.parts(attempt.lease.allocation))
 

@@ -35,9 +35,7 @@ class Front:
         return found
 
     def sparing(self, part: Part) -> Part:
-        """As many GPUs of the same node: those that nobody holds first, then the fewest
-        victims'.
-        """
+        """As many GPUs of the same node: free ones first, then those of the fewest victims."""
         ordinal, wanted = part
         gpus = wanted.bit_count()
         left = self.named.base.masks[ordinal]
@@ -54,9 +52,9 @@ class Front:
 
 
 def must_leave(widths: list[int], gpus: int) -> list[int]:
-    """Which of these victims (the lowest ranked first) leave so that `gpus` fall free.
+    """The victims of these (the lowest ranked first) that leave so that `gpus` fall free.
 
-    Whoever can stay, stays, the highest ranked before the others.
+    Every victim that can stay, stays, the highest ranked before the others.
     """
     spare = sum(widths) - gpus
     leaving = []

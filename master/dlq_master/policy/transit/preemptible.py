@@ -7,10 +7,10 @@ from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 
 
 class PreemptibleCapacity:
-    """What would be left of a GPU type if some running jobs left.
+    """The capacity of a GPU type if some running jobs left.
 
-    The truth is the capacity and the GPUs of jobs by node; the pool is brought up to date with them
-    only when somebody looks, node by node, so that a plan pays for looking and not for changing.
+    The truth is the capacity and the GPUs of jobs by node. The pool is brought up to date with them
+    only for a lookup, node by node, so that a plan pays for looking and not for changing.
     `at_once`: looks from what is free now, otherwise from what is free later.
     """
 
@@ -27,7 +27,7 @@ class PreemptibleCapacity:
 
     @property
     def base(self) -> Pool:
-        """What is left without anybody leaving."""
+        """The capacity without any leaving job."""
         return self._type_capacity.free if self._at_once else self._type_capacity.later
 
     def add(self, parts: Parts) -> None:

@@ -20,8 +20,9 @@ class Taking(StrEnum):
 
 
 def due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:
-    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order;
-    and when that has to be decided for the next others (inf: there are none)."""
+    """Attempts whose term ends so soon that renew or lapse has to be decided now, in key order.
+    Also the time of the next decision (inf: there is none).
+    """
     now_s = view.now_s
     found: list[AttemptKey] = []
     next_s = _NEVER_S

@@ -31,7 +31,7 @@ class Victims:
     """Running jobs that have not had their turn and can be made to leave.
 
     They are named one by one, the lowest ranked first, until somebody fits; of the named only those
-    leave whose GPUs it then uses. The others stay named for whoever comes next. Who is still here
+    leave whose GPUs it then uses. The others stay named for the next job. A job that is still here
     when the walk comes to its own turn keeps its GPUs.
     """
 
@@ -69,7 +69,9 @@ class Victims:
         return None
 
     def make_leave(self, front: Front, parts: Parts) -> list[AttemptKey]:
-        """The named whose GPUs are among these leave; what they held beyond these is left over."""
+        """The named jobs whose GPUs are among these leave; their GPUs beyond these are left
+        over.
+        """
         taken = dict(parts)
         keys = []
         for job_id in front.holders(parts):
@@ -139,7 +141,7 @@ class Victims:
         return victim
 
     def _everybody(self, front: Front) -> Pool:
-        """What is left of the type_capacity if all leave that can be named."""
+        """The type_capacity left if all leave that can be named."""
         if front.everybody is None:
             self._counted = True
             front.everybody = PreemptibleCapacity(front.type_capacity, at_once=self._at_once)
@@ -164,9 +166,7 @@ class Victims:
         return _victim((attempt.key, held))
 
     def _roomy(self, front: Front, shape: Shape, parts: Parts) -> Parts:
-        """The same with all that the shape takes room of: whoever is in that room has to leave
-        too.
-        """
+        """The same with all the room that the shape takes: a job in that room has to leave too."""
         room = self._placement.room
         if room is None or shape.together:
             return parts

@@ -1,6 +1,7 @@
-"""When a trial is over, and what it has told. A trial is a run of a job whose run time nobody
-knows: on fewer GPUs than it asks for, on its own in the part for trials, or where it runs anyway
-(in place)."""
+"""When a trial is over, and what it has told. A trial is a run of a job whose run time is unknown.
+It runs on fewer GPUs than it asks for, on its own in the part for trials, or on its own GPUs anyway
+(in place).
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ PATIENCE = 2.0  # times T_profile: for the first word, and from there for enough
 class WatchedTrial(NamedTuple):
     """A run of a job whose run time nobody knows, as far as it is told.
 
-    `profile_s`: T_profile; `total`: steps in all; `iteration_s`: what its traffic shows; `since_s`:
-    when it began to run, or its master to watch.
+    `profile_s`: T_profile; `total`: steps in all; `iteration_s`: the iteration time that its
+    traffic shows; `since_s`: when it began to run, or its master to watch.
     """
 
     job: Job
@@ -35,7 +36,8 @@ class WatchedTrial(NamedTuple):
 
 class TrialTold(NamedTuple):
     """All of the job's work takes so long at the pace of this run; `work_s` None: `basis` says why
-    nobody knows. `words`: what that was reckoned from."""
+    nobody knows. `words`: the basis of that.
+    """
 
     work_s: float | None
     basis: Basis
@@ -43,10 +45,10 @@ class TrialTold(NamedTuple):
 
 
 def judged(run: WatchedTrial) -> TrialTold | None:
-    """What is known of it now; None: it is to be watched on.
+    """The present knowledge of it; None: it is to be watched on.
 
-    T_profile counts from the first word of the job (Chronus counts from the start, which for large
-    models would measure loading); on its own GPUs also what it has worked before.
+    T_profile counts from the first word of the job. (Chronus counts from the start, which for large
+    models would measure loading.) On its own GPUs it counts the earlier work too.
     """
     track = run.track
     if track is None:
@@ -81,7 +83,7 @@ def steady(found: Pace) -> bool:
 
 
 def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) -> float:
-    """What it has done, and the steps that are left."""
+    """Its finished work, and the steps that are left."""
     done_s = job.worked_s + attempt.executed_s(last.time_s)
     return done_s + max(0, total - last.step) * found.step_s
 
@@ -116,7 +118,7 @@ def _enough(run: WatchedTrial, track: Track, found: Pace) -> bool:
 
 
 def _reckoned(run: WatchedTrial, track: Track, found: Pace, total: int) -> TrialTold:
-    """On its own GPUs: what it has done, and the steps that are left. On fewer: its start, and all
+    """On its own GPUs: its finished work, and the steps that are left. On fewer: its start, and all
     steps.
     """
     began_s = run.attempt.started_time_s or track.first_s

@@ -1,4 +1,4 @@
-"""What a policy that profiles goes by."""
+"""The rules of a policy that profiles."""
 
 from __future__ import annotations
 

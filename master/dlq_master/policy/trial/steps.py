@@ -30,7 +30,7 @@ class Pace(NamedTuple):
 
 
 class Track(NamedTuple):
-    """What one attempt on `gpus` GPUs has told, and earlier ones on as many: `before` sums up
+    """The reports of one attempt on `gpus` GPUs, and of earlier ones on as many: `before` sums up
     theirs.
 
     `first_s`: of its first word, by which the clock of a trial starts, whether or not it told a
@@ -45,13 +45,13 @@ class Track(NamedTuple):
 
     @property
     def last(self) -> Sample | None:
-        """What it told last."""
+        """Its last report."""
         return self.samples[-1] if self.samples else None
 
 
 def followed(track: Track | None, attempt: int, gpus: int, step: int | None, at_s: float) -> Track:
-    """The track after another word of this attempt; who counts anew, or runs on other GPUs, begins
-    anew.
+    """The track after another report of this attempt. An attempt that counts anew, or runs on other
+    GPUs, begins anew.
     """
     if track is None or track.gpus != gpus:
         track = Track(attempt, gpus, at_s)

@@ -19,9 +19,8 @@ class Allocator(Protocol):
     """GPUs as the walk sees them, and what it means to be served from them.
 
     The walk says whose turn it is; the allocator decides what that job gets and writes it into
-    `outcome`.
-    There are three: `Space` (what is free, and what will be soon), `Contest` (also what lower ranks
-    hold) and `Counts` (numbers of GPUs only, as the reference simulators count).
+    `outcome`. There are three: `Space` (GPUs that are free now or soon), `Contest` (also the GPUs
+    of lower ranks) and `Counts` (numbers of GPUs only, as the reference simulators count).
     """
 
     lineup: Lineup
@@ -38,7 +37,7 @@ class Allocator(Protocol):
         """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
 
     def keep(self, rank: int, block: RunningBlock) -> None:
-        """The turn of these running jobs: those that nobody has outranked stay."""
+        """The turn of these running jobs: those that no other job has outranked stay."""
 
     def serve(self, rank: int, head: Head) -> bool:
         """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits
@@ -49,7 +48,7 @@ class Allocator(Protocol):
 
 
 def walk(allocator: Allocator) -> Outcome:
-    """Who starts, who leaves, and for whom GPUs are kept."""
+    """The jobs that start, the jobs that leave, and the jobs for which GPUs are kept."""
     _serve(allocator)
     allocator.finish()
     return allocator.outcome

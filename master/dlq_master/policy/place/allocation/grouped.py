@@ -37,8 +37,9 @@ class Grouped:
         self.groups = PlacementGroups(cluster)
 
     def find(self, job_id: JobId, shape: Shape) -> _Found | None:
-        """GPUs of one type, of that with the best servers left for this base or inelastic job; of
-        the one that it likes best, if it says so."""
+        """GPUs of one type for this base or inelastic job: its preferred type, if it names one,
+        else the type with the best servers left.
+        """
         elastic = self._cluster.elastic(self._cluster.jobs[job_id])
         every = [it for _, it in shape.of_types(self._capacities) if shape.gpus <= it.free.total]
         find = self._placement.find
@@ -56,8 +57,10 @@ class Grouped:
             self._widest_first()
 
     def _widest_first(self) -> None:
-        """Those that start, placed once more in the order of best fit decreasing. What is free then
-        lies elsewhere, and may do for somebody for whom it did not: there is another plan."""
+        """The starting jobs, placed once more in the order of best fit decreasing. The free GPUs
+        then lie elsewhere, and may hold a job that they did not hold before, so there is another
+        plan.
+        """
         chosen, jobs = self._outcome.chosen, self._cluster.jobs
         widest_first = decreasing(jobs[job_id] for job_id in chosen)
         if self._only_starts() and [job.job_id for job in widest_first] == [*chosen]:

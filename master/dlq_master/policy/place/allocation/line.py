@@ -32,8 +32,8 @@ def line(
 ) -> Iterator[Head | RunningBlock]:
     """A merge of FIFOs, and of blocks, from which a whole shape can be struck off at once.
 
-    Within one plan what is left only shrinks, so whoever finds that a shape does not fit adds it to
-    `closed`: the work grows with placements x shapes, never with the number of waiting jobs.
+    Within one plan the capacity only shrinks. So a job whose shape does not fit adds it to
+    `closed`. The work grows with placements x shapes, never with the number of waiting jobs.
     """
     for block in (*blocks, None):
         until: float = _END if block is None else block.position

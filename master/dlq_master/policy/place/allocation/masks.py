@@ -1,4 +1,4 @@
-"""GPUs of one type as masks by node: what a job keeps, and what it may have beyond."""
+"""GPUs of one type as masks by node: those that a job keeps, and those that it may get beyond."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ Masks = dict[int, int]
 
 
 def kept(job: Job, parts: Parts, gpus: int, *, in_order: bool = False) -> Masks:
-    """Which of its GPUs a job keeps if it shrinks to so many: those of the nodes on which it has
-    most, or the first. With an explicit number of nodes whole ones, the first."""
+    """The GPUs that a job keeps if it shrinks to so many: those of the nodes on which it has most,
+    or the first. With an explicit number of nodes whole ones, the first.
+    """
     if job.request.nodes is not None:
         each = job.request.gpus // job.request.nodes
         if all(mask.bit_count() == each for _, mask in parts):
@@ -67,7 +68,7 @@ def merged(one: Masks, other: Masks) -> Masks:
 
 
 def without(masks: Masks, other: Masks) -> Masks:
-    """Those that are not among the others."""
+    """The nodes that are not among the others."""
     rest = {node: mask & ~other.get(node, 0) for node, mask in masks.items()}
     return {node: mask for node, mask in rest.items() if mask}
 

@@ -12,9 +12,9 @@ from dlq_master.policy.place.placement import Placement
 def closest(placement: Placement, free: Pool, opened: Pool, shape: Shape) -> Parts | None:
     """The free GPUs that bring this shape closest to fitting; withheld, they only become more.
 
-    They are those of the nodes with the most free GPUs among all that could ever hold a part of it:
-    nobody else gets GPUs there, so the job starts as soon as work there has ended. None if the open
-    nodes could not hold it, were they empty.
+    They are those of the nodes with the most free GPUs among all that could ever hold a part of it.
+    No other job gets GPUs there, so the job starts as soon as work there has ended. None if the
+    open nodes could not hold it, were they empty.
     """
     if shape.avoid or shape.traits:
         free, opened = free.allowed(shape), opened.allowed(shape)

@@ -14,8 +14,8 @@ from dlq_master.model.order.running import RunningByKey
 class RunningBlock(NamedTuple):
     """Jobs that stand together: every waiting job ranks before all of them or after all of them.
 
-    `job_ids` None: all of the rank that do not stand in a block of their own. Whoever can treat
-    them as one sum (`gpus`) never has to list them.
+    `job_ids` None: all of the rank that do not stand in a block of their own. A caller that can
+    treat them as one sum (`gpus`) never has to list them.
     """
 
     position: int

@@ -8,8 +8,8 @@ from dlq_master.policy.place.placement import Placement
 
 
 class TypeCapacity:
-    """`free`: what is free now. `later`: the same, and what those leave who have to go. While
-    nobody goes, they are one pool.
+    """`free`: the free GPUs. `later`: the same, and what those leave who have to go. While nobody
+    goes, they are one pool.
 
     The cluster's own pool is read until something is taken, and copied then: most plans start
     nothing or one job. A pool that is derived from these registers a set in `followers` and finds

@@ -1,4 +1,4 @@
-"""Which GPUs that a job releases may be given to others."""
+"""The GPUs of a leaving job that may be given to others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A batch of jobs that start together, and the free GPUs that they are placed on as a whole.
 
-Nodes with the same number of free GPUs are interchangeable, and so are the GPUs of a node. What a
-placement is worth is Chronus' reward (equation 7): RW(j, A) = G_j x RTS(j, A) / RTS(j, A*), A*
-being on as few nodes as the width could ever need, with the speed model of its section 3.2: t_n =
+Nodes with the same number of free GPUs are interchangeable, and so are the GPUs of a node. The
+worth of a placement is Chronus' reward (equation 7): RW(j, A) = G_j x RTS(j, A) / RTS(j, A*), with
+A* on as few nodes as the width could ever need. The speed model is that of its section 3.2: t_n =
 t_1 + log2(n) (t_2 - t_1) for one iteration on n nodes.
 """
 
@@ -40,20 +40,21 @@ class BatchMember(NamedTuple):
 
     @property
     def potential(self) -> float:
-        """What it could lose (equation 8): everything on few nodes, or every GPU on its own."""
+        """Its possible loss (equation 8): everything on few nodes, or every GPU on its own."""
         return self.gpus - self.reward(self.gpus)
 
 
 class Joint(NamedTuple):
-    """`free`: GPUs left of each node, all of one type. Every job is to be placed: who runs has been
-    decided before, so together they ask for no more than is free."""
+    """`free`: GPUs left of each node, all of one type. Every job is to be placed. The starts are
+    already decided, so together they ask for no more than is free.
+    """
 
     members: tuple[BatchMember, ...]
     free: tuple[int, ...]
 
     @property
     def most(self) -> float:
-        """What no placement can exceed: everybody on as few nodes as can be."""
+        """The upper bound of any placement: every job on as few nodes as possible."""
         return float(sum(member.gpus for member in self.members))
 
     def check(self) -> None:
@@ -95,7 +96,7 @@ def total_reward(members: Sequence[BatchMember], spots: Sequence[Spots]) -> floa
 
 
 def by_potential(members: Sequence[BatchMember]) -> list[int]:
-    """Who loses most first; ties: the widest, then as they stand."""
+    """The job that could lose most first; ties: the widest, then as they stand."""
     return sorted(
         range(len(members)), key=lambda at: (-members[at].potential, -members[at].gpus, at)
     )

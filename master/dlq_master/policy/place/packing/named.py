@@ -1,5 +1,5 @@
-"""From the program's classes to nodes: who of the batch is where. The same solution, the same
-nodes.
+"""From the program's classes to nodes: the place of each job of the batch. The same solution, the
+same nodes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from dlq_master.policy.place.packing.spare import Spare, largest_first
 def spots(
     joint: Joint, parts: Sequence[Partition], patterns: Mapping[int, Sequence[Partition]]
 ) -> list[Spots]:
-    """Best fit if these parts come to lie so, since that keeps empty nodes whole for jobs to come;
-    otherwise the nodes are cut as the solution says."""
+    """Best fit if it gives these parts, since that keeps empty nodes whole for jobs to come;
+    otherwise the nodes are cut as the solution says.
+    """
     return _tightly(joint, parts) or _as_cut(joint, parts, patterns)
 
 

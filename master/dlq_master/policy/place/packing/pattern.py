@@ -13,10 +13,10 @@ Nodes with f GPUs free are one class, and so are jobs with the same width and sp
     (4)  sum #s(q) z[f,q] >= sum #s(pi) u[G,pi]                     for every size s >= 2
 
 Parts of one GPU go wherever one is left, so they have no row, and patterns are cut until no piece
-of two fits. Two parts of one job may come to lie on one node: the job is then faster than counted,
-and a placement on one node is a choice of its own, so that the optimum is not missed. Given u, (1)
-and (2) are a transportation problem, so y is whole by itself; HiGHS is told so all the same, since
-its slowest answers then come a third sooner.
+of two fits. Two parts of one job may come to lie on one node: the job is then faster than counted.
+A placement on one node is a choice of its own, so that the optimum is not missed. Given u, (1) and
+(2) are a transportation problem, so y is whole by itself; HiGHS is told so all the same, since its
+slowest answers then come a third sooner.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from scipy.sparse import csr_array
 from dlq_master.policy.place.packing.joint import TOLERANCE, BatchMember, Joint
 from dlq_master.policy.place.packing.partitions import Partition, count, cuts, partitions
 
-# Programs with more columns are not tried. What is below it depends on the program alone for as
-# long as the tree limit ends it and not the clock.
+# Programs with more columns are not tried. Results below it depend on the program alone for as long
+# as the tree limit ends it and not the clock.
 MOST_COLUMNS = 20_000
 TREE_NODES = 2_000
 TIME_LIMIT_S = 2.0
@@ -208,7 +208,7 @@ class _Program:
 
 
 def _shared(members: Sequence[BatchMember], offers: list[Partition]) -> list[Partition]:
-    """Who of one width gets which partition, so that together they are fastest."""
+    """The partition of each job of one width, so that together they are fastest."""
     counts = sorted({len(cut) for cut in offers})
     if len(counts) == 1:
         return offers

@@ -25,8 +25,8 @@ def tightest_block(offers: Iterable[int], gpus: int) -> int | None:
     """Of nodes with so many GPUs left the number whose smallest block that holds `gpus`, a power of
     two, is the smallest; None: there is none.
 
-    What is left of a node is blocks as its number is powers of two: 6 = 4 + 2. Taking the smallest
-    costs no size of blocks more than any other choice, so jobs of such widths fit in any order if
+    The rest of a node is blocks as its number is powers of two: 6 = 4 + 2. Taking the smallest
+    costs no size of blocks more than any other choice. So jobs of such widths fit in any order if
     they fit at all.
     """
     room = [left for left in offers if left >= gpus]

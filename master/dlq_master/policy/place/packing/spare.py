@@ -1,6 +1,4 @@
-"""What is left of each node while a batch is placed, the greedy choices, and
-quasi-consolidation.
-"""
+"""The rest of each node while a batch is placed, the greedy choices, and quasi-consolidation."""
 
 from __future__ import annotations
 
@@ -89,8 +87,9 @@ def arranged(
 
 
 def quasi_consolidate(joint: Joint) -> Arrangement:
-    """Everybody in turn, who could lose most first: together where that can be had, otherwise on as
-    few nodes as are left. Raises ValueError if they ask for more than is free."""
+    """Each job in turn, the one that could lose most first: together where possible, otherwise on
+    as few nodes as are left. Raises ValueError if they ask for more than is free.
+    """
     joint.check()
     return arranged(joint, {}, by_potential(joint.members), joint.most, "quasi-consolidation")
 

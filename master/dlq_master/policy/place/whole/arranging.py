@@ -1,13 +1,13 @@
 """`place=local-search` and `place=pattern`: small jobs that start together are placed as a whole.
 
 `local-search` is Chronus' placement of best-effort jobs (section 3.4.2). A job of two nodes' GPUs
-or more is rounded up and gets whole nodes, or waits; a smaller one starts wherever GPUs are left,
-and on which is settled for all of them when it is known who starts. Work that runs stays where it
+or more is rounded up and gets whole nodes, or waits. A smaller one starts wherever GPUs are left.
+The GPUs of all of these are chosen when the starting jobs are known. Work that runs stays where it
 is.
 
-`pattern` finds the best such placement, and leaves what cost more than that gained: nothing is
-rounded up, and a job that would suffer from being spread waits for room, as under `skew`. Whether
-there is room is decided exactly, by packing those that start anew.
+`pattern` finds the best such placement, without the paper's two costly rules. Nothing is rounded
+up, and a job that would suffer from being spread waits for room, as under `skew`. Whether there is
+room is decided exactly, by packing those that start anew.
 """
 
 from __future__ import annotations

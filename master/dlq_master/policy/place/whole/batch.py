@@ -1,4 +1,4 @@
-"""Jobs that start in one plan, placed as a whole: what the walk chose for each is only the first
+"""Jobs that start in one plan, placed as a whole; the GPUs chosen for each alone are only the first
 idea.
 """
 
@@ -39,8 +39,8 @@ class _Group(NamedTuple):
 class PlacementBatch:
     """The jobs of one plan whose GPUs may still be exchanged.
 
-    Jobs with an explicit number of nodes are not among them, nor those that are `fixed` (others
-    leave for just those GPUs): they keep what the walk gave them.
+    Jobs with an explicit number of nodes are not among them, nor `fixed` ones (others leave for
+    just those GPUs). They keep the GPUs chosen for them alone.
     """
 
     def __init__(self, cluster: Cluster, placement: Placement) -> None:
@@ -55,8 +55,9 @@ class PlacementBatch:
         chosen: Mapping[JobId, Parts],
         fixed: Set[JobId],
     ) -> tuple[Parts, dict[JobId, Parts]] | None:
-        """GPUs for one more job that does not fit as the chosen lie now, each on as few nodes as
-        ever, and where those go then. None: there is no such placement, or none was found in time.
+        """GPUs for one more job that does not fit beside the chosen ones now, each on as few nodes
+        as ever, and the new places of those. None: there is no such placement, or none was found in
+        time.
         """
         if shape.nodes is not None or shape.gpus > pool.total:
             return None
@@ -87,7 +88,8 @@ class PlacementBatch:
         fixed: Set[JobId],
     ) -> list[tuple[str, dict[JobId, Parts], str]]:
         """By GPU type who goes where, if that is better than what was chosen, and how it was found.
-        `pools`: what nobody has taken."""
+        `pools`: the free GPUs.
+        """
         arrange = self._placement.arranges
         if arrange is None:
             return []
@@ -137,7 +139,7 @@ class PlacementBatch:
     def _member(self, job_id: JobId, pool: Pool, parts: Parts) -> BatchMember:
         shape = self._shape(job_id)
         fewest = pool.fewest_nodes(shape.gpus)
-        # Who is to be kept together and is stays so.
+        # A job that is to be kept together and is stays so.
         together = bool(shape.together) and len(parts) <= fewest
         return BatchMember(
             shape.gpus, fewest, stretch(self._cluster.jobs[job_id].profile), together=together
@@ -158,7 +160,7 @@ def stretch(profile: TrafficProfile | None) -> float:
 
 
 def _offered(pool: Pool, held: Iterable[Parts], shape: Shape) -> Pool:
-    """What is left, and what these jobs hold of it, where the shape may go."""
+    """The free GPUs, and those of these jobs, where the shape may go."""
     offered = pool.copy()
     for parts in held:
         offered.give(parts)

@@ -7,7 +7,7 @@ others are quasi-consolidated on what is left after that; the algorithm prints t
 it depends on.
 
 Combinations that leave the same numbers of nodes with the same numbers of GPUs go on as one, the
-best of them: the others differ in nothing that comes after. So the result is that of trying all of
+best of them. The others do not differ in any later step. So the result is that of trying all of
 them.
 """
 

@@ -1,10 +1,10 @@
 """The dynamic program that the paper compares with (section 4.2.1), one job on each node, in four
 variants.
 
-F1 chooses the configuration of each job, F2 what running and postponing it cost; the program then
-says who runs on how many of the nodes. `wct`: both are (4); `fast-wct`: the fastest configuration
-and (4); `fast-b`: the fastest, and a constant B for postponing; `adj-wct`: (5), which looks at the
-tardiness if the job went on like this to its end, and (4).
+F1 chooses the configuration of each job, F2 the cost of running and of postponing it. The program
+then chooses the running jobs and the nodes for each. `wct`: both are (4); `fast-wct`: the fastest
+configuration and (4); `fast-b`: the fastest, and a constant B for postponing; `adj-wct`: (5), which
+looks at the tardiness if the job went on like this to its end, and (4).
 
 (4) prints the worst tardiness of a postponed job without its weight, in seconds beside $; it is
 weighted here. The tardiness of a job that runs is what it has at the end of the step.
@@ -59,9 +59,10 @@ def dp(
 
 
 def chosen(run: Floats, postponed: Floats, nodes: int) -> list[int]:
-    """Which jobs run on at most so many nodes for the least sum of costs, by their numbers.
+    """The jobs that run on at most so many nodes for the least sum of costs, by their numbers.
 
-    `best[n]` is the least cost of the jobs so far on n nodes; equal costs run."""
+    `best[n]` is the least cost of the jobs so far on n nodes; equal costs run.
+    """
     best = np.zeros(nodes + 1)
     took = np.zeros((len(run), nodes + 1), dtype=bool)
     for job in range(len(run)):

@@ -2,7 +2,7 @@
 end.
 
 A waiting job gets the cheapest node type and number of GPUs with which it makes its due date, else
-the fastest, when a node is free; what it got it keeps.
+the fastest, when a node is free. It keeps them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def ps(situation: Situation, draw: np.random.Generator) -> Schedule:
 
 
 def _one_each(situation: Situation, order: Order) -> Schedule:
-    """Who runs goes on; the free nodes in order to the others, ties by key."""
+    """Running jobs go on; the free nodes go in order to the others, ties by key."""
     jobs, running = situation.jobs, situation.running
     here = {job.key for job in jobs}
     offered = situation.catalogue.offered

@@ -1,11 +1,11 @@
 """The mixed integer program of one decision (P1), for small cases: as printed, with its slips
 mended.
 
-Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g; a node whose
-type is larger than what is used pays mu for each idle GPU. The product pi_jn alpha_jn is linear
-here: a node costs at least the deployment of the job that its alpha chooses, which the minimum
-makes the cheapest one. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table
-2 are 540 x.
+Due dates count from now in (P1h) and (P1i); the x of (P1c)-(P1s) have their index g. A node with a
+larger type than the used one pays mu for each idle GPU. The product pi_jn alpha_jn is linear here.
+A node costs at least the deployment of the job that its alpha chooses, and the minimum makes that
+job the cheapest one. Variables grow with jobs x nodes x types x GPUs: 6 jobs on 3 nodes of Table 2
+are 540 x.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class _Model:
         return table, np.array(low), np.array(high)
 
     def schedule(self, x: Floats) -> Schedule:
-        """Who runs where, by the columns that are 1."""
+        """The runs of jobs on nodes, by the columns that are 1."""
         types = {
             node: n
             for node in range(self.situation.nodes)

@@ -44,7 +44,7 @@ class ScheduleRows:
         return found
 
     def idle(self) -> Ints:
-        """[row, node]: what the cheapest type that holds the used GPUs has beyond them."""
+        """[row, node]: the GPUs of the cheapest type that holds the used ones, less these."""
         room: Ints = self.situation.catalogue.room[self.kind, self.used]
         return np.where(self.used > 0, room - self.used, 0)
 

@@ -1,8 +1,8 @@
 """Randomised greedy construction (Algorithm 1), all iterations at once: one row each.
 
-In the order of pressure, neighbours perhaps swapped, every job gets its configuration: on the open
-node where the fewest GPUs stay free, else on a new node of the largest type, else the best shape
-that still fits somewhere. Row 0 is the greedy method: nothing is drawn there.
+In the order of pressure, neighbours perhaps swapped, every job gets its configuration. It goes on
+the open node where the fewest GPUs stay free, else on a new node of the largest type, else it gets
+the best shape that still fits somewhere. Row 0 is the greedy method: nothing is drawn there.
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ _LEAST = 1e-12
 
 
 class ScheduleShape(NamedTuple):
-    """What a job gets: GPUs of a kind; `room` are those of the node type in the schedule it comes
-    from.
+    """The allocation of a job: GPUs of a kind; `room` are those of the node type in the schedule it
+    comes from.
     """
 
     kind: int
@@ -38,9 +38,9 @@ class Undo(NamedTuple):
 
 
 class Mutable:
-    """Nodes keep the size that they have in the schedule while jobs are moved; an empty node is
-    closed, and may be opened with any size. `score` is that of `proxy.score`, f_OBJ as the paper
-    has it."""
+    """Nodes keep their size in the schedule while jobs are moved. An empty node is closed, and may
+    be opened with any size. `score` is that of `proxy.score`, f_OBJ as the paper has it.
+    """
 
     def __init__(self, batch: ScheduleRows, row: int, rules: Rules) -> None:
         situation = batch.situation
@@ -77,7 +77,8 @@ class Mutable:
 
     def fits(self, job: int, shape: ScheduleShape | None) -> int | None:
         """The node on which the job could have the shape: its own if it can stay, else the first
-        that has room, else a closed one; -1 to wait; None: nowhere."""
+        with room, else a closed one; -1 to wait; None: nowhere.
+        """
         if shape is None:
             return NOWHERE
         own = self.node[job]
@@ -97,13 +98,13 @@ class Mutable:
         return closed
 
     def gain(self, job: int, node: int, shape: ScheduleShape | None) -> float:
-        """What the score gains by the move; nothing is changed."""
+        """The gain of the score by the move; nothing is changed."""
         gained, before = self.move(job, node, shape)
         self.undo(before)
         return gained
 
     def move(self, job: int, node: int, shape: ScheduleShape | None) -> tuple[float, Undo]:
-        """Put the job there; what the score gains, and what it takes to undo it."""
+        """Put the job there; returns the gain of the score, and the steps to undo it."""
         touched = {self.node[job], node} - {NOWHERE}
         before = Undo(
             job,

@@ -1,7 +1,7 @@
-"""What is done to every schedule in the end (section 3.3): smaller nodes, and idle GPUs to who
-gains most.
+"""The last steps of every schedule (section 3.3): smaller nodes, and idle GPUs to the jobs that
+gain most.
 
-Nodes are always of the cheapest type that holds what is used (`ScheduleRows` knows no other), so
+Nodes are always of the cheapest type that holds the used GPUs (`ScheduleRows` knows no other), so
 that only the second part is left to do.
 """
 

@@ -23,9 +23,11 @@ def score(batch: ScheduleRows, rules: Rules) -> Floats:
 
 
 def cost(batch: ScheduleRows, rules: Rules) -> Floats:
-    """f_OBJ as printed: tardiness, rho times the worst tardiness of who waits (a whole interval
-    later, in its slowest configuration), mu for each idle GPU, and on each node the cheapest job's
-    cost to its end (alpha_jn is chosen by whoever minimises). Due dates count from now."""
+    """f_OBJ as printed is a sum of four parts. They are tardiness, rho times the worst tardiness of
+    waiting jobs (a whole interval later, in the slowest configuration), mu for each idle GPU, and
+    on each node the cheapest job's cost to its end (the minimum chooses alpha_jn). Due dates count
+    from now.
+    """
     situation = batch.situation
     time, runs = batch.times(), batch.runs
     late = np.where(runs, np.maximum(0.0, np.where(runs, time, 0.0) - situation.due), 0.0)

@@ -1,10 +1,10 @@
 """Path relinking (Algorithm 2): from the best schedule, move by move, towards the other good ones.
 
-A move gives one job the shape (kind and number of GPUs, or none) that it has in the target, on a
-node that has room for it in the source. A move is explored two steps deep: it is worth its own
-gain, or that of the best pair that it begins. The best move is made if its worth is above nothing,
-and then the next one is looked for, until none is worth it, the target is reached, or enough were
-made. The best point of the path is what remains.
+A move gives one job its shape (kind and number of GPUs, or none) in the target, on a node that has
+room for it in the source. A move is explored two steps deep: it is worth its own gain, or that of
+the best pair that it begins. The best move is made if its worth is above nothing. Then the next one
+is looked for, until none is worth it, the target is reached, or enough were made. The best point of
+the path is what remains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dlq_master.policy.priced.greedy.mutable import Mutable, ScheduleShape, Undo
 
-_LEAST = 1e-9  # of the score: what is gained below that is the noise of doubles
+_LEAST = 1e-9  # of the score: smaller gains are the noise of doubles
 
 
 class _Step(NamedTuple):
@@ -29,7 +29,8 @@ def relink(source: Mutable, targets: list[Mutable], most_moves: int) -> int:
     """Moves the source, in place; returns how many moves were made.
 
     A move that costs something is made for the sake of the next. Where the moves run out between
-    the two, the source goes back to the best point of its path: it never ends worse than it began.
+    the two, the source goes back to the best point of its path. So it never ends worse than it
+    began.
     """
     made = 0
     for target in targets:

@@ -1,13 +1,13 @@
-"""The prefix-capacity model: what a choice of deadlines asks of the first t slots, for every t.
+"""The prefix-capacity model: the demand of a choice of deadlines on the first t slots, for every t.
 
 Jobs run at fixed width, may be stopped at every slot's end, and all are there now. If the slots
-could be given in fractions, a choice of last slots d_i were feasible if and only if for every set S
-of slots
+could be given in fractions, there is a simple test. A choice of last slots d_i is feasible if and
+only if for every set S of slots
 
     sum_i G_i max(0, RL_i - |[1, d_i] \\ S|) <= sum_{k in S} M_k           (Gale and Hoffman).
 
 All windows [1, d_i] are prefixes, so among the sets of t slots the prefix [1, t] asks for most of
-every job at once: if capacity never falls the prefixes are enough, and if it does they are
+every job at once. If capacity never falls the prefixes are enough, and if it does they are
 necessary. W(t), the left side, bends by G_i upwards after slot d_i - RL_i and downwards after d_i.
 """
 
@@ -80,7 +80,7 @@ class SlotDemand:
         """The least d with which a job more would fit, by one scan; None if not within the horizon.
 
         A prefix t with room for fewer than RL slots of the job, floor(left(t) / G), must leave the
-        others to later ones: d >= t + RL - floor(left(t) / G).
+        others to later ones. So d >= t + RL - floor(left(t) / G).
         """
         if not self.feasible():
             return None

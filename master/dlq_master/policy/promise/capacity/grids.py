@@ -1,4 +1,4 @@
-"""The slots that plans of promises count: which they are, and the GPUs of each type in them."""
+"""The slots that plans of promises count, and the GPUs of each type in them."""
 
 from __future__ import annotations
 
@@ -70,8 +70,9 @@ def grid_of(cluster: Cluster, gpu_type: str, rules: Promises, origin: int) -> Gr
 
 def kept_grid(cluster: Cluster, gpu_type: str, origin: int) -> Grid:
     """The same as promises that were made may use them: all nodes, and the last slot as far as it
-    lies before the deadline. Who has a promise keeps it where a node is lost, or a slot found no
-    room for it, if what is left would do; best effort and trials have fewer nodes until then."""
+    lies before the deadline. A job keeps its promise where a node is lost, or a slot found no room
+    for it, if the rest would do. Best effort and trials have fewer nodes until then.
+    """
     return _grid(cluster, gpu_type, origin, lambda count: count, whole_leases=False)
 
 
@@ -86,8 +87,8 @@ def _grid(
     """Whole open nodes of the cluster's own. Lent ones are promised to nobody, and reserved
     ones (model.windows) not in slots that meet their reservation.
 
-    Of nodes that are no power of two of GPUs (6) the largest such block (4) is promised: so many
-    always find room (Proposition 1), and the rest is best effort's.
+    On nodes whose number of GPUs is no power of two (6) the largest such block (4) is promised. So
+    many GPUs always find room (Proposition 1), and the rest is for best effort.
     """
     cluster.capacity.ready()
     pool = cluster.capacity.open.get(gpu_type)
@@ -166,5 +167,7 @@ def own_types(cluster: Cluster) -> list[str]:
 
 
 def whole_block(cluster: Cluster, gpu_type: str, grid: Grid) -> int:
-    """The widest promise where nodes are of several sizes: what one of them holds whole."""
+    """The widest promise where nodes are of several sizes: the GPUs that one of them holds
+    whole.
+    """
     return min(block_of(own_pool(cluster, gpu_type)), max(grid.capacity))

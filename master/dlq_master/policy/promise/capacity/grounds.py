@@ -1,4 +1,4 @@
-"""What decides on a promise: the words of a verdict."""
+"""The grounds of a promise: the words of a verdict."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class VerdictGround(StrEnum):
-    """What decided on a promise."""
+    """The ground of a promise."""
 
     QUOTA = "quota"  # its team has promised GPUs enough
     WORTH = "worth"  # others earn more with as many GPUs, and more is asked for than there is

@@ -4,8 +4,8 @@
 Slot k of a plan is the lease from k T to (k + 1) T seconds after the plan's start. A job that runs
 for `work` seconds in s segments needs RL = ceil((work + s resume) / T) slots. Chronus counts DL =
 floor(D / T) slots before a deadline D, as if the last one were used to its end. The last lease
-needs only its rest, tail = work + s resume - (RL - 1) T, so that DL = floor((D - tail) / T) + 1
-slots may be used.
+needs only its rest, tail = work + s resume - (RL - 1) T. So DL = floor((D - tail) / T) + 1 slots
+may be used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOISE = 1e-9
 
 
 class SloJob(NamedTuple):
-    """What a plan has to know of one job. Times in seconds, deadlines from the plan's start.
+    """The facts of one job that a plan needs. Times in seconds, deadlines from the plan's start.
 
     `work_s` is what it still has to run on its GPUs, its margin included. Every segment begins with
     `resume_s`, except one that goes on where the job runs now. `promised` is the step it was
@@ -125,7 +125,7 @@ def width(job: SloJob, grid: Grid) -> int:
 
 
 def runtime_s(job: SloJob) -> float:
-    """What it needs in one segment."""
+    """The need of a job in one segment."""
     return job.work_s + (0.0 if job.running else job.resume_s)
 
 

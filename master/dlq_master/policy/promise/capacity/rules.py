@@ -9,7 +9,7 @@ from math import ceil, isfinite
 
 
 class Selects(StrEnum):
-    """Who may get SLO leases."""
+    """The jobs that may get SLO leases."""
 
     GUARANTEED = "guaranteed"  # whose deadline has been promised, and nobody else
     ALL = "all"  # also who has a deadline that may still be made, if that breaks no promise
@@ -19,11 +19,11 @@ class Guarantees(StrEnum):
     """Whom a deadline is promised."""
 
     FITTING = "fitting"  # whoever comes while there is a plan for it
-    WORTH = "worth"  # of these, who earns no less with its GPUs than others ask for (promise.price)
+    WORTH = "worth"  # of these, jobs worth their bid price (promise.price)
 
 
 class Selector(StrEnum):
-    """What looks for the plan of the slots."""
+    """The method that looks for the plan of the slots."""
 
     PREFIX = "prefix"  # the prefix-capacity model (promise.selector)
     PRINTED = "printed"  # the time-indexed program of the paper, for `PRINTED_S` at most
@@ -57,7 +57,7 @@ class Trials(StrEnum):
     PARTITION = (
         "partition"  # on GPUs that are kept for that, at reduced size if it is wide (Chronus)
     )
-    # Where it starts: who has not been measured stands in line as one that ends so soon
+    # Its first level: an unmeasured job stands in line as one that ends so soon
     IN_PLACE = "in-place"
 
 
@@ -78,10 +78,10 @@ class Promises:
     past errors.
 
     `slots`: when a promised job holds those that it needs. `be_floor`: the share of the nodes that
-    new promises leave to best effort, rounded up to whole nodes; those that were made may use it
+    new promises leave to best effort, rounded up to whole nodes. Existing promises may use it
     before one is given up. `whole_leases`: count deadlines in leases that are used to their end, as
     Chronus prints it. `floor`: nodes that no new promise may use, for they are for trials.
-    `offers`: who is refused is told what could be promised instead, which takes longer than the
+    `offers`: a refused job gets an offer of a possible promise, which takes longer than the
     verdict. `quotas`: GPUs of guaranteed jobs that a team may have at any time; "*": every team not
     named.
     """

@@ -1,8 +1,8 @@
 """On GPUs of which type a deadline may be promised, to whom several would do.
 
 A promise stands on GPUs of one type: its slots are counted there, and from then on its job gets no
-others. Nobody knows how fast types are, so an estimate has to hold on all that a job may get: what
-its user says is taken so; what was measured holds where it was.
+others. The speeds of types are unknown, so an estimate has to hold on all types that a job may get.
+A user's estimate is taken so; a measured one holds on its own type.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _TOLD = (None, Source.DECLARED)
 
 
 def types_for(cluster: Cluster, job: Job) -> list[str]:
-    """The types on which its deadlines may be promised, the one to be tried first first; none:
-    nothing can be promised, since nobody knows how long it runs on what it may get."""
+    """The types on which its deadlines may be promised, the first to be tried first. None: nothing
+    can be promised, since its run time on its types is unknown.
+    """
     if job.gpu_type_promised or len(job.request.gpu_types or ()) == 1 or cluster.own.types < 2:
         return [type_of(cluster, job)]
     shape = job.request.shape

@@ -1,6 +1,7 @@
-"""Plans of slots: which job holds an SLO lease in which slot, and putting one more job into a plan.
+"""Plans of slots: the jobs with an SLO lease in each slot, and the insertion of one more job into a
+plan.
 
 `plan` is the value that keeps promises; `holes`, `eject` and `augment` insert a job with ever more
-effort, `realise` and `layout` turn a choice of deadlines into slots, `mend` repairs a plan after a
-loss, `late` postpones it. Pure.
+effort. `realise` and `layout` turn a choice of deadlines into slots. `mend` repairs a plan after a
+loss, and `late` postpones it. Pure.
 """

@@ -1,9 +1,9 @@
 """A job put into a plan slot by slot: each slot that it lacks is found along an augmenting path.
 
-A path begins in a slot that the job could use, goes from slot to slot by moving one job of its own
-width from the first to the second, and ends in a slot where so many GPUs are free. Among jobs of
-one width, and if resumes cost nothing, such paths find slots whenever there are any. What it costs
-is stops: this comes when everything else has failed.
+A path begins in a slot that the job could use. It goes from slot to slot by moving one job of the
+same width from the first to the second. It ends in a slot where so many GPUs are free. Among jobs
+of one width, and if resumes cost nothing, such paths find slots whenever there are any. Its price
+is stops, so it comes when everything else has failed.
 """
 
 from __future__ import annotations

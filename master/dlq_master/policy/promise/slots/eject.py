@@ -1,9 +1,9 @@
 """A job put into a plan that has no holes for it: others make room and find other slots (ejection
 chains).
 
-The job takes slots in which others can do without; who is lifted out of them goes into the holes,
-or makes others give way in turn. Whoever has made room for itself stays where it is, so that a
-chain ends. All else of the plan stays as it is.
+The job takes slots that others can do without. A displaced job goes into the holes, or displaces
+others in turn. A job that has made room for itself stays in place, so that a chain ends. All else
+of the plan stays as it is.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ def eject(
 ) -> Ejected | None:
     """The plan with the jobs numbered `missing` in it too, all by their promised steps; None if no
     chain is found. `ledger` has a row for each job, and what the plan leaves free. First for one
-    stretch of slots in which others end soon or have other slots, which stops few; else for as few
-    slots as are lacking."""
+    stretch of slots in which others end soon or have other slots, which stops few. Else for as few
+    slots as are lacking.
+    """
     for whole, most in ((True, MOST_WHOLE), (False, MOST_LACKING)):
         found = _Chain(plan, jobs, ledger, grid, whole).placed(missing, most)
         if found is not None:
@@ -83,7 +84,9 @@ class _Chain:
         self.there = np.ones(len(rows), dtype=bool)
 
     def placed(self, missing: Iterable[int], most: int) -> Ejected | None:
-        """Everybody in slots, who can wait least first, after at most so many have made room."""
+        """All jobs in slots, the ones that can wait least first, after at most so many have made
+        room.
+        """
         out, moves, changed = list(missing), 0, {}
         while out:
             at = min(out, key=self._urgency)
@@ -167,8 +170,8 @@ class _Chain:
         return count
 
     def _clear(self, at: int, room: _Room) -> list[int]:
-        """Lift out whom the job's slots want gone: who covers what is lacking, the longest, the
-        easiest.
+        """Lift out a job from the slots that the new job needs: the one that covers the lack, the
+        longest, the easiest.
         """
         wide, out = int(self.ledger.wide[at]), []
         for begin, end in room.segments:

@@ -16,9 +16,9 @@ from dlq_master.policy.promise.slots.plan import completion_s
 def insert(job: SloJob, by_s: float, free: Slots, grid: Grid) -> Segments | None:
     """Slots in which it completes by `by_s`, in few segments; None if the holes do not suffice.
 
-    `free` are the GPUs that nobody holds, slot by slot; what comes after them is not looked at. The
-    first hole that is long enough, else the longest holes first: of all sets of as many holes these
-    have room for most. A job that runs goes on if its GPUs are free. O(slots).
+    `free` are the free GPUs, slot by slot; later slots are not looked at. The first hole that is
+    long enough, else the longest holes first: of all sets of as many holes these have room for
+    most. A job that runs goes on if its GPUs are free. O(slots).
     """
     term_s = grid.term_s
     horizon = min(len(free), max(0, ceil(by_s / term_s - NOISE)))

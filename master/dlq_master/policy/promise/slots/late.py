@@ -1,8 +1,8 @@
 """A plan with every job as late as its promise allows: until then the order of best effort decides.
 
-What a promise needs is that its slots are there, not that they are used: a job that runs in best
-effort before does so where it disturbs nobody who would end sooner, and its slots become fewer.
-Nobody's slots move but to later ones that are free, so a plan without faults stays one.
+A promise needs its slots to be there, not to be used. A job that runs in best effort before does so
+where it disturbs no job that would end sooner, and its slots become fewer. Nobody's slots move but
+to later ones that are free, so a plan without faults stays one.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Jobs laid out over slots by sticky least laxity: the integral plan behind a choice of deadlines.
 
-In every slot the order is: who cannot wait any longer; then by laxity - a log2(width) - B if it ran
-in the slot before; wide jobs first; what does not fit is skipped. Laxity is counted in slots.
-Nothing changes between a completion, a waiting job's last chance, a change of capacity, and the
-slot in which some waiting job outranks a running one, so only these slots are looked at. B = 0 is
-plain least laxity; with B = inf running jobs give way only to last chances.
+Every slot has this order: jobs that cannot wait any longer; then by laxity - a log2(width) - B if
+the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity is
+counted in slots. Nothing changes between a completion, a waiting job's last chance, a change of
+capacity, and the slot in which some waiting job outranks a running one. So only these slots are
+looked at. B = 0 is plain least laxity; with B = inf running jobs give way only to last chances.
 """
 
 from __future__ import annotations
@@ -191,11 +191,11 @@ class _Table:
                 self.over[task] = True
 
     def _gather(self, slot: int) -> None:
-        """Who cannot wait any longer."""
+        """Jobs that cannot wait any longer."""
         self.due = []
         while self.chances and self.chances[0][0] <= slot:
             chance, task = heappop(self.chances)
-            # Who stopped and waits again with the same chance has two entries.
+            # A job that stopped and waits again with the same chance has two entries.
             if self._waits(chance, task) and task not in self.due:
                 self.due.append(task)
 
@@ -208,7 +208,7 @@ class _Table:
         return True
 
     def _fill(self, slot: int) -> None:
-        """Who waits, in order, on what is free."""
+        """Waiting jobs, in order, on the free GPUs."""
         while self.free > 0:
             fits = [
                 (queue[0][0], -width, queue[0][1])
@@ -220,8 +220,8 @@ class _Table:
             self._start(min(fits)[2], slot)
 
     def _ranked(self, slot: int) -> list[tuple[bool, float, int, int]]:
-        """Who may be given a slot by rank. Where nobody outranks a running task the others only
-        fill.
+        """Jobs that may be given a slot by rank. Where nobody outranks a running task the others
+        only fill.
         """
         waiting: Iterable[int] = self.due
         if self.stay < inf:
@@ -235,7 +235,7 @@ class _Table:
         return sorted(ranked)
 
     def _rank(self, slot: int) -> None:
-        """The whole order anew: who runs in this slot, who stops, who has missed."""
+        """The whole order anew: the jobs that run in this slot, that stop, and that have missed."""
         order = self._ranked(slot)
         free = self.grid.at(slot)
         chosen = []

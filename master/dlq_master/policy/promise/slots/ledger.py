@@ -1,4 +1,4 @@
-"""What promises and their plan come to, as arrays: worked out once, and kept from one admission to
+"""The sums of promises and their plan, as arrays: worked out once, and kept from one admission to
 the next.
 """
 
@@ -26,14 +26,14 @@ _MORE = 1.25  # of the slots that are asked for: the next job may have a later d
 
 
 def row(job: SloJob, step: int, grid: Grid) -> Row:
-    """What a job asks of the fluid test: width, RL and DL."""
+    """The demand of a job in the fluid test: width, RL and DL."""
     return width(job, grid), *leases(job, step, grid)
 
 
 def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
-    """Without those that are too late even if they were alone: a promise that is lost, and is told
-    so when the next slot is decided, or one that seems so until its job runs in the slot that has
-    begun. It keeps its slots until then, but nobody else is refused for what no plan can give it.
+    """Without the jobs that are too late even alone. Their promises are lost, which is told when
+    the next slot is decided, or seem so until the job runs in the slot that has begun. It keeps its
+    slots until then, but nobody else is refused for what no plan can give it.
     """
     return (row for row in rows if row[1] <= row[2])
 
@@ -47,8 +47,9 @@ class Promised(NamedTuple):
 
 class PromiseLedger:
     """By key of a job, in the order of the book: `rows`, what it asks of the fluid test. `demand`
-    is W(t) and `free` the GPUs that nobody holds, for the slots up to `horizon`: beyond the `slots`
-    asked for, and beyond every promised deadline."""
+    is W(t) and `free` the free GPUs, for the slots up to `horizon`: beyond the `slots` asked for,
+    and beyond every promised deadline.
+    """
 
     __slots__ = ("_columns", "demand", "free", "rows")
 

@@ -1,9 +1,10 @@
 """Promises after a loss: a node has gone, a job takes longer than was reserved. Which of them still
 hold?
 
-What can be kept is kept, with as little of the plan changed as may be. Whose promise is given up is
-told: first who can no longer make it even if it were alone, then, until the rest fits in fractions,
-who earns least for a GPU and slot; last whom no slots were found for.
+It keeps as many promises as possible, with as few changes of the plan as possible. Each promise
+that is given up is reported. First come jobs that can no longer make it even alone. Then, until the
+rest fits in fractions, those that earn least for a GPU and slot. Last come jobs for which no slots
+were found.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def mended(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
 
 
 def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """Without the guaranteed jobs that together are beyond the capacity: those that earn the least
-    for a GPU and slot are left out, and no more than have to be."""
+    """Without the guaranteed jobs that together are beyond the capacity. Those that earn the least
+    for a GPU and slot are left out, and no more than necessary.
+    """
     held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]
     if fit([(job, job.promised or 0) for job in held], grid):
         return held
@@ -68,7 +70,7 @@ def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
 
 
 def _still_fitting(out: Sequence[SloJob], left: Sequence[SloJob], grid: Grid) -> set[str]:
-    """Of those left out, the dearest first, who takes nothing that the others lack."""
+    """Of the jobs left out, the dearest first, if it takes nothing that the others lack."""
     rows = {job.key: row(job, job.promised or 0, grid) for job in (*out, *left)}
     demand = SlotDemand(grid, max(last for *_, last in rows.values()))
     demand.add_all(rows[job.key] for job in left)
@@ -88,7 +90,7 @@ def fit(wishes: Sequence[tuple[SloJob, int]], grid: Grid) -> bool:
 
 
 def density(job: SloJob, grid: Grid) -> float:
-    """What a promised step earns for a GPU and slot."""
+    """The reward of a promised step for a GPU and slot."""
     wide, needed, _ = row(job, job.promised or 0, grid)
     return job.steps[job.promised or 0].reward / (wide * needed)
 
@@ -112,8 +114,9 @@ def _placed(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
 
 
 def _sound(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> SlotPlan:
-    """What of the plan keeps these promises within the capacity: in a slot that is too full those
-    that earn least for a GPU and slot are lifted out."""
+    """The part of the plan that keeps these promises within the capacity. In a slot that is too
+    full those that earn least for a GPU and slot are lifted out.
+    """
     good = {}
     for job in jobs:
         made = plan.segments.get(job.key, ())

@@ -1,4 +1,4 @@
-"""The integral plan: who holds SLO leases in which slots. A kept plan is the promise."""
+"""The integral plan: the jobs with SLO leases in each slot. A kept plan is the promise."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ class SlotPlan:
         return SlotPlan({key: made for key, made in self.segments.items() if key not in gone})
 
     def shifted(self, slots: int) -> SlotPlan:
-        """What is left of it `slots` slots later, counted from then."""
+        """The rest of it `slots` slots later, counted from then."""
         left = {key: left_of(made, slots) for key, made in self.segments.items()}
         return SlotPlan({key: rest for key, rest in left.items() if rest})
 
     def now(self) -> frozenset[str]:
-        """Who holds the first slot."""
+        """The jobs in the first slot."""
         return frozenset(key for key, made in self.segments.items() if made and made[0].begin == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a plan: a job (or, empty, a slot that is too full), and what in words."""
+    """The fault of a plan: a job (or, empty, a slot that is too full), and the fault in words."""
 
     key: str
     what: str
 
 
 def left_of(segments: Segments, slots: int) -> Segments:
-    """What is left of these `slots` slots later, counted from then."""
+    """The rest of it `slots` slots later, counted from then."""
     return tuple(
         [
             _segment((begin - slots if begin > slots else 0, end - slots))
@@ -104,7 +104,7 @@ def steps_made(plan: SlotPlan, jobs: Iterable[SloJob], grid: Grid) -> dict[str, 
 
 
 def reward(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
-    """What the plan earns with it; 1 when late, as any job does in the end."""
+    """The plan's reward for it; 1 when late, as for any job in the end."""
     step = step_made(job, segments, grid)
     return 1.0 if step is None else job.steps[step].reward
 

@@ -32,7 +32,7 @@ MORE = ((0.0, 8.0), (1.0, 8.0), (0.0, 2.0), (0.0, 0.0))
 
 
 class Worth(NamedTuple):
-    """What plans are compared by: promises kept, then reward, then jobs left alone."""
+    """Plans are compared by promises kept, then reward, then jobs left alone."""
 
     broken: int
     reward: float
@@ -63,7 +63,7 @@ def realise(
 ) -> tuple[SlotPlan, list[Miss]]:
     """The best of the tries, and whom it misses; the first that misses nobody ends them.
 
-    `picks`: key to step. What it misses may still fit into its holes (`refill`).
+    `picks`: key to step. Jobs that it misses may still fit into its holes (`refill`).
     """
     chosen = [job for job in jobs if job.key in picks]
     tasks = [_task(job, picks[job.key], grid) for job in chosen]

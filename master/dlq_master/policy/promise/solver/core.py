@@ -1,8 +1,8 @@
 """The columns that the bound leaves open, solved as they are: reduced-cost fixing and a small MIP.
 
-A column whose reduced cost exceeds the distance between the bound and a choice that is known cannot
-be otherwise than in the relaxation, in any choice that is better. Of the rows only those are left
-that the open columns could fill.
+A column whose reduced cost exceeds the distance between the bound and a known choice cannot differ
+from the relaxation in any better choice. Of the rows only those are left that the open columns
+could fill.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dlq_master.policy.promise.solver.options import Floats, Ints
 from dlq_master.policy.promise.solver.relax import Relaxed
 from dlq_master.policy.promise.solver.rounding import DeadlineChoice
 
-SMALL = 6000  # columns by rows: what a MIP solves in about the time of all the rest
+SMALL = 6000  # columns by rows: the size that a MIP solves in about the time of all the rest
 MOST_NODES = 50  # of its search: as far as it goes without a time limit
 _OPTIMAL, _LIMIT, _INFEASIBLE = 0, 1, 2
 _FEWER_NODES = 4  # scipy has no status of its own for the limit on nodes
 
 
 class _Open(NamedTuple):
-    """What is left to be decided: columns, and for each the number of its job in `jobs`; rows, and
-    their `room` beside the `fixed` columns; `must` of each job: whether it may not stay out."""
+    """The open part of the decision: columns, and for each the number of its job in `jobs`; rows,
+    and their `room` beside the `fixed` columns; `must` of each job: whether it may not stay out.
+    """
 
     fixed: Ints
     columns: Ints
@@ -60,7 +61,7 @@ def improve(choice: DeadlineChoice, relaxed: Relaxed, time_limit_s: float) -> fl
         return relaxed.bound
     _adopt(choice, left, found.x)
     proven = len(made.jobs) + float(made.gain[left.fixed].sum()) - float(found.mip_dual_bound)
-    # What is fixed is right only for choices better than the known one.
+    # The fixed columns are right only for choices better than the known one.
     return min(relaxed.bound, max(proven, least))
 
 

@@ -5,9 +5,9 @@ reach.
     sum_c G_c max(0, RL_c - max(0, DL_c - t)) s_c <= sum_{k <= t} M_k    for t in {distinct DL}
 
 Between two distinct DL the left side is convex in t and, for a constant capacity, the right side
-linear, so that the rows at the distinct DL imply all others; where the capacity changes every t has
-its row. A job that is late is worth 1. Guaranteed jobs have the columns up to their promised step,
-and none may stay out.
+linear. So the rows at the distinct DL imply all others; where the capacity changes every t has its
+row. A job that is late is worth 1. Guaranteed jobs have the columns up to their promised step, and
+none may stay out.
 """
 
 from __future__ import annotations

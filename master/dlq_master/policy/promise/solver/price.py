@@ -1,10 +1,10 @@
-"""What a GPU for one slot is worth where more is asked for than there is: its bid price.
+"""The worth of a GPU for one slot where demand exceeds capacity: its bid price.
 
-A promise binds capacity for good, and who comes later may earn more with it. The linear program of
-revenue management gives every unit of capacity a price: of all that is asked for in a while what
-earns most for a GPU and slot is taken until there are no more, and what the last of it earns is the
-price (Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1:
-bid-price control). Who earns less gets no promise; slots that are left get such jobs all the same.
+A promise binds capacity for good, and a later job may earn more with it. The linear program of
+revenue management gives every unit of capacity a price. Of the demand of a while it takes the jobs
+that earn most for a GPU and slot until there are no more. The reward of the last one is the price
+(Talluri and van Ryzin, The Theory and Practice of Revenue Management, 2004, chapter 3.3.1:
+bid-price control). A job that earns less gets no promise; it gets slots that are left all the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
 
 @lru_cache(maxsize=1 << 13)
 def _gpu_slots(gpus: int, run_s: float, node_gpus: int, term_s: float) -> float:
-    """What a job takes; the same is asked in every slot of a day."""
+    """The demand of a job; the same is asked in every slot of a day."""
     return float(round_up(gpus, node_gpus) * needed(run_s, term_s))
 
 

@@ -1,7 +1,7 @@
 """The lease MILP of Chronus as it is meant (section 3.3.4), for comparison and for small clusters.
 
-x_ki: job i holds slot k; s_pi: it makes deadline p. What is corrected: (3) and (6) sum GPUs, not
-run times; (4) is bilinear as printed, and linear as
+x_ki: job i holds slot k; s_pi: it makes deadline p. Corrections: (3) and (6) sum GPUs, not run
+times; (4) is bilinear as printed, and linear as
 
     sum_{k <= DL_P} x_ki = RL_i sum_p s_pi,    sum_{k <= DL_p} x_ki >= RL_i sum_{q <= p} s_qi  for p
     < P;

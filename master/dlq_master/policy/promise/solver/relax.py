@@ -17,14 +17,15 @@ from dlq_master.policy.promise.solver.options import Floats, Ints, ModelOptions
 
 MOST_ROUNDS = 12
 _NEW_ROWS = 12  # a round adds at most so many
-_SLACK = 1e-4  # of the capacity: what is left of smaller violations raises the bound by as little
+_SLACK = 1e-4  # of the capacity: the rest of smaller violations raises the bound by as little
 
 
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """`share` of each column; `bound` on the total reward; `price` of each prefix; `regret` of each
-    column: what the bound would fall by if it had to be chosen (negative: if it must not be), and
-    `out` of each job: if it had to stay out."""
+    column: the fall of the bound if it had to be chosen (negative: if it must not be), and `out` of
+    each job: if it had to stay out.
+    """
 
     share: Floats
     bound: float

@@ -14,7 +14,7 @@ from dlq_master.policy.promise.solver.relax import Relaxed
 Mask = NDArray[np.bool_]
 MOST_PASSES = 4
 MOST_LOSERS = 3
-# What a swap may regret: of the distance to the bound, and at least.
+# The most that a swap may regret: of the distance to the bound, and at least.
 _NEAR_SHARE, _NEAR = 0.35, 5.0
 _WHOLE = 1 - 1e-6
 
@@ -44,7 +44,7 @@ class DeadlineChoice:
         return float(self.made.gain[self.picks[self.picks >= 0]].sum())
 
     def gain_of(self, job: int) -> float:
-        """What a job's column earns."""
+        """The reward of a job's column."""
         return float(self.made.gain[self.picks[job]]) if self.picks[job] >= 0 else 0.0
 
     def take(self, column: int) -> bool:
@@ -72,8 +72,9 @@ class DeadlineChoice:
         self.left = self.left - self._held(job)
 
     def concede(self, slot: int, lack: int) -> None:
-        """Somebody found `lack` GPUs too few in a slot: the prefix that ends there has so much less
-        room than it seemed, and others give way for the least that frees as much."""
+        """The layout found `lack` GPUs too few in a slot. The prefix that ends there has so much
+        less room than it seemed, and others give way for the least that frees as much.
+        """
         at = min(int(np.searchsorted(self.made.prefix, slot + 1)), len(self.left) - 1)
         self.left[at] = min(0, int(self.left[at])) - lack
         while self.left.min(initial=0) < 0:
@@ -164,9 +165,9 @@ def _swap_pass(choice: DeadlineChoice, relaxed: Relaxed, out_of_time: Callable[[
 def _cheapest(
     lacking: Ints, wish: float, losses: Floats, freed: Ints, barred: Mask, losers: Ints
 ) -> list[int]:
-    """Up to three concessions that together free what is lacking and cost less than `wish`: always
-    the one that costs least for the share that it covers of what is lacking. Empty if they do not
-    exist."""
+    """Up to three concessions that together free the lack and cost less than `wish`. The next one
+    is always the one with the least cost for its share of the lack. Empty if they do not exist.
+    """
     given: list[int] = []
     while len(given) < MOST_LOSERS:
         rows = np.flatnonzero(lacking > 0)
@@ -189,8 +190,8 @@ def _cheapest(
 def _wishes(choice: DeadlineChoice, relaxed: Relaxed, near: float) -> list[int]:
     """Columns that would be better than what their jobs have, the largest gain first.
 
-    What a choice lacks to the bound is the sum of its regrets and of its unused room at its price:
-    a column with a large regret can hardly be part of a better one.
+    The distance of a choice from the bound is the sum of its regrets and of its unused room at its
+    price. So a column with a large regret can hardly be part of a better one.
     """
     made = choice.made
     have = np.where(choice.picks >= 0, made.gain[choice.picks], 0.0)[made.job]
@@ -205,8 +206,8 @@ def _wishes(choice: DeadlineChoice, relaxed: Relaxed, near: float) -> list[int]:
 def _concessions(
     choice: DeadlineChoice, relaxed: Relaxed | None = None, near: float = inf
 ) -> tuple[Ints, list[int], Floats, Ints]:
-    """What jobs could give up: whose, for which column (-1: out), the loss, and what it sets
-    free.
+    """Possible concessions of jobs: the job, the new column (-1: out), the loss, and the freed
+    GPUs.
     """
     made, losers, columns, losses, held, kept = choice.made, [], [], [], [], []
     for job, pick in enumerate(choice.picks.tolist()):

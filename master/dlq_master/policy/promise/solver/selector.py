@@ -1,11 +1,11 @@
-"""Who gets SLO leases, and when: the most reward under the capacity of every slot (Chronus, 3.3.4).
+"""The jobs with SLO leases, and their slots: the most reward under the capacity of every slot
+(Chronus, 3.3.4).
 
 1. If everybody's first deadline fits the prefix-capacity model, that is the choice.
 2. Else its relaxation (`relax`), whose value is the bound, is rounded (`rounding`).
 3. The choice is laid out over slots (`realise`), and the holes are filled with what was left out.
-4. The kept plan is the promise, mended where it has faults: the new one takes its place only if it
-serves
-   every guaranteed job and earns no less. Whatever time is left, there is an answer.
+4. The kept plan is the promise, mended where it has faults. The new one takes its place only if it
+   serves every guaranteed job and earns no less. There is an answer, however little time is left.
 
 The module asks no clock: `out_of_time` is asked between the steps, and says when to stop improving.
 """
@@ -125,7 +125,7 @@ def settled(jobs: Sequence[SloJob], grid: Grid, kept: SlotPlan) -> Selection | N
 
 
 class _Drawn(NamedTuple):
-    """A plan, the bound, how they were found, and who was meant to be served."""
+    """A plan, the bound, the method that found them, and the jobs to be served."""
 
     plan: SlotPlan
     bound: float
@@ -134,7 +134,7 @@ class _Drawn(NamedTuple):
 
 
 def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
-    """What the time-indexed program has found by then; nothing, if it has found nothing."""
+    """The result of the time-indexed program by then; nothing, if it has found nothing."""
     from dlq_master.policy.promise.solver.printed import time_indexed
 
     made = time_indexed(jobs, grid, limit_s)

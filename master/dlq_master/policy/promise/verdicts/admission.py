@@ -148,8 +148,8 @@ def admit(
 ) -> AdmissionVerdict:
     """Promise the first of `steps` (default: all, the best first) that a plan can be found for.
 
-    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon); a new plan
-    is made only where the kept one has no room and nobody can make any.
+    `demand`: W(t) if not the book's own. Steps that fail the fluid test cost O(horizon). A new plan
+    is made only where the kept one has no room and no job can make any.
     """
     quota = book.quota(job.team)
     if quota is not None and (wanted := book.used(job.team) + job.gpus) > quota:
@@ -174,7 +174,7 @@ def admit(
 
 
 def _beyond(book: PromiseBook, job: SloJob) -> AdmissionVerdict:
-    """What it could not make even if it were alone: GPUs, or seconds from the first slot on."""
+    """Steps that it could not make even alone: GPUs, or seconds from the first slot on."""
     wide, most = width(job, book.grid), max(book.grid.capacity)
     if wide > most:
         return AdmissionVerdict(by=VerdictGround.WIDTH, book=book, need=wide, have=most)

@@ -21,9 +21,10 @@ from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline
 
 class Danger(NamedTuple):
     """`lack`: GPUs that the fullest of its slots is short of; 0: it is not for that. Else seconds
-    of work: what it still needs and has slots for; or, of one that has used up what was reserved
-    (`over`), that and what it has run; or, of one whose own steps will use that up (`steps`), what
-    all of its work takes by them, and by its estimate."""
+    of work: its remaining need for which it has slots. For a job that has used up its reservation
+    (`over`), that need and its run time. For a job whose own steps will use it up (`steps`), the
+    time of all its work by these steps, and by its estimate.
+    """
 
     lack: int = 0
     needs_s: float = 0.0
@@ -73,8 +74,10 @@ def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
 def given_up(
     chosen: Selection, asked: Iterable[SloJob], own: SloJob, grid: Grid, begin_s: float, why: str
 ) -> Alternative:
-    """What a job is told whose promise no plan keeps: why, whose promises are kept, and by when it
-    could be done beside them. `begin_s`: the instant from which the plan counts."""
+    """The message to a job whose promise no plan keeps: the cause, the promises that are kept, and
+    the time by which it could be done beside them. `begin_s`: the instant from which the plan
+    counts.
+    """
     kept = [job for job in asked if job.promised is not None and job.key not in chosen.broken]
     names = sorted([job.key for job in kept], key=int)
     held = {job.key for job in kept}

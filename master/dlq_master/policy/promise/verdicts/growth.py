@@ -2,9 +2,9 @@
 its base alone.
 
 Another size costs it an interruption, and so does the way back, which others may ask for at any
-boundary. In slots that are not planned for it that is nobody's concern: the plan counts on nothing
-that it does there, and charges it a start where its slots begin. In its own slots both have to come
-out of what its plan leaves over. Once it has grown every plan keeps the way back for it
+boundary. Its use of slots that are not planned for it concerns no other job. The plan counts on
+nothing that it does there, and charges it a start where its slots begin. In its own slots both have
+to come out of what its plan leaves over. Once it has grown every plan keeps the way back for it
 (`reading.slo_job`). It is taken to run no slower on more GPUs than on its base.
 """
 

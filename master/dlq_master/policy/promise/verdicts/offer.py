@@ -1,4 +1,4 @@
-"""What could be promised instead: the earliest deadline, fewer GPUs, or the same after others
+"""The offer of a possible promise: the earliest deadline, fewer GPUs, or the same after others
 end.
 """
 
@@ -22,7 +22,7 @@ PLAN_CHECKS = 10
 
 
 class FixKind(StrEnum):
-    """What the user can change."""
+    """The values that the user can change."""
 
     FEWER_GPUS = "fewer_gpus"  # `gpus`, with the deadline as it was asked for, or the one `at_s`
     LATER_DEADLINE = "later_deadline"  # `at_s`: the earliest that can be promised
@@ -57,8 +57,9 @@ def offer(
     out_of_time: Callable[[], bool] = never,
 ) -> PromiseOffer:
     """For a job that was not admitted. `work_by_gpus`: `work_s` at other widths, where it is known.
-    Who is too wide, and says nothing of others, is told what would be promised to as many GPUs as
-    there are, if it scales."""
+    A job that is too wide, and names no other sizes, hears the promise for as many GPUs as there
+    are, if it scales.
+    """
     if verdict.by is VerdictGround.QUOTA:
         waits = _quota_opens(book, job)
         return PromiseOffer(
@@ -79,8 +80,8 @@ def earliest_deadline(
 ) -> float | None:
     """The earliest deadline, in seconds from the plan's start, that a plan was found for.
 
-    One scan gives the least number of slots that the fluid test allows, the kept plan's holes give
-    one that is certain; at most `PLAN_CHECKS` halvings with new plans close in between them. None:
+    One scan gives the least number of slots that the fluid test allows, and the kept plan's holes
+    give a certain one. At most `PLAN_CHECKS` halvings with new plans close in between them. None:
     too wide.
     """
     grid = book.grid
@@ -95,7 +96,7 @@ def earliest_deadline(
     if held is None:
         return None
     best_s = _promised_s(completion_s(job, held, grid), grid)
-    if low is None:  # promises that were made hold more than new ones may: what is sure is said
+    if low is None:  # existing promises hold more than new ones may: the sure part is said
         return best_s
     high = ceil(best_s / grid.term_s)
     for _ in range(PLAN_CHECKS):

@@ -1,9 +1,8 @@
 """Whether a promised job can still be in time, if it gets all the slots that are planned for it.
 
-Plans reckon on the safe side: every segment pays for a save and a resume, and the work of who runs
-in best effort counts once it is saved. Whoever is told that its promise is at risk is told what is
-certain: with all its slots, and the lease that it holds, the work that is reserved for it would not
-be done.
+Plans are made on the safe side. Every segment pays for a save and a resume, and the work of a
+best-effort run counts once it is saved. A warning of risk is certain: with all its slots, and its
+present lease, the work that is reserved for it would not be done.
 """
 
 from __future__ import annotations

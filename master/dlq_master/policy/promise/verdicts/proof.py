@@ -1,8 +1,8 @@
-"""Does a plan of slots break what was promised? Counted anew, slot by slot, by who did not make the
-plan.
+"""Does a plan of slots break what was promised? Counted anew, slot by slot, apart from the maker of
+the plan.
 
-Making such a plan may take a second, counting it takes milliseconds: whoever is handed one need not
-trust its maker. What was at fault before (a node is gone, a job takes too long) may be so after.
+Making such a plan may take a second, counting it takes milliseconds. So the receiver of a plan need
+not trust its maker. An earlier fault (a node is gone, a job takes too long) may remain after.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Jobs = Mapping[JobId, Job]
 
 
 def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
-    """What these changes would break, in words; empty: every promise that was kept is kept."""
+    """The promises that these changes would break, in words; empty: every kept promise is kept."""
     cluster = view.cluster
     reserves = {change.job_id: change for change in changes if isinstance(change, Reserve)}
     slots = [change.slot for change in changes if isinstance(change, NextSlot)]
@@ -68,7 +68,7 @@ def broken(view: View, changes: Iterable[Change], rules: Promises) -> str:
 
 
 def _promised(before: Jobs, after: Jobs) -> dict[JobId, Job]:
-    """Of the jobs before: who is promised anything then or after."""
+    """The earlier jobs with a promise then or after."""
     both = (before, after)
     return {
         job_id: job
@@ -107,7 +107,7 @@ def _fault(
         short = _in_any(before[job_id], full, origin)
         fault = _loses(view, before[job_id], job, origin, grid, rules, short=short)
         if fault == _NEEDLESS and (full or _late(view, before, origin, grid, rules)):
-            continue  # not all of them can be kept: which one goes is the maker's choice
+            continue  # not all of them can be kept: the maker chooses
         if fault:
             return f"job {job_id} {fault}"
     return ""
@@ -139,7 +139,7 @@ def _want(
 
 
 def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, int]:
-    """Which of these slots are asked for more GPUs than they have, and how many more."""
+    """The slots of these that are asked for more GPUs than they have, and how many more."""
     held = accumulate(change[slot] for slot in slots)
     return {
         slot: gpus - grid.at(slot)
@@ -151,10 +151,11 @@ def _over(change: Counter[int], grid: Grid, slots: Sequence[int]) -> dict[int, i
 def at_risk(
     view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
 ) -> dict[JobId, Danger]:
-    """Whose promise the kept plan does not keep as the cluster is now, and why: it has fewer GPUs
-    than slots are planned for, too few slots are left to the job, or it has run for longer than was
-    reserved. The next slot's plan mends that, or gives promises up. `told_s`: what all of a job's
-    work takes by its own steps: who will run for longer than was reserved is at risk before it has.
+    """The jobs whose promise the kept plan does not keep as the cluster is now, and why. It has
+    fewer GPUs than slots are planned for, too few slots are left to the job, or the job has run for
+    longer than was reserved. The next slot's plan mends that, or gives promises up. `told_s`: the
+    time of all of a job's work by its own steps. A job that will run for longer than was reserved
+    is at risk before it has.
     """
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)
@@ -219,8 +220,9 @@ def _in_any(job: Job, slots: Iterable[int], origin: int) -> bool:
 def _loses(
     view: View, before: Job, after: Job, origin: int, grid: Grid, rules: Promises, *, short: bool
 ) -> str:
-    """What becomes of its promise that must not; empty: nothing. `short`: its slots are planned for
-    more GPUs than there are, and somebody has to give way."""
+    """A forbidden change of its promise; empty: none. `short`: its slots are planned for more GPUs
+    than there are, and somebody has to give way.
+    """
     if after.promised is None and before.promised is None:
         return ""
     kept = not short and before.promised is not None

@@ -1,6 +1,6 @@
 """Jobs with deadlines, and the kept plan, as the planner of promises sees them.
 
-The kept plan lies with its jobs, as numbers of slots (`Job.slots`); slot k of the SLO grid is the
+The kept plan lies with its jobs, as numbers of slots (`Job.slots`). Slot k of the SLO grid is the
 term from k T to (k + 1) T. A plan counts from the first slot that has not been decided.
 """
 
@@ -37,9 +37,9 @@ def slo_job(
     """A job as it will be when slot `origin` begins, if its leases last until then.
 
     Of who runs with a lease that ends before only the work counts that it has saved. A plan charges
-    every segment one save and one resume; who has saved already gets that back, and who has grown
-    beyond its base pays for the way back, whenever that is. `spare`: it is charged one more, to be
-    spent when it has to make way for others.
+    every segment one save and one resume. A job that has saved already gets that back. A job that
+    has grown beyond its base pays for the way back, whenever that is. `spare`: it is charged one
+    more, to be spent when it has to make way for others.
     """
     attempt = cluster.live_attempt(job)
     save_s, resume_s = pause_of(cluster, job)
@@ -71,9 +71,7 @@ def slo_job(
 
 
 def pause_of(cluster: Cluster, job: Job) -> Pause:
-    """What each stop of it is charged with: as it was promised, or as its own and its family's were
-    measured.
-    """
+    """The charge of each stop: as promised, or as measured for its own and its family's stops."""
     if job.pause is not None:
         return measured(job, job.pause)
     terms = cluster.terms
@@ -83,8 +81,9 @@ def pause_of(cluster: Cluster, job: Job) -> Pause:
 
 
 def total_s(job: Job, extra: float) -> float:
-    """Seconds of work that are reserved for it: by the margin of the day of its promise, for what
-    has been learned since would take from others what they were promised."""
+    """Seconds of work that are reserved for it, by the margin of the day of its promise. A later
+    margin would take from others the GPUs of their promises.
+    """
     margin = extra if job.margin is None else job.margin
     return reserved_s(job.duration_estimate_s or 0.0, margin)
 
@@ -102,8 +101,9 @@ def goes_on(attempt: Attempt | None, begin_s: float) -> bool:
 
 
 def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -> float:
-    """The work that it will have done by then, in seconds of its estimate; on more GPUs than it
-    asked for no more than on those."""
+    """The work that it will have done by then, in seconds of its estimate. More GPUs than it asked
+    for count no more than those.
+    """
     if attempt is None or attempt.started_time_s is None or attempt.state is AttemptState.PAUSING:
         return job.worked_s
     begun_s = attempt.started_time_s + (
@@ -113,9 +113,10 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
 
 
 def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
-    """The work that it keeps whatever becomes of its live attempt, in seconds of its estimate: what
-    its checkpoints hold, as after a node that is lost. `until_s`: a checkpoint whose time is later,
-    by another clock, counts no more."""
+    """The work that it keeps at any end of its live attempt, in seconds of its estimate: the
+    content of its checkpoints, as after a node that is lost. `until_s`: a checkpoint whose time is
+    later, by another clock, counts no more.
+    """
     if attempt is None or attempt.started_time_s is None or attempt.checkpoint is None:
         return job.worked_s
     if attempt.lease.allocation.width < job.request.gpus:
@@ -137,7 +138,7 @@ def may_make_way(job: Job, grid: Grid) -> bool:
     """Whether a promise to it has to leave time for one more pause: once it may be asked to go
     elsewhere.
 
-    Who holds whole nodes is in nobody's way.
+    A job on whole nodes is in nobody's way.
     """
     return not job.moves and round_up(job.request.gpus, grid.node_gpus) < grid.node_gpus
 
@@ -183,7 +184,7 @@ def has_overrun(view: View, job: Job, attempt: Attempt | None, reserved_s: float
 
 
 def kept_plan(jobs: Iterable[Job], origin: int) -> SlotPlan:
-    """What is left of the slots that were planned for these jobs, from slot `origin` on."""
+    """The rest of the slots that were planned for these jobs, from slot `origin` on."""
     return SlotPlan({str(job.job_id): job.slots for job in jobs if job.slots}).shifted(origin)
 
 
@@ -199,7 +200,9 @@ def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
 
 
 def lane_with(lane: Lane, promised: int | None, rules: Promises, *, planned: bool) -> Lane:
-    """The same for who stood in `lane`, may be `promised` a step, and has the slot or not."""
+    """The same for a job that stood in `lane`, may be `promised` a step, and has the slot or
+    not.
+    """
     if planned:
         return Lane.SLO
     if promised is not None and rules.slots is Slots.EARLY:

@@ -22,8 +22,9 @@ from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, to
 
 
 class Seen(NamedTuple):
-    """What was read of a job and its live attempt: the job as a plan sees it, the seconds of work
-    that are reserved for it in all, and the slots that it has left, from the plan's start."""
+    """The values read of a job and its live attempt: the job as a plan sees it, the seconds of work
+    that are reserved for it in all, and its remaining slots, from the plan's start.
+    """
 
     job: Job
     attempt: Attempt | None
@@ -36,8 +37,9 @@ Table = dict[JobId, Seen]
 
 
 def seen(cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid) -> Table:
-    """Who is promised anything on GPUs of this type, in the order of the cluster's index, for plans
-    that count from slot `origin`. As long as nobody has changed it is the same object."""
+    """The jobs with a promise on GPUs of this type, in the order of the cluster's index, for plans
+    that count from slot `origin`. As long as nobody has changed it is the same object.
+    """
     key, of = ("seen", gpu_type), (cluster.terms, origin, extra, grid.node_gpus)
     known: Table = cluster.memo.get(key, *of) or {}
     table: Table = {}
@@ -69,7 +71,7 @@ def _still(one: Seen, attempts: Mapping[AttemptKey, Attempt]) -> bool:
 def _read(
     cluster: Cluster, job: Job, origin: int, extra: float, grid: Grid, before: Seen | None
 ) -> Seen:
-    """The job as it is now; what comes out as it did `before` is the same object."""
+    """The job as it is now; a value equal to `before` is the same object."""
     own = slo_job(cluster, job, origin, extra, spare=may_make_way(job, grid))
     slots = left_of(job.slots, origin)
     if before is not None and (own, slots) == (before.own, before.slots):
@@ -80,7 +82,7 @@ def _read(
 def kept_book(
     cluster: Cluster, gpu_type: str, origin: int, extra: float, grid: Grid, rules: Promises
 ) -> PromiseBook:
-    """What has been promised on GPUs of this type, from slot `origin` on."""
+    """The promises on GPUs of this type, from slot `origin` on."""
     table = seen(cluster, gpu_type, origin, extra, grid)
     key, of = ("book", gpu_type), (cluster.terms, origin, extra, grid, rules.quotas)
     known: tuple[Table, PromiseBook] | None = cluster.memo.get(key, *of)
@@ -95,7 +97,7 @@ def kept_book(
 
 
 def _changed(table: Table, other: Table) -> list[Promised]:
-    """What of a table is not in the other one."""
+    """The rows of a table that are missing in the other one."""
     found = []
     for job_id, one in table.items():
         was = other.get(job_id)
