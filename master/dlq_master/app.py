@@ -81,7 +81,7 @@ def show_version() -> None:
     "--login-socket",
     type=click.Path(path_type=Path),
     default=None,
-    help="where people log in  [default: STATE_DIR/login.sock]",
+    help="socket of the login broker  [default: STATE_DIR/login.sock]",
 )
 @click.option(
     "--owner", default="", help="the account dlq-master will run as, when it is not yours"
@@ -177,7 +177,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     help="master.toml",
 )
 @click.option(
-    "--to", "target", type=click.Path(path_type=Path), required=True, help="where copies are kept"
+    "--to", "target", type=click.Path(path_type=Path), required=True, help="directory of the copies"
 )
 @click.option(
     "--keep", type=click.IntRange(min=0), default=14, show_default=True, help="copies; 0 = all"
@@ -220,12 +220,12 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     show_default=True,
     help="master.toml",
 )
-@click.option("--replace", is_flag=True, help="set aside the database that is there")
+@click.option("--replace", is_flag=True, help="set the existing database aside")
 @click.option(
     "--passphrase-file",
     type=click.Path(path_type=Path, exists=True),
     default=None,
-    help="of the CA's key, if the copy has it encrypted",
+    help="passphrase of the CA's key, if the copy has it encrypted",
 )
 @click.option(
     "--ca-key",

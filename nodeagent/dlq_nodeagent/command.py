@@ -99,14 +99,14 @@ def run(
     "  dlq-nodeagent join --master head:7321 --name gpu01 - < token.txt",
 )
 @click.argument("token_argument", metavar="[TOKEN]", required=False)
-@click.option("--token", "token_option", help="The same, as an option.")
+@click.option("--token", "token_option", help="The token, as an option.")
 @click.option("--master", help="HOST:PORT of the master's join port.")
 @click.option("--name", help="The node's name; the host's name if not given.")
 @click.option(
     "--wait",
     metavar="DURATION",
     default="0s",
-    help="Go on trying for so long while the master does not answer.",
+    help="Keep trying for this time while the master does not answer.",
 )
 @_CONFIG
 @_STATE_DIR
@@ -183,7 +183,11 @@ def maintenance_command(
 
 @main.command("leave")
 @click.option(
-    "--for", "span", required=True, metavar="DURATION", help="How long it is still there."
+    "--for",
+    "span",
+    required=True,
+    metavar="DURATION",
+    help="Time until the provider takes it back.",
 )
 @_CONFIG
 @_STATE_DIR

@@ -53,7 +53,7 @@ def yes_option(command: F) -> F:
 def never_asks_option(command: F) -> F:
     """`-y` of a command that reverses a command with `-y`: there is nothing to ask."""
     return click.option(
-        "-y", "--yes", is_flag=True, expose_value=False, help="Accepted; nothing is asked."
+        "-y", "--yes", is_flag=True, expose_value=False, help="Accepted; the command asks nothing."
     )(command)
 
 

@@ -107,8 +107,8 @@ def lend(
     )
 )
 @_count
-@click.option("--within", metavar="DURATION", help="They are to be empty by then.")
-@click.option("--force", is_flag=True, help="End jobs by then that would save for longer.")
+@click.option("--within", metavar="DURATION", help="Time until they must be empty.")
+@click.option("--force", is_flag=True, help="End jobs that would still save by then.")
 @click.option(
     "--plan", "plan_only", is_flag=True, help="Only show the effects, and make a token for them."
 )

@@ -121,7 +121,12 @@ def unquarantine(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 
 @node.command(epilog=examples("dlq admin node clear gpu07 --gpu 3", "dlq admin node clear gpu07"))
 @click.option(
-    "--gpu", "gpu_indexes", multiple=True, type=int, metavar="N", help="This one; may be repeated."
+    "--gpu",
+    "gpu_indexes",
+    multiple=True,
+    type=int,
+    metavar="N",
+    help="Only this GPU; may be repeated.",
 )
 @json_option
 @click.argument("node_id", nargs=-1, required=True, metavar="NODE...")

@@ -75,7 +75,7 @@ def list_(app: App, as_json: bool) -> None:
 @click.option(
     "-s", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; repeatable."
 )
-@click.option("--force", is_flag=True, help="Even if promises are dropped by it.")
+@click.option("--force", is_flag=True, help="Do it even if it drops promises.")
 @yes_option
 @json_option
 @click.argument("name")
@@ -95,7 +95,7 @@ def set_(
 
 
 @policy.command(epilog=examples("dlq admin policy reset -y"))
-@click.option("--force", is_flag=True, help="Even if promises are dropped by it.")
+@click.option("--force", is_flag=True, help="Do it even if it drops promises.")
 @yes_option
 @json_option
 @pass_app

@@ -52,7 +52,9 @@ def show(app: App, name: str, as_json: bool) -> None:
 )
 @click.option("--pool", "pool_name", metavar="NAME", help="All machines of this pool.")
 @click.option(
-    "--wait", metavar="DURATION", help="Until they are gone; exit code 1 if they are not by then."
+    "--wait",
+    metavar="DURATION",
+    help="Wait until they are gone; exit code 1 if they still exist by then.",
 )
 @json_option
 @click.argument("machine", nargs=-1, metavar="[MACHINE...]")

@@ -27,8 +27,8 @@ from dlq_common.text.wire import from_timestamp
 @click.option(
     "--from", "begin", metavar="TIME", help="18:00, 2026-12-01T08:00, now+2hours.  [default: now]"
 )
-@click.option("--to", "end", metavar="TIME", help="When it ends.")
-@click.option("--for", "span", metavar="TIME", help="How long it lasts: 4h, 90m, 1d.")
+@click.option("--to", "end", metavar="TIME", help="End of the reservation.")
+@click.option("--for", "span", metavar="TIME", help="Length of the reservation: 4h, 90m, 1d.")
 @click.option("--reason", default="", metavar="TEXT", help="Words for people.")
 @yes_option
 @json_option

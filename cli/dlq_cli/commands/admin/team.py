@@ -77,7 +77,7 @@ def _rule_options(command: F) -> F:
 )
 @_rule_options
 @click.option("--guaranteed", metavar="N", help="The most GPUs of promised jobs. `none`: no limit.")
-@click.option("--force", is_flag=True, help="Even if more than --guaranteed is promised by now.")
+@click.option("--force", is_flag=True, help="Do it even if more than --guaranteed is promised.")
 @json_option
 @click.argument("name")
 @pass_app
@@ -108,7 +108,7 @@ def set_(
     ),
 )
 @_rule_options
-@click.option("--default/--no-default", default=None, help="Jobs that name no team are of this.")
+@click.option("--default/--no-default", default=None, help="The team of jobs that name none.")
 @json_option
 @click.argument("name")
 @click.argument("users", nargs=-1, required=True)

@@ -22,8 +22,10 @@ def token() -> None:
 @token.command(
     epilog=examples("dlq admin token create", "dlq admin token create --node gpu07 --ttl 15m")
 )
-@click.option("--node", "node_id", default="", metavar="NODE", help="Good for this node only.")
-@click.option("--ttl", metavar="TIME", help="How long it works, at most 7 days.  [default: 1h]")
+@click.option(
+    "--node", "node_id", default="", metavar="NODE", help="The token is for this node only."
+)
+@click.option("--ttl", metavar="TIME", help="Life of the token, at most 7 days.  [default: 1h]")
 @json_option
 @pass_app
 def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:

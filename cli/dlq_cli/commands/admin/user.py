@@ -121,8 +121,10 @@ def set_(
     ),
 )
 @yes_option
-@click.option("--cancel-jobs", is_flag=True, help="Cancel the user's jobs that live.")
-@click.option("--give-to", metavar="USER", default="", help="Hand over jobs that do not run.")
+@click.option("--cancel-jobs", is_flag=True, help="Cancel the user's living jobs.")
+@click.option(
+    "--give-to", metavar="USER", default="", help="Give the jobs that do not run to this user."
+)
 @click.argument("name")
 @pass_app
 def del_(app: App, name: str, yes: bool, cancel_jobs: bool, give_to: str) -> None:

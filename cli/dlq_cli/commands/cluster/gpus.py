@@ -44,7 +44,7 @@ class Row(NamedTuple):
     type=click.Choice(STATES),
     help="Only GPUs in this state; may be repeated.",
 )
-@click.option("--unhealthy", is_flag=True, help="Only GPUs with which something is wrong.")
+@click.option("--unhealthy", is_flag=True, help="Only GPUs with a known fault.")
 @click.option("--no-header", is_flag=True, help="No headings.")
 @json_option
 @click.argument("node", nargs=-1)

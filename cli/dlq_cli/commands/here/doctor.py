@@ -42,7 +42,7 @@ _NOWHERE = Path("/nonexistent")
 @click.option(
     "--node/--no-node",
     default=None,
-    help="Look at what an agent needs here, too.  [default: at this client alone]",
+    help="Check an agent's needs on this host, too.  [default: this client alone]",
 )
 @click.option(
     "--config",

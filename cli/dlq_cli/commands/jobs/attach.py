@@ -18,7 +18,7 @@ from dlq_common.errors import InvalidRequest
 
 @click.command(epilog=examples("dlq attach 17", "dlq attach --rank 3 17"))
 @click.option("--rank", type=click.IntRange(min=0), default=0, show_default=True, metavar="R")
-@click.option("--raw", is_flag=True, help="All control sequences, on a terminal too.")
+@click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
 @click.option("--stdin", is_flag=True, help="Refused: jobs have no stdin; see `dlq exec -t`.")
 @click.argument("job")
 @pass_app

@@ -21,7 +21,7 @@ from dlq_client.jobs import Edited, Jobs
 
 
 @click.command(epilog=examples("dlq hold 17 18", "dlq hold --admin --reason 'disk is full' 17"))
-@click.option("--admin", is_flag=True, help="As an operator: its owner cannot release it.")
+@click.option("--admin", is_flag=True, help="Hold it as an operator: its owner cannot release it.")
 @click.option("--reason", metavar="TEXT", default="", help="Words for the owner.")
 @json_option
 @click.argument("job", nargs=-1, required=True)

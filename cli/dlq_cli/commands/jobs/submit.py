@@ -94,12 +94,12 @@ def _write_section(
     "--wait-admission",
     is_flag=True,
     help="Wait until its deadline has been judged; exit with 0 if it is guaranteed, 6 if not, 7 "
-    "if nobody judges it.",
+    "without a judgement.",
 )
 @click.option(
     "--no-wait",
     is_flag=True,
-    help="Do not wait up to 2 s to hear whether its deadline is promised.",
+    help="Do not wait up to 2 s for the verdict on its deadline.",
 )
 @click.option("--parsable", is_flag=True, help="Print the id alone.")
 @click.option(

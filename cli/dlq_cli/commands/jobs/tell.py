@@ -26,7 +26,7 @@ PATIENCE = "10m"
 
 
 @click.command(epilog=examples("dlq requeue 17", "dlq requeue --hold 12_[0-3]"))
-@click.option("--hold", is_flag=True, help="And keep it from starting until `dlq release`.")
+@click.option("--hold", is_flag=True, help="Also keep it from starting until `dlq release`.")
 @yes_option
 @json_option
 @click.argument("job", nargs=-1, required=True)
@@ -50,7 +50,7 @@ def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool
 @click.command(
     epilog=examples("dlq signal 17 USR1", "dlq signal --all-ranks 17 HUP", "dlq signal 12_4 USR2")
 )
-@click.option("--all-ranks", is_flag=True, help="To every rank, not to rank 0 alone.")
+@click.option("--all-ranks", is_flag=True, help="Send it to every rank, not to rank 0 alone.")
 @json_option
 @click.argument("job")
 @click.argument("signal", metavar="SIG")
@@ -85,7 +85,7 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
     show_default=True,
     help="Wait at most this long for the checkpoint; exit code 124.",
 )
-@click.option("--no-wait", is_flag=True, help="Ask, and do not wait for it.")
+@click.option("--no-wait", is_flag=True, help="Return without waiting for the checkpoint.")
 @json_option
 @click.argument("job")
 @pass_app

@@ -52,11 +52,13 @@ Wish = Callable[[wire.UpdateJobRequest, str, float], None]
     + f"Keys: {', '.join(key for key, field in FIELDS.items() if field.editable)}, dependency, "
     "begin, concurrent (of an array), deadline, soft_deadline, elastic."
 )
-@click.option("--deadline", metavar="TIME", help="As the key of that name.")
-@click.option("--soft-deadline", metavar="TIME:WORTH,...", help="Likewise.")
-@click.option("--on-miss", metavar="WORD", help="Likewise: continue or cancel.")
-@click.option("--elastic", metavar="MIN:MAX", help="Likewise: 2:8 or 2,4,8.")
-@click.option("--team", metavar="NAME", help="Likewise.")
+@click.option("--deadline", metavar="TIME", help="The deadline, as in a spec: 8h or a date.")
+@click.option(
+    "--soft-deadline", metavar="TIME:WORTH,...", help="The deadlines, as in a spec: 8h:100,+10%:80."
+)
+@click.option("--on-miss", metavar="WORD", help="The word of `on_miss`: continue or cancel.")
+@click.option("--elastic", metavar="MIN:MAX", help="The sizes, as in a spec: 2:8 or 2,4,8.")
+@click.option("--team", metavar="NAME", help="The team, as in a spec.")
 @click.option(
     "--if-version",
     type=click.IntRange(min=1),

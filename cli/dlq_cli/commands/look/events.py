@@ -46,19 +46,17 @@ class Asked(NamedTuple):
     )
 )
 @click.option("-w", "--watch", is_flag=True, help="Go on with new events.")
-@click.option("-S", "--since", metavar="TIME", help="From then on: 2h ago, 08:00, a date.")
+@click.option("-S", "--since", metavar="TIME", help="Only events since: 2h ago, 08:00, a date.")
 @click.option(
     "-t",
     "--type",
     "kinds",
     multiple=True,
     metavar="KIND,...",
-    help="Only such events, as they are called in the second column; 'promise_*' stands for all "
-    "that begin so.",
+    help="Only events of these kinds, as in the second column; 'promise_*' matches all that begin "
+    "so.",
 )
-@click.option(
-    "--node", "nodes", multiple=True, metavar="HOSTS", help="Only those about these nodes."
-)
+@click.option("--node", "nodes", multiple=True, metavar="HOSTS", help="Only events of these nodes.")
 @click.option("--jsonl", is_flag=True, help="One JSON object a line, for each event.")
 @json_option
 @click.argument("job", nargs=-1)

@@ -42,10 +42,10 @@ TIMES = "write 7d, 90m, 08:00, 2026-12-01T08:00, today, yesterday, now-2days or 
     + ", ".join(PAST)
     + "; sacct's names for them work, too."
 )
-@click.option("-S", "--since", metavar="TIME", help="Jobs that ended then or later.  [today]")
-@click.option("-E", "--until", metavar="TIME", help="Jobs that ended before then.  [now]")
+@click.option("-S", "--since", metavar="TIME", help="Jobs that ended since this time.  [today]")
+@click.option("-E", "--until", metavar="TIME", help="Jobs that ended before this time.  [now]")
 @click.option("-u", "--user", metavar="USER", help="This user's jobs (operators).")
-@click.option("-a", "--all", "everybody", is_flag=True, help="Everybody's jobs (operators).")
+@click.option("-a", "--all", "everybody", is_flag=True, help="All users' jobs (operators).")
 @click.option(
     "-s", "-t", "--state", metavar="STATE", help="Only these: completed,failed or CD,F,CA,TO."
 )
@@ -56,7 +56,11 @@ TIMES = "write 7d, 90m, 08:00, 2026-12-01T08:00, today, yesterday, now-2days or 
 @click.option("-n", "--no-header", is_flag=True, help="No headings.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="The most jobs to show.")
 @click.option(
-    "--after", type=click.IntRange(min=0), metavar="JOB", default=0, help="Only higher ids: go on."
+    "--after",
+    type=click.IntRange(min=0),
+    metavar="JOB",
+    default=0,
+    help="Show only higher ids, to go on with a long list.",
 )
 @json_option
 @click.argument("job", nargs=-1)

@@ -40,7 +40,7 @@ WAITING = frozenset({"pending", "queued"})
     metavar="N",
     default=str(DEFAULT_LINES),
     show_default=True,
-    help="How many of the last lines, or `all`.",
+    help="Number of last lines, or `all`.",
 )
 @click.option(
     "--rank",
@@ -50,7 +50,7 @@ WAITING = frozenset({"pending", "queued"})
     help="The node rank; with --launch per-gpu a process's RANK; worker:N or ps:N; or `all`.",
 )
 @click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
-@click.option("--raw", is_flag=True, help="All control sequences, on a terminal too.")
+@click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
 @click.argument("job")
 @pass_app
 def logs(

@@ -33,8 +33,8 @@ RUNNING = frozenset({"running", "profiling", "pausing"})
         "dlq wait 17 && echo it went well",
     )
 )
-@click.option("--any", "any_", is_flag=True, help="Until one of them is there.")
-@click.option("--all", "all_", is_flag=True, help="Until all of them are.  [default]")
+@click.option("--any", "any_", is_flag=True, help="Wait for one of them.")
+@click.option("--all", "all_", is_flag=True, help="Wait for all of them.  [default]")
 @click.option(
     "--for",
     "for_",

@@ -37,8 +37,10 @@ _SHOWN = 10
     "--add-nodes", metavar="NxGPUS[:TYPE]", multiple=True, help="Number of further nodes."
 )
 @click.option("--drain", metavar="HOST", multiple=True, help="Nodes that take no new work.")
-@click.option("--policy", metavar="NAME", default="", help="Another policy decides.")
-@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting of it.")
+@click.option("--policy", metavar="NAME", default="", help="Simulate another policy.")
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="A setting of that policy."
+)
 @click.option("--no-header", is_flag=True, help="No headings.")
 @json_option
 @pass_app

@@ -37,7 +37,7 @@ def link_option(command: Any) -> Any:
         type=click.FloatRange(min=0, min_open=True),
         multiple=True,
         metavar="GBIT/S",
-        help="Foretell the slowdown on such a link; may be repeated.  [default: 10, 25, 100, ...]",
+        help="Predict the slowdown on such a link; may be repeated.  [default: 10, 25, 100, ...]",
     )(command)
 
 

@@ -20,8 +20,8 @@ from dlq_common.text.wire import to_timestamp
 
 PAGE_SIZE = 1_000
 _WORDS = ("gpus", "state", "ground", "user")
-_since = click.option("-S", "--since", metavar="TIME", help="From then on.  [a week]")
-_until = click.option("-E", "--until", metavar="TIME", help="To then.  [now]")
+_since = click.option("-S", "--since", metavar="TIME", help="Begin of the time span.  [a week]")
+_until = click.option("-E", "--until", metavar="TIME", help="End of the time span.  [now]")
 _csv = click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
 
 

@@ -34,10 +34,10 @@ from dlq_cli.spec.slurm.converted import as_script, as_toml, flag_text
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to.  [default: stdout]",
+    help="The output file.  [default: stdout]",
 )
 @click.option("--keep", is_flag=True, help="Leave the #SBATCH lines in, for both schedulers.")
-@click.option("--force", is_flag=True, help="Write over an output that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing output.")
 @json_option
 @click.argument("script")
 @pass_app

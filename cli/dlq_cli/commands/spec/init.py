@@ -25,7 +25,7 @@ _BY_SUFFIX = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
     type=click.Choice(FORMS),
     help="The form to write.  [default: as FILE's name says, toml]",
 )
-@click.option("--force", is_flag=True, help="Write over a file that is there.")
+@click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @json_option
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def init(file: Path | None, form: str | None, force: bool, as_json: bool) -> None:

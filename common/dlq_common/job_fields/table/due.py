@@ -12,7 +12,7 @@ DEADLINE = JobField[object](
     key="deadline",
     read=deadlines.read_deadline,
     flag="--deadline TIME|DATE",
-    help="To be done within 8h of its submission, by 18:00, or by 2026-12-01T08:00.",
+    help="End within 8h of the submission, by 18:00, or by 2026-12-01T08:00.",
     sample='"2d"',
     comment="From its submission on, or 2026-12-01T08:00. Or `soft_deadline`.",
 )
@@ -40,7 +40,7 @@ DUE = JobField[object](
     key="due",
     read=lateness.read_due,
     flag="--due TIME|DATE",
-    help="When it is to be done, with --weight: no promise, but machines may be rented for it.",
+    help="Due date, with --weight: no promise, but machines may be rented for it.",
     sample='"8h"',
     comment="When it is to be done, with `weight`; machines may be rented for it.",
 )

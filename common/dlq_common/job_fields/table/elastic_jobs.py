@@ -11,8 +11,8 @@ ELASTIC_GPUS = JobField[object](
     key="elastic.gpus",
     read=elastic.read_range,
     flag="--elastic MIN:MAX[:STEP]",
-    help="It runs on any number of GPUs from 2 to 8 with 2:8, and is given others while it runs; "
-    "the first is its base.",
+    help="Run on any number of GPUs in a range, such as 2:8, and be resized while running. The "
+    "first number is the base.",
     sample='"2:8"',
     comment="On any number of GPUs between, and on others while it runs.",
 )
@@ -20,7 +20,7 @@ ELASTIC_SIZES = JobField[object](
     key="elastic.sizes",
     read=elastic.read_sizes,
     flag="--elastic-sizes N,N,...",
-    help="The same with a list: 2,4,8.",
+    help="Its numbers of GPUs as a list: 2,4,8.",
     sample="[2, 4, 8]",
     comment="Instead: on these numbers of GPUs.",
 )
@@ -28,8 +28,8 @@ RESIZE = JobField(
     key="elastic.resize",
     read=elastic.read_resize,
     flag="--elastic-mode restart|live",
-    help="How it is given others: it saves and starts again; live, torchrun takes up whole nodes "
-    "and lets them go while it runs.  [default: restart]",
+    help="Way of a resize: restart saves and starts again; live lets torchrun take and release "
+    "whole nodes while it runs.  [default: restart]",
     sample='"restart"',
     comment="How it gets others: it saves and starts again, or live; with gpus.",
     wire=Plain[str]("elastic.resize"),

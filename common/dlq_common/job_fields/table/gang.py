@@ -26,8 +26,8 @@ WORKERS = JobField(
     key="roles.workers",
     read=words.at_least_one("worker", words.MOST_ROLES),
     flag="--workers N",
-    help="Run the command as N workers, told their role by TF_CONFIG and DMLC_*, with one GPU each"
-    " unless GPUs are asked for.",
+    help="Run the command as N workers, with one GPU each by default. TF_CONFIG and DMLC_* give "
+    "the role.",
     sample="8",
     comment="The number of workers of the command, told by TF_CONFIG and DMLC_*.",
     wire=Plain[int]("roles.worker_count"),
@@ -37,7 +37,7 @@ SERVERS = JobField(
     key="roles.ps",
     read=words.up_to(words.MOST_ROLES),
     flag="--ps N",
-    help="And as N parameter servers, on the workers' nodes and without GPUs.",
+    help="Also run N parameter servers, on the workers' nodes and without GPUs.",
     sample="2",
     comment="And as parameter servers, without GPUs; with workers.",
     wire=Plain[int]("roles.ps_count"),

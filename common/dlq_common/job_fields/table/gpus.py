@@ -43,8 +43,8 @@ GPU_TYPE = JobField[object](
     key="resources.gpu_type",
     read=words.read_gpu_types,
     flag="--gpu-type TYPE[,TYPE]",
-    help="Only this type of GPU, as `dlq nodes` shows it; of several any one, the first that has "
-    "enough.",
+    help="Only this type of GPU, as `dlq nodes` shows it. Of several types the first with enough "
+    "is used.",
     sample='["h100", "a100"]',
     comment="Any one of these, as `dlq nodes` shows it, or how that begins.",
 )

@@ -53,7 +53,7 @@ BEGIN = JobField[object](
     key="begin",
     read=ordering.read_begin,
     flag="-b --begin TIME",
-    help="Not before 18:00, 2026-12-01T08:00 (your zone), 2026-12-01T08:00Z or now+2hours.",
+    help="Start not before 18:00, 2026-12-01T08:00 (your zone), 2026-12-01T08:00Z or now+2hours.",
     sample='"2026-12-01T08:00"',
     comment="Not before this; in your zone. Or 18:00, now+2hours.",
 )
