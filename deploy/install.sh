@@ -158,8 +158,8 @@ finished() {
     say "release $1 is current"
     for one in $role; do
         case "$one" in
-            master) [ -e /etc/dlq/master.toml ] || say "next: dlq-master init (see docs/running/runbook.md)" ;;
-            node) [ -e /var/lib/dlq-agent/identity.crt ] || say "next: dlq-nodeagent join (see docs/running/runbook.md)" ;;
+            master) [ -e /etc/dlq/master.toml ] || say "next: dlq-master init (see docs/running/install.md)" ;;
+            node) [ -e /var/lib/dlq-agent/identity.crt ] || say "next: dlq-nodeagent join (see docs/running/install.md)" ;;
         esac
     done
 }

@@ -1,6 +1,4 @@
-"""The commands of docs/running/runbook.md, as they stand there: which host, whose, and below which
-heading.
-"""
+"""The commands of the administrator guide: the host, the user and the heading of each block."""
 
 from __future__ import annotations
 
@@ -39,10 +37,10 @@ def read_blocks(page: Path) -> list[Block]:
 
 
 class Runbook:
-    """The page, and which of its blocks have been used: in the end it must be all."""
+    """The blocks of the pages of a folder, and those used so far. In the end it must be all."""
 
-    def __init__(self, page: Path) -> None:
-        self.blocks = read_blocks(page)
+    def __init__(self, folder: Path) -> None:
+        self.blocks = [block for page in sorted(folder.glob("*.md")) for block in read_blocks(page)]
         self.used: set[Block] = set()
 
     def take(self, section: str, at: int = 0) -> Block:

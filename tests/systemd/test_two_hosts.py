@@ -35,7 +35,7 @@ EXPOSURE = {
     "dlq-nodeagent.service": 9.0,
 }
 TOOLS = ("systemd-nspawn", "debootstrap", "ip", "nsenter")
-NEVER_STARTS = "0.1.2"
+NEVER_STARTS = "0.2.2"
 # Files that come and go with any service, user or package, and are nobody's.
 NOISE = re.compile(
     r"/(proc|sys|tmp|run/(systemd|log|udev|lock|agetty.reload)|var/(log|tmp|cache|lib/systemd)|home/ada|shared)(/|$)"
@@ -54,7 +54,8 @@ def files_of(host: Host) -> set[str]:
 def releases() -> Iterator[dict[str, Path]]:
     """Wheels by version: as the runbook names them, and one whose agent does not start."""
     scratch = Path(tempfile.mkdtemp(prefix="dlq-systemd-wheels-"))
-    named = re.findall(r"dlq-([0-9.]+)-py3", (ROOT / "docs/running/runbook.md").read_text())
+    scripts = [block.script for block in Runbook(ROOT / "docs/running").blocks]
+    named = re.findall(r"dlq-([0-9.]+)-py3", "".join(scripts))
     this, following = sorted(set(named))
     made = {version: build_wheel(scratch, version=version) for version in (this, following)}
     made[NEVER_STARTS] = build_wheel(scratch, version=NEVER_STARTS, broken=True)
@@ -81,7 +82,7 @@ def site(releases: dict[str, Path], shared: Path) -> Iterator[Site]:
     base = base_system(ROOT / "build/systemd")
     tag = f"dlq{os.getpid()}"
     with two_hosts(base, ("head", "gpu01"), {shared: "/shared"}, tag) as (head, gpu01):
-        site = Site(head, gpu01, Runbook(ROOT / "docs/running/runbook.md"), shared)
+        site = Site(head, gpu01, Runbook(ROOT / "docs/running"), shared)
         wheels = [path for version, path in releases.items() if version != "wheels"]
         site.prepare([*wheels, ROOT / "deploy/install.sh"], releases["wheels"])
         yield site
@@ -167,7 +168,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(site: Site) -> None:
 @pytest.mark.parametrize("unit", [unit for unit in UNITS if unit.endswith(".service")])
 def test_no_service_is_more_exposed_than_the_runbook_says(site: Site, unit: str) -> None:
     bound = EXPOSURE[unit]
-    assert f"most {bound}" in (ROOT / "docs/running/runbook.md").read_text()
+    assert f"most {bound}" in (ROOT / "docs/running/services.md").read_text()
     command = f"systemd-analyze security --no-pager --threshold={round(bound * 10)} {unit}"
     done = site.head.run(command, check=False)
     assert done.status == 0, done.out
@@ -254,17 +255,17 @@ def test_an_upgrade_restarts_the_daemons_under_the_gang(
     site: Site, gang: Gang, releases: dict[str, Path]
 ) -> None:
     # One that was cut short before leaves a half-made release, which is made anew.
-    digest = hashlib.sha256(releases["0.1.1"].read_bytes()).hexdigest()[:8]
-    half_made = site.head.root() / f"opt/dlq/releases/0.1.1-{digest}/bin"
+    digest = hashlib.sha256(releases["0.2.1"].read_bytes()).hexdigest()[:8]
+    half_made = site.head.root() / f"opt/dlq/releases/0.2.1-{digest}/bin"
     half_made.mkdir(parents=True)
     (half_made / "python3").write_text("half a file")
 
     pids = [site.property_of(host, AGENT, "MainPID") for host in site.hosts]
-    assert site.follow("Upgrade, and back").split()[-1] == "0.1.1"
+    assert site.follow("Upgrade, and back").split()[-1] == "0.2.1"
     for host, pid in zip(site.hosts, pids, strict=True):
         assert site.property_of(host, AGENT, "MainPID") != pid
         at = host.read("readlink -f /usr/local/bin/dlq-nodeagent")
-        assert at == f"/opt/dlq/releases/0.1.1-{digest}/bin/dlq-nodeagent"
+        assert at == f"/opt/dlq/releases/0.2.1-{digest}/bin/dlq-nodeagent"
     assert site.head.read("ls /var/backups/dlq").startswith("dlq-")
     site.wait_up("head", "gpu01")
     gang.running()
@@ -276,8 +277,8 @@ def test_a_release_that_does_not_start_is_taken_back_by_itself(site: Site, gang:
         f"sh /root/install.sh --wheel {wheel} --find-links /root/wheels", check=False
     )
     assert done.status == 1
-    assert re.search(r"release 0\.1\.2-\w+ does not start; 0\.1\.1-\w+ serves again", done.err)
-    assert site.gpu01.read("dlq version --client").endswith("0.1.1")
+    assert re.search(r"release 0\.2\.2-\w+ does not start; 0\.2\.1-\w+ serves again", done.err)
+    assert site.gpu01.read("dlq version --client").endswith("0.2.1")
     site.wait_up("gpu01")
     gang.running()
 
@@ -291,8 +292,8 @@ def test_the_same_again_changes_nothing_and_keeps_what_jobs_run_from(
         site.follow("Upgrade, and back", on=host)
         assert host.read(look) == before
     # Neither current nor previous there; the gang's shim was started from it.
-    assert "0.1.0-" in site.gpu01.read("ls /opt/dlq/releases")
-    assert "0.1.0-" not in site.gpu01.read("readlink /opt/dlq/current /opt/dlq/previous")
+    assert "0.2.0-" in site.gpu01.read("ls /opt/dlq/releases")
+    assert "0.2.0-" not in site.gpu01.read("readlink /opt/dlq/current /opt/dlq/previous")
     site.wait_up("head", "gpu01")
     gang.running()
 
@@ -302,25 +303,25 @@ def test_the_way_back_is_one_command(site: Site, gang: Gang) -> None:
     done = site.gpu01.run(site.runbook.take("Upgrade, and back", 1).script, check=False)
     assert done.status == 1
     site.follow("Upgrade, and back", 1, on=site.head)
-    assert site.head.read("dlq version --client").endswith("0.1.0")
+    assert site.head.read("dlq version --client").endswith("0.2.0")
     site.wait_up("head", "gpu01")
     gang.running()
 
 
 def test_a_node_gets_a_new_key_under_its_jobs(site: Site, gang: Gang) -> None:
     key = site.gpu01.read("sha256sum /var/lib/dlq-agent/identity.key")
-    token = site.follow("Certificates and keys").split()[-1]
-    site.follow("Certificates and keys", 1, token=token)
+    token = site.follow("Renew by hand").split()[-1]
+    site.follow("Renew by hand", 1, token=token)
     assert site.gpu01.read("sha256sum /var/lib/dlq-agent/identity.key") != key
     site.wait_up("gpu01")
     gang.running()
 
 
 def test_a_master_is_restored_from_its_backup_under_the_gang(site: Site, gang: Gang) -> None:
-    assert "dlq-" in site.follow("Back up and restore")
+    assert "dlq-" in site.follow("Back up now")
     assert site.head.read("stat -c '%a %U' /var/backups/dlq/dlq-*").splitlines()[-1] == "700 dlq"
     lost = site.head.read("dlq submit --parsable --hold --wrap true", user="ada")
-    site.follow("Back up and restore", 1)
+    site.follow("Restore")
     site.wait_up("head", "gpu01")
     assert site.head.run(f"dlq show {lost}", user="ada", check=False).status != 0
     gang.running()

@@ -221,7 +221,7 @@ class StoreConfig:
 
 @dataclass(frozen=True, slots=True)
 class BackupConfig:
-    """The settings of `dlq-master backup` beside the copy (docs/running/runbook.md)."""
+    """The settings of `dlq-master backup` beside the copy (docs/running/backup.md)."""
 
     # The CA's key in a copy: "clear"; "encrypted" with the passphrase of a file; "apart": not there
     # at all.

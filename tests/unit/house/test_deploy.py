@@ -114,7 +114,7 @@ def test_the_installer_is_a_shell_script_that_knows_every_unit() -> None:
 
 def test_the_runbook_installs_this_version() -> None:
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    install = Runbook(ROOT / "docs/running/runbook.md").take("Install")
+    install = Runbook(ROOT / "docs/running").take("Install")
     assert f"dlq-{version}-py3" in install.script
 
 

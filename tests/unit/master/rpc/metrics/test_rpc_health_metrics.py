@@ -94,9 +94,9 @@ def test_every_metric_that_an_alert_names_exists_and_the_docs_name_the_rules(
     }
     assert len(named) > 10
     assert named <= there
-    for document in ("deploy/README.md", "docs/running/runbook.md"):
+    for document in ("deploy/README.md", "docs/running/monitoring.md"):
         assert "deploy/monitoring/alerts.yml" in (ROOT / document).read_text()
-    metrics = (ROOT / "docs" / "running" / "runbook.md").read_text()
+    metrics = (ROOT / "docs" / "running" / "monitoring.md").read_text()
     assert {
         name for name in named if name.removesuffix("_sum").removesuffix("_count") not in metrics
     } == set()
