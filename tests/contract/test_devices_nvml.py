@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from support.extent import spread
 from support.nvml_box import NvmlBox, ProbedDevices, compile_fake_nvml
 
 
@@ -109,18 +110,21 @@ def vitals_of(box: NvmlBox) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("line", "code", "words"),
-    [
-        ("remap_pending|0", "row_remap_pending", "rows"),
-        ("remap_failure|0", "row_remap_failed", "no spare row"),
-        ("ecc|0|3", "ecc_uncorrected", "3 since"),
-        ("throttle|0|40", "thermal_slowdown", "hardware"),
-        ("throttle|0|20", "thermal_slowdown", "driver"),
-        ("throttle|0|80", "power_brake", "power supply"),
-        ("recovery|0|1", "recovery_reset", "driver asks"),
-        ("recovery|0|2", "recovery_reboot", "driver asks"),
-        ("error|0|15", "gpu_is_lost", ""),
-        ("error|0|16", "reset_required", ""),
-    ],
+    spread(
+        [
+            ("remap_pending|0", "row_remap_pending", "rows"),
+            ("remap_failure|0", "row_remap_failed", "no spare row"),
+            ("ecc|0|3", "ecc_uncorrected", "3 since"),
+            ("throttle|0|40", "thermal_slowdown", "hardware"),
+            ("throttle|0|20", "thermal_slowdown", "driver"),
+            ("throttle|0|80", "power_brake", "power supply"),
+            ("recovery|0|1", "recovery_reset", "driver asks"),
+            ("recovery|0|2", "recovery_reboot", "driver asks"),
+            ("error|0|15", "gpu_is_lost", ""),
+            ("error|0|16", "reset_required", ""),
+        ],
+        5,
+    ),
 )
 def test_each_fact_of_the_driver_is_a_symptom(
     box: NvmlBox, line: str, code: str, words: str

@@ -23,6 +23,7 @@ from dlq_master.control.config import (
     RetentionConfig,
     SchedulerConfig,
 )
+from support.extent import times
 from support.storm import CALM, TERM_S, Found, Storm, Weather, jobs_of
 
 BOUNDARIES = int(os.environ.get("BOUNDARIES", "300"))
@@ -84,7 +85,9 @@ def judge(found: Found) -> None:
 
 async def test_a_short_storm(tmp_path: Path) -> None:
     weather = Weather(boots=0.4, drains=0.3, kills=0.3)
-    found = await storm(tmp_path, "dlq", weather, 30, nodes=3, seed=SHORT_SEED, checked=1)
+    found = await storm(
+        tmp_path, "dlq", weather, times(12, 30), nodes=3, seed=SHORT_SEED, checked=1
+    )
     judge(found)
     assert any(what.startswith("given up") for what in found.counts), "a storm that breaks nothing"
 

@@ -14,7 +14,7 @@ import pytest
 from support import recorded
 
 EVERY = os.environ.get("EVERY") == "1"
-SPARSE = {"plans": 25, "traces": 12, "streams": 25, "specs": 1, "fields": 6}
+SPARSE = {"plans": 50, "traces": 12, "streams": 100, "specs": 1, "fields": 6}
 
 
 def told(kind: str) -> list[recorded.Story]:

@@ -17,6 +17,7 @@ from dlq_client.queues import Queues
 from dlq_common.errors import NotFound, PermissionDenied, Unavailable, Unsatisfiable
 from dlq_common.identity.pki import Authority
 from support.cli_run import Dlq
+from support.extent import spread
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, a_node, an_attempt, an_event
 
@@ -129,7 +130,9 @@ def test_a_command_without_a_word_is_said_to_be_empty(command: list[str], dlq: D
     assert "the command after -- is empty" in said.err
 
 
-@pytest.mark.parametrize("line", ["status", "status --json", "logs 17", "events 17", "--help"])
+@pytest.mark.parametrize(
+    "line", spread(["status", "status --json", "logs 17", "events 17", "--help"], 2)
+)
 def test_output_that_cannot_be_written_is_one_line_and_no_story(
     line: str, master: FakeMaster, tmp_path: Path
 ) -> None:
@@ -287,7 +290,7 @@ def test_the_sdk_raises_our_own_errors(master: FakeMaster) -> None:
             Queues(connection).cluster()
 
 
-@pytest.mark.parametrize("line", ["status", "submit -- true", "version"])
+@pytest.mark.parametrize("line", spread(["status", "submit -- true", "version"], 1))
 def test_nothing_but_our_own_lines_is_on_stderr(
     line: str, master: FakeMaster, tmp_path: Path
 ) -> None:

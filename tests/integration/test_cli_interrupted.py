@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.extent import spread
 from support.fake_master import FakeMaster
 from support.wire_jobs import a_job, an_attempt, an_event
 
@@ -58,13 +59,16 @@ def home(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     ("point", "words"),
-    [
-        (STREAM, "status -w 17"),
-        (OTHER, "status -w 17"),
-        (STREAM, "logs -f 17"),
-        (STREAM, "exec 17 -- cat"),
-        (OTHER, "show 17"),
-    ],
+    spread(
+        [
+            (STREAM, "status -w 17"),
+            (OTHER, "status -w 17"),
+            (STREAM, "logs -f 17"),
+            (STREAM, "exec 17 -- cat"),
+            (OTHER, "show 17"),
+        ],
+        2,
+    ),
 )
 def test_dlq_ends_wherever_ctrl_c_comes(point: tuple[str, str], words: str, home: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, *point, "--home", str(home), *words.split()]

@@ -165,17 +165,20 @@ def test_the_completion_script_is_one_that_its_shell_takes(shell: str, tmp_path:
 
 @pytest.mark.parametrize(
     ("words", "completed"),
-    [
-        (("spec", "c"), ["check", "convert"]),
-        (("spec", "check", "--e"), ["--explain"]),
-        (("spec", "convert", "--to", "t"), ["toml"]),
-        (("config", "s"), ["set"]),
-        (("config", "set", "pat"), ["patience_s"]),
-        (("doctor", "--no"), ["--node", "--no-node"]),
-        (("diff", "--ex"), ["--exit-code"]),
-        (("resubmit", "--un"), ["--unset"]),
-        (("cancel", "--ki"), ["--kill"]),
-    ],
+    spread(
+        [
+            (("spec", "c"), ["check", "convert"]),
+            (("spec", "check", "--e"), ["--explain"]),
+            (("spec", "convert", "--to", "t"), ["toml"]),
+            (("config", "s"), ["set"]),
+            (("config", "set", "pat"), ["patience_s"]),
+            (("doctor", "--no"), ["--node", "--no-node"]),
+            (("diff", "--ex"), ["--exit-code"]),
+            (("resubmit", "--un"), ["--unset"]),
+            (("cancel", "--ki"), ["--kill"]),
+        ],
+        3,
+    ),
 )
 def test_completion_covers_what_follows_a_command(
     words: tuple[str, ...], completed: list[str]

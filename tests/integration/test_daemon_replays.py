@@ -70,7 +70,7 @@ def a_trace(jobs: int = times(25, 40)) -> Trace:
 
 
 @pytest.mark.parametrize(
-    ("policy", "settings"), spread(CHOICES, 3), ids=[name for name, _ in CHOICES]
+    ("policy", "settings"), spread(CHOICES, 2), ids=[name for name, _ in CHOICES]
 )
 async def test_the_daemon_decides_what_the_simulator_decides(
     policy: str, settings: dict[str, str], tmp_path: Path

@@ -39,7 +39,7 @@ def training_job() -> Iterator[MakeJob]:
         job.abandon()
 
 
-@pytest.mark.parametrize("script", spread(list(JOBS), 2))
+@pytest.mark.parametrize("script", spread(list(JOBS), 1))
 def test_a_job_stopped_at_any_step_ends_as_if_it_never_was(
     training_job: MakeJob, script: str, tmp_path: Path
 ) -> None:

@@ -163,7 +163,7 @@ class Walk:
         return int(self.bench.transport.__dict__.get("seen", 0))
 
 
-@settings(max_examples=times(50, 150), deadline=None)
+@settings(max_examples=times(25, 150), deadline=None)
 @given(st.integers(0, 2**32))
 def test_nothing_runs_twice_and_every_end_is_told(seed: int) -> None:
     walk = Walk(random.Random(seed))

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from support.extent import some
 
-TRACE = Path(__file__).parents[1] / "data" / "traces" / "own_480_job.csv"
+TRACE = Path(__file__).parents[1] / "data" / "traces" / "tiresias_60_job.csv"
 COMMAND = "from dlq_simulator.command import simulate; simulate()"
 ARGUMENTS = (
-    "--cluster", "15x4", "--json", "--seed", "7", "--set", "promote_knob=8",
+    "--cluster", "2x4", "--json", "--seed", "7", "--set", "promote_knob=8",
     "--policy", "fifo", "--policy", "best-effort", "--policy", "tiresias-las", "--policy", "srtf",
     "--set", "know=profiled",
 )  # fmt: skip

@@ -23,6 +23,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.loans import LoanStep
+from support.extent import times
 
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")
@@ -152,7 +153,7 @@ TAKEN_BACK = [
     servers=st.lists(st.integers(0, 3), min_size=1, max_size=6),
     choice=st.sampled_from(CHOICES),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(20, 60), deadline=None)
 def test_lent_servers_come_and_go_and_all_work_is_done(
     rows: list[tuple[int, int, int, int, bool]], servers: list[int], choice: tuple[str, ...]
 ) -> None:

@@ -36,7 +36,7 @@ def typed(trace: Trace, seed: int) -> Trace:
 
 
 @pytest.mark.parametrize("policy", ["chronus", "chronus-paper", "dlq"])
-@pytest.mark.parametrize("speed", spread([1.0, 0.5, 2.0], 2))
+@pytest.mark.parametrize("speed", spread([0.5, 1.0, 2.0], 1))
 @pytest.mark.parametrize("seed", spread(SEEDS, 1))
 def test_every_promise_is_kept_on_whichever_type(policy: str, speed: float, seed: int) -> None:
     trace = typed(workload(seed), seed)

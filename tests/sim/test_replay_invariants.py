@@ -128,7 +128,7 @@ IN_TURN = [choice for number, choice in enumerate(CHOICES) if number % 3 == numb
 
 @pytest.mark.parametrize(
     "choice",
-    spread([(choice,) for choice in (CHOICES if LONG else IN_TURN)], 9),
+    spread([(choice,) for choice in (CHOICES if LONG else IN_TURN)], 5),
     ids=" ".join,
 )
 def test_sixty_jobs_on_eight_gpus_keep_every_invariant(choice: tuple[str, ...]) -> None:

@@ -28,6 +28,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from support.extent import spread
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 CHOICES = (
@@ -91,7 +92,7 @@ def a_trace() -> Trace:
     return Trace.of("mixed", jobs)
 
 
-@pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
+@pytest.mark.parametrize("choice", spread([(choice,) for choice in CHOICES], 6), ids=" ".join)
 def test_a_copy_plans_the_same(choice: tuple[str, ...]) -> None:
     (chosen,) = read_settings(choice[:1], choice[1:])
     run = Compared(a_trace(), ClusterSpec(name="3x4", groups=(NodeGroup(count=3, gpus=4),)), chosen)

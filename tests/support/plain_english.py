@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from inspect import cleandoc
 from itertools import groupby
@@ -27,6 +25,12 @@ _PRAGMA = re.compile(r"#\s*(noqa|type:|fmt:|pragma|ruff:|mypy:|pylint:|SPDX|!)")
 # Literals in another language: SQL, style sheets, TOML.
 _CODE = re.compile(
     r"\s*((SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|PRAGMA|WITH|ATTACH)\b|\w+ \{ |\[\[?\w+\])"
+)
+# Strings come first: a # inside of one begins no comment.
+_PYTHON_COMMENT = re.compile(
+    r'''"""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"'''
+    r"""|'(?:[^'\\\n]|\\.)*'|(?P<comment>#[^\n]*)""",
+    re.DOTALL,
 )
 _C_TEXT = re.compile(
     r"""//[^\n]*(?:\n[ \t]*//[^\n]*)*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""",
@@ -74,7 +78,7 @@ def _is_hard_inside(sentence: str) -> bool:
 def _python_texts(source: str) -> Iterator[tuple[int, str]]:
     """Docstrings, comments and string literals that are sentences."""
     inner: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in _nodes(ast.parse(source)):
         if isinstance(node, ast.JoinedStr):
             inner.update(map(id, node.values))
             text = "".join(
@@ -89,13 +93,29 @@ def _python_texts(source: str) -> Iterator[tuple[int, str]]:
     yield from _comments(source)
 
 
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node but names, each before its children. `ast.walk` takes twice as long."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for field in node._fields:
+            value = getattr(node, field)
+            if isinstance(value, list):
+                left += [one for one in value if isinstance(one, ast.AST)]
+            elif isinstance(value, ast.AST) and not isinstance(value, ast.Name | ast.expr_context):
+                left.append(value)
+
+
 def _comments(source: str) -> Iterator[tuple[int, str]]:
     """Comments. Comments on consecutive lines, in one column, are one text."""
-    found = [
-        (one.start, one.string.lstrip("#:").removeprefix(" ").rstrip("- "))
-        for one in tokenize.generate_tokens(io.StringIO(source).readline)
-        if one.type == tokenize.COMMENT and not _PRAGMA.match(one.string)
-    ]
+    found, line, counted = [], 1, 0
+    for one in _PYTHON_COMMENT.finditer(source):
+        text = one["comment"]
+        if text and not _PRAGMA.match(text):
+            line, counted = line + source.count("\n", counted, one.start()), one.start()
+            column = one.start() - source.rfind("\n", 0, one.start()) - 1
+            found.append(((line, column), text.lstrip("#:").removeprefix(" ").rstrip("- ")))
     blocks = groupby(enumerate(found), lambda one: (one[1][0][0] - one[0], one[1][0][1]))
     for _, block in blocks:
         lines = [one for _, one in block]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -30,6 +31,7 @@ FOLDER = ROOT / "docs" / "reference"
 GENERATED = "<!-- Generated from the code by tests/support/reference_pages.py; do not edit. -->"
 
 
+@cache
 def all_pages() -> dict[str, str]:
     """File name in FOLDER -> text."""
     made = {

@@ -19,6 +19,7 @@ from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq, run
 from dlq_cli.spec.flags import FLAGS
 from dlq_common.job_fields.table import SECTIONS
+from support.extent import spread
 
 HEAVY = {
     "grpc", "google", "dlq", "rich", "yaml", "structlog", "cryptography", "scipy", "numpy", "cattrs",  # noqa: E501
@@ -42,11 +43,11 @@ def loaded_by(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "arguments",
-    [
+    spread([
         ["--help"], ["submit", "--help"], ["admin", "--help"], ["spec", "--help"],
         ["spec", "check", "--help"], ["spec", "convert", "--help"], ["spec", "init"],
         ["completion", "bash"], ["--version"], [],
-    ],
+    ], 4),
 )  # fmt: skip
 def test_help_loads_click_and_the_standard_library_only(arguments: list[str]) -> None:
     assert not loaded_by(*arguments) & HEAVY

@@ -7,6 +7,7 @@ from typing import IO
 
 import pytest
 
+from support.extent import spread
 from unit.compat.conftest import Rank
 
 # A task that says that it is ready, and what it does when it is told to save.
@@ -53,15 +54,18 @@ def test_one_failing_task_ends_its_step_with_its_code(rank: Rank) -> None:
 
 @pytest.mark.parametrize(
     ("command", "why"),
-    [
-        ("srun --pty bash", "--pty: a job here has no terminal"),
-        ("srun -n 3 hostname", "3 tasks cannot be divided evenly over 2 nodes"),
-        ("srun -N 3 hostname", "--nodes=3: the job has 2"),
-        ("srun -w gpu-b -N1 hostname", "a step here has the first nodes of the job"),
-        ("srun --mpi=pmix hostname", "dlq's srun speaks no PMI"),
-        ("srun --bananas hostname", "--bananas needs a value|--bananas: not supported"),
-        ("srun", "there is no command to run"),
-    ],
+    spread(
+        [
+            ("srun --pty bash", "--pty: a job here has no terminal"),
+            ("srun -n 3 hostname", "3 tasks cannot be divided evenly over 2 nodes"),
+            ("srun -N 3 hostname", "--nodes=3: the job has 2"),
+            ("srun -w gpu-b -N1 hostname", "a step here has the first nodes of the job"),
+            ("srun --mpi=pmix hostname", "dlq's srun speaks no PMI"),
+            ("srun --bananas hostname", "--bananas needs a value|--bananas: not supported"),
+            ("srun", "there is no command to run"),
+        ],
+        3,
+    ),
 )
 def test_what_srun_cannot_do_is_refused_with_its_reason(rank: Rank, command: str, why: str) -> None:
     code, output = rank.run(command)

@@ -4,7 +4,7 @@ import ast
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -49,11 +49,23 @@ def guests_of(package: str) -> Iterator[tuple[str, set[str]]]:
 @cache
 def imported(path: Path) -> tuple[str, ...]:
     """What a file imports, be it by `import_module("...")`."""
-    return tuple(named(ast.parse(path.read_text())))
+    text = path.read_text()
+    tree = ast.parse(text)
+    return tuple(named(ast.walk(tree) if "import_module" in text else statements(tree)))
 
 
-def named(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def statements(tree: ast.Module) -> Iterator[ast.AST]:
+    """Every statement, also those in others, but no expression."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            left += getattr(node, field, ())
+
+
+def named(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:

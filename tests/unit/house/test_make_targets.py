@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.shim.binary import ShimMissing, ensure_shim
+from support.extent import spread
 
 ROOT = Path(__file__).resolve().parents[3]
 # An environment of its own -> the marks of tests that need it.
@@ -26,7 +27,8 @@ def recipe(*arguments: str) -> str:
 
 def marks_of(path: Path) -> set[str]:
     """The marks that a file gives to all its tests."""
-    for statement in ast.parse(path.read_text()).body:
+    text = path.read_text()
+    for statement in ast.parse(text).body if "pytestmark" in text else ():
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "pytestmark":
             return set(re.findall(r"mark\.(\w+)", ast.unparse(statement.value)))
     return set()
@@ -71,7 +73,9 @@ def test_a_target_of_its_own_fails_where_all_its_tests_skip(target: str) -> None
     assert "--fail-if-all-skip" in recipe(target)
 
 
-@pytest.mark.parametrize(("body", "code"), [("pytest.skip('no podman')", 1), ("pass", 0)])
+@pytest.mark.parametrize(
+    ("body", "code"), spread([("pytest.skip('no podman')", 1), ("pass", 0)], 1)
+)
 def test_a_run_in_which_every_test_skips_is_red_and_says_why(
     body: str, code: int, tmp_path: Path
 ) -> None:

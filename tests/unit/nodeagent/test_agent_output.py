@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from support.extent import spread
+
 PROGRAM = """
 import sys, threading, warnings
 from dlq_common.clock import SteadyClock
@@ -38,12 +40,15 @@ match sys.argv[1]:
 
 @pytest.mark.parametrize(
     ("trouble", "event"),
-    [
-        ("uncaught", "agent_failed"),
-        ("thread", "thread_failed"),
-        ("unraisable", "exception_ignored"),
-        ("warning", None),
-    ],
+    spread(
+        [
+            ("uncaught", "agent_failed"),
+            ("thread", "thread_failed"),
+            ("unraisable", "exception_ignored"),
+            ("warning", None),
+        ],
+        2,
+    ),
 )
 def test_what_python_would_print_is_one_event(trouble: str, event: str | None) -> None:
     ran = subprocess.run(

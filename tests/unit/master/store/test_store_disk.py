@@ -12,6 +12,7 @@ import pytest
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
+from support.extent import spread
 
 SHIM = Path(__file__).parents[3] / "support" / "failing_disk.c"
 
@@ -108,7 +109,7 @@ def failing_disk(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(library)
 
 
-@pytest.mark.parametrize("after", [1, 2, 7])
+@pytest.mark.parametrize("after", spread([1, 2, 7], 1))
 def test_a_failed_sync_is_an_error_and_the_end_of_writing(
     tmp_path: Path, failing_disk: str, after: int
 ) -> None:

@@ -16,6 +16,7 @@ from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.stimuli import ExplainJob, Stimulus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.why import ReasonCode
+from support.extent import spread
 from support.master_harness import Master
 from support.sim_agent import SimAgent
 
@@ -87,7 +88,7 @@ def decisions(calls: Counter[str]) -> int:
     return calls["policy/pipeline.py:_decide"] + calls["policy/pipeline.py:at_boundary"]
 
 
-@pytest.mark.parametrize("policy", ["dlq", "best-effort", "tiresias-las", "fifo"])
+@pytest.mark.parametrize("policy", spread(["dlq", "best-effort", "tiresias-las", "fifo"], 2))
 def test_a_submit_to_a_full_cluster_costs_the_same_however_many_wait(
     masters: Callable[..., Master], policy: str
 ) -> None:

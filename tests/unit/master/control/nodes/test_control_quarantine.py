@@ -12,6 +12,7 @@ from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.model.nodes.node import NodeFlag
+from support.extent import spread
 from support.master_harness import Master, config_of
 from support.sim_agent import SimAgent
 from unit.master.control.nodes.test_control_gpu_health import set_flags, tell
@@ -111,7 +112,7 @@ def test_how_programs_end_closes_no_node_whoevers_they_are(site: Site) -> None:
     assert site.flags(0) == frozenset()
 
 
-@pytest.mark.parametrize("cause", StartCause)
+@pytest.mark.parametrize("cause", spread(list(StartCause), 8))
 def test_a_start_that_failed_speaks_against_its_node_only_by_a_cause_of_nodes(
     site: Site, cause: StartCause
 ) -> None:

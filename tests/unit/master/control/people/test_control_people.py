@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -34,6 +35,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import HoldKind, JobState
+from support.extent import spread
 from support.master_harness import ALICE, ROOT, Master, config_of
 from support.sim_agent import SimAgent
 
@@ -171,9 +173,9 @@ LIVING = (
 ENDED = ("cancelled while running", "completed", "failed")
 
 
-@pytest.mark.parametrize("state", LIVING + ENDED)
-@pytest.mark.parametrize("first", EDITS)
-@pytest.mark.parametrize("then", EDITS)
+@pytest.mark.parametrize(
+    ("state", "first", "then"), spread(list(product(LIVING + ENDED, EDITS, EDITS)), 66)
+)
 def test_any_two_edits_in_any_state_answer_and_leave_a_sound_cluster(
     master: Master, agent: SimAgent, state: str, first: Edit, then: Edit
 ) -> None:

@@ -11,6 +11,7 @@ from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.transit.front import must_leave
 from support.builders import World, a_job, a_node
+from support.extent import spread
 
 
 def las(nodes: int = 1, **settings: str) -> World:
@@ -131,7 +132,7 @@ def stream_of_narrow_jobs(world: World, from_id: int, until_s: float) -> int:
     return next_id
 
 
-@pytest.mark.parametrize("place", ["consolidate", "spread", "count"])
+@pytest.mark.parametrize("place", spread(["consolidate", "spread", "count"], 1))
 def test_a_starving_gang_is_promoted_and_starts_under_a_stream_of_narrow_jobs(place: str) -> None:
     def starved(**settings: str) -> bool:
         world = las(nodes=2, thresholds="100000", place=place, **settings)

@@ -40,7 +40,7 @@ EACH = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
 
 @EACH
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 14), nodes=st.integers(1, 5))
-@settings(max_examples=times(15, 25))
+@settings(max_examples=times(8, 25))
 def test_no_node_is_overfull_and_no_job_runs_where_it_may_not(
     solver: Solver, seed: int, count: int, nodes: int
 ) -> None:
@@ -86,7 +86,7 @@ def test_a_kind_with_holes_in_its_sizes_is_used_where_it_fits() -> None:
 
 @EACH
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=15)
+@settings(max_examples=times(6, 15))
 def test_nothing_is_rented_that_the_provider_has_taken_back(solver: Solver, seed: int) -> None:
     whole = drawn(seed, 9, 3)
     types = tuple(

@@ -194,7 +194,7 @@ def test_every_promise_is_kept_and_every_offer_is_true(seed: int, gpus: int, who
 
 
 @given(seed=st.integers(0, 10**6), gpus=st.integers(3, 8))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=times(8, 20), deadline=None)
 def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> None:
     """Slot after slot: arrivals, admission, a new plan where it is no worse, one slot of work."""
     book, ended = PromiseBook(grid=grid_of(gpus)), 0

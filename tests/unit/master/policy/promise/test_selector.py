@@ -174,7 +174,7 @@ def test_reasons_tell_why_a_job_is_not_served() -> None:
     gpus=st.integers(3, 9),
     later=st.integers(0, 6),
 )
-@settings(max_examples=times(20, 60), deadline=None)
+@settings(max_examples=times(8, 60), deadline=None)
 def test_a_kept_plan_never_loses_a_guaranteed_job(
     seed: int, count: int, gpus: int, later: int
 ) -> None:
