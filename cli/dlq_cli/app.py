@@ -107,7 +107,7 @@ class App:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise InvalidRequest(
-                f"{impact}; nobody can be asked here", hint="-y does it without asking"
+                f"{impact}; there is no terminal to ask on", hint="-y does it without asking"
             )
         if not click.confirm(f"{impact}. Go on?", err=True):
             self.say(declined)

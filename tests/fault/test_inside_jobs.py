@@ -281,7 +281,7 @@ def test_the_second_ctrl_c_of_run_cancels_the_job(daemons: Daemons) -> None:
             line = runner.stderr.readline()
             assert line, said
             said += line
-            if b"once more within" in line:
+            if b"press again within" in line:
                 runner.send_signal(signal.SIGINT)
         job_id = re.search(rb"job (\d+) is being", said)
         assert job_id

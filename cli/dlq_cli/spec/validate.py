@@ -160,7 +160,7 @@ def _mixed_gpus(get: _Getter) -> None:
         if mixed and get.origin(name) != "default":
             raise wrong(
                 get.origin("resources.mixed_gpus"),
-                f"a job on several GPU types at once gets what is left: it goes not with {name}",
+                f"a job on several GPU types at once gets free GPUs only and excludes {name}",
             )
 
 
@@ -182,7 +182,7 @@ def _lateness(get: _Getter) -> LatenessSpec | None:
     if due is None and weight is None:
         return None
     if weight is None:
-        raise wrong(get.origin("due"), "`due` says not what being late costs: `weight`")
+        raise wrong(get.origin("due"), "`due` has no cost of lateness: `weight`")
     if due is None:
         raise wrong(get.origin("weight"), "`weight` says not when it is late: `due`")
     return LatenessSpec(due, weight)

@@ -63,7 +63,7 @@ def _errors(quality: wire.GetForecastQualityResponse) -> tuple[tuple[str, str], 
     return (
         ("error, median", age(from_duration(quality.error_median_duration))),
         ("error, 90 %", age(from_duration(quality.error_p90_duration))),
-        ("starts come", f"{age(abs(late_s))} {side} than said, median"),
+        ("starts come", f"{age(abs(late_s))} {side} than forecast, median"),
         ("in their range", f"{quality.within_ratio:.0%}"),
         ("foreseen", f"{age(from_duration(quality.wait_median_duration))} before, median"),
     )

@@ -136,7 +136,9 @@ def reclaim(
     if token and plan_only:
         raise InvalidRequest("--plan makes a token, and --token wants one", field="token")
     if token and (within or force) and not (host or count):
-        raise InvalidRequest("beside --token say all that was asked, or nothing", field="token")
+        raise InvalidRequest(
+            "beside --token give all arguments of the plan, or none", field="token"
+        )
     if force and within is None:
         raise InvalidRequest("--force needs a time", field="force", hint="--within 60s --force")
     names, number = ([], 0) if token and not (host or count) else _which(host, count)
@@ -155,7 +157,7 @@ def reclaim(
 
 def _which(hosts: Sequence[str], count: int | None) -> tuple[list[str], int]:
     if bool(hosts) is bool(count):
-        raise InvalidRequest("name servers, or say how many", hint="HOST..., or --count N")
+        raise InvalidRequest("name servers, or give a number", hint="HOST..., or --count N")
     return names_of(hosts), count or 0
 
 

@@ -162,7 +162,7 @@ def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
     except ValueError as error:
         raise InvalidRequest(str(error)) from None
     if not names or not (labels or cleared):
-        raise InvalidRequest("name nodes and what to label them with", hint="gpu[01-04] rack=r1")
+        raise InvalidRequest("name nodes and their labels", hint="gpu[01-04] rack=r1")
     found = chosen_nodes(Nodes(app.connection()), names)
     admin = Admin(app.connection())
     changed = [

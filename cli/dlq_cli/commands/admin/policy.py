@@ -90,7 +90,7 @@ def set_(
     accepted here too, except those that only a simulation can use.
     """
     words = dict(_setting(word) for word in settings)
-    app.confirm(f"{name} will decide who gets GPUs", yes=yes)
+    app.confirm(f"{name} will schedule all jobs", yes=yes)
     _done(Admin(app.connection()).set_policy(name, words, force=force), as_json=as_json)
 
 
@@ -101,7 +101,7 @@ def set_(
 @pass_app
 def reset(app: App, force: bool, yes: bool, as_json: bool) -> None:
     """Let the policy of master.toml decide again."""
-    app.confirm("the policy of master.toml will decide who gets GPUs", yes=yes)
+    app.confirm("the policy of master.toml will schedule all jobs", yes=yes)
     _done(Admin(app.connection()).set_policy(from_file=True, force=force), as_json=as_json)
 
 

@@ -79,9 +79,7 @@ def reserve(
         app.say(f"jobs there now: {', '.join(made.job_ids)}")
     if made.late_job_ids:
         late = ", ".join(made.late_job_ids)
-        app.say(
-            f"of those {late} may run into it: they are asked to save then, and go on elsewhere"
-        )
+        app.say(f"of those {late} may run into it: they will be asked to save and go on elsewhere")
 
 
 @click.group()

@@ -134,7 +134,7 @@ def del_(app: App, name: str, yes: bool, cancel_jobs: bool, give_to: str) -> Non
     Refused while jobs of NAME live, unless an option decides about them. With both options, jobs
     that run or are promised a deadline are cancelled. Ended jobs stay in the books, for operators.
     """
-    app.confirm(f"{name} will not be let in any more", yes=yes)
+    app.confirm(f"{name} loses all access", yes=yes)
     done = Admin(app.connection()).delete_user(name, cancel_jobs=cancel_jobs, give_to=give_to)
     counts = [f"{done.cancelled_count} jobs cancelled"] if done.cancelled_count else []
     counts += [f"{done.given_count} jobs given to {give_to}"] if done.given_count else []

@@ -109,7 +109,7 @@ def _wait_gone(
     try:
         found = wait_for(app, job_ids, timeout_s=timeout_s) if job_ids else {}
     except KeyboardInterrupt:
-        app.say("not waiting any longer; the order stands")
+        app.say("stopped waiting; the order stands")
         return exit_codes.INTERRUPTED
     if as_json:
         click.echo(document({"jobs": [job_facts(job) for job in found.values()]}))

@@ -144,7 +144,7 @@ class CtrlC:
         threading.Thread(target=work, daemon=True).start()
 
     def _say_unanswered(self) -> None:
-        self._app.say("the master has not answered yet; once more leaves without its answer")
+        self._app.say("the master has not answered yet; press again to leave without its answer")
 
     def _forward(self) -> None:
         try:
@@ -152,9 +152,9 @@ class CtrlC:
         except IllegalTransition:
             self._app.say(f"job {self._job_id} is not running; Ctrl-C twice within 2 s cancels it")
         except DlqError as error:
-            self._app.say(f"the job could not be told: {error.what}")
+            self._app.say(f"SIGINT could not be sent: {error.what}")
         else:
-            self._app.say("the job has been told (SIGINT); once more within 2 s cancels it")
+            self._app.say("the job has got SIGINT; press again within 2 s to cancel it")
 
     def _ask_cancel(self) -> None:
         try:

@@ -131,7 +131,7 @@ def wishes(words: Sequence[str], now_s: float) -> wire.UpdateJobRequest:
             )
         if field in given:
             raise InvalidRequest(
-                f"{shown(given[field])} and {shown(word)} ask for one thing twice: say which",
+                f"{shown(given[field])} and {shown(word)} ask for one thing twice: use one",
                 field=field,
             )
         given[field] = word
@@ -233,7 +233,7 @@ def _deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
 
 def _soft_deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
     if request.deadlines or request.clear_deadlines:
-        raise ValueError("a strict deadline is given too: say which")
+        raise ValueError("a strict deadline is given too: use one")
     asked = read_soft(text)
     request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
 

@@ -52,7 +52,7 @@ def read_soft(raw: object) -> Deadlines:
     for part in parts:
         when, colon, worth = worded(part).strip().rpartition(":")
         if not colon:
-            raise ValueError(f"{shown(str(part))} says not what it earns: {_SOFT}")
+            raise ValueError(f"{shown(str(part))} has no reward: {_SOFT}")
         due = _later(when.strip(), found[0].due if found else None)
         found.append(DeadlineText(due, _reward(worth, found)))
     if not found:
@@ -133,7 +133,7 @@ def _reward(text: str, before: Sequence[DeadlineText]) -> float:
     try:
         reward = float(text)
     except ValueError:
-        raise ValueError(f"{shown(text)} is not what an end earns: {_SOFT}") from None
+        raise ValueError(f"{shown(text)} is not a reward: {_SOFT}") from None
     if not LEAST <= reward <= FULL:
         raise ValueError(f"it earns {reward:g}: want {LEAST:g} to {FULL:g}")
     if before and reward > before[-1].reward:

@@ -30,5 +30,5 @@ def read_weight(raw: object) -> float:
     except ValueError:
         weight = math.nan
     if not 0 < weight < math.inf:
-        raise ValueError(f"{shown(text)} is not what an hour costs: write a number above 0")
+        raise ValueError(f"{shown(text)} is not the cost of an hour: write a number above 0")
     return weight

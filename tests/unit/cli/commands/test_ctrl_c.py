@@ -78,14 +78,14 @@ def terminal(master: SlowMaster) -> Terminal:
     del master
     pressed = Terminal()
     pressed.press()
-    pressed.wait_for("has been told")
+    pressed.wait_for("has got SIGINT")
     return pressed
 
 
 def test_a_second_press_after_two_seconds_is_the_jobs_again(terminal: Terminal) -> None:
     terminal.now_s += run.TWICE_S + 0.1
     terminal.press()
-    terminal.wait_for("has been told", times=2)
+    terminal.wait_for("has got SIGINT", times=2)
 
 
 def test_nobody_hangs_up_before_the_cancel_is_answered(

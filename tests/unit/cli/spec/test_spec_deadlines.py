@@ -88,11 +88,11 @@ def test_later_deadlines_may_be_said_by_the_first_one() -> None:
     [
         ("deadline", "soon", "is not a deadline: write 8h"),
         ("deadline", "0", "is not a deadline"),
-        ("soft_deadline", "8h", "says not what it earns"),
+        ("soft_deadline", "8h", "has no reward"),
         ("soft_deadline", "8h:50,9h:80", "a later end earns more (80 than 50)"),
         ("soft_deadline", "8h:101", "it earns 101: want 1 to 100"),
         ("soft_deadline", "8h:nan", "it earns nan"),
-        ("soft_deadline", "8h:much", "is not what an end earns"),
+        ("soft_deadline", "8h:much", "is not a reward"),
         ("soft_deadline", "+10%:80", "comes first: of what?"),
         ("soft_deadline", "18:00:100,+10%:80", "a share of the time until a date is not known"),
         ("on_miss", "cancl", "did you mean 'cancel'"),

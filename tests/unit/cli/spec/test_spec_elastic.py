@@ -79,7 +79,7 @@ def test_gpus_may_be_of_several_types_if_nothing_else_is_asked_of_them() -> None
     assert stored.resources.mixed_gpu_types
     assert changed(stored, "job 17", [], [], {}).message == stored
     for key, value in (("resources__gpu_type", "h100"), ("nodes", 1), ("elastic__gpus", "1:4")):
-        with pytest.raises(InvalidRequest, match="it goes not with"):
+        with pytest.raises(InvalidRequest, match="excludes"):
             sent(resources__mixed_gpus=True, **{key: value})
 
 
