@@ -1,5 +1,5 @@
 """An operator's own program, as Slurm's ResumeProgram: `PROGRAM start|stop|list`, JSON in and out
-(docs/sites/pools.md).
+(docs/sites/providers.md).
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ MOST_WORDS = 1_500
 TOO_LONG = {
     "policies/reproduction.md",
     "policies/simulate.md",
-    "sites/pools.md",
     "sites/profiler.md",
 }
 LOOKED_UP = {"reference/json.md", "reference/glossary.md"}  # nobody reads these from top to bottom

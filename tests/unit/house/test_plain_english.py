@@ -14,7 +14,6 @@ NOT_YET = {
     "docs/policies/reproduction.md": 96,
     "docs/policies/simulate.md": 71,
     "docs/running/node-problems.md": 1,
-    "docs/sites/pools.md": 20,
     "docs/sites/profiler.md": 41,
 }
 

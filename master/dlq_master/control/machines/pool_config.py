@@ -39,7 +39,7 @@ class PoolConfig:
     available_until: str = ""  # an instant at which the provider takes all back; "": never
     leave: Seconds = Seconds(300.0)  # before that, its jobs get so long to save
     give_up: float = 3.0  # a machine that has not come after so many times `boot` is given back
-    # provider = "exec": called with start, stop or list (docs/sites/pools.md)
+    # provider = "exec": called with start, stop or list (docs/sites/providers.md)
     program: str = ""
     timeout: Seconds = Seconds(60.0)  # of one call
     user: str = ""  # whose account it runs as; "": the master's
