@@ -24,7 +24,7 @@ LENT_HELP = {"simulate": "Replay a trace on a cluster under one or more policies
 
 
 class Lazy(NamedTuple):
-    """Where a command lives, and its line in the list of commands."""
+    """The place of a command, and its line in the list of commands."""
 
     target: str  # module:attribute
     help: str
@@ -75,7 +75,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def get_command_target(self, name: str) -> object | None:
-        """Where a command lives, without loading it."""
+        """The place of a command, without loading it."""
         return self._lazy.get(name) or self._lent().get(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -107,7 +107,7 @@ class LazyGroup(click.Group):
 
 
 def let_go_of_stdout() -> None:
-    """Nothing may be flushed into it any more, not even by the interpreter's end."""
+    """Detach stdout: not even the interpreter's end may flush into it any more."""
     with suppress(OSError, ValueError):  # in a test it may be no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -73,7 +73,7 @@ def renew(connection: Connection) -> Identity:
 
 
 def _ask(path: Path, question: dict[str, object]) -> dict[str, object]:
-    """One JSON line each way."""
+    """Send and receive one JSON line."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as line:
             line.settimeout(LOGIN_TIMEOUT_S)

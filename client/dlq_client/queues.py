@@ -11,7 +11,9 @@ from dlq_client.line.connection import Connection
 
 
 class Queues:
-    """Where jobs wait. Each method raises a DlqError when the master refuses."""
+    """Calls about queues, and about the cluster. Each method raises a DlqError when the master
+    refuses.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

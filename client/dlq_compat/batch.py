@@ -22,7 +22,7 @@ from dlq_compat.signals import FORWARDED, catch, end_as
 
 REQUEUE_EXIT_CODE = 99
 KILL_WAIT_S = 5.0
-"""From the signal of a requeue to the end. Slurm waits for 30 s, on GPUs that idle."""
+"""Seconds from the signal of a requeue to the end. Slurm waits for 30 s, on GPUs that idle."""
 
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 
@@ -103,7 +103,7 @@ class BatchStep:
             self._send(signal.SIGTERM)
 
     def _send(self, number: int) -> None:
-        """To the steps that live, else to the program."""
+        """Send the signal to the living steps, else to the program."""
         assert self._program is not None
         reached = [pid for pid in sorted(self._steps) if self._reaches(pid, number)]
         if not reached:
@@ -119,7 +119,7 @@ class BatchStep:
 
 
 def _fifo_path() -> str:
-    """In the job's own directory, which ends with the attempt, where there is one."""
+    """The path in the job's own directory, which ends with the attempt, where there is one."""
     beat = os.environ.get("DLQ_BEAT_FILE")
     directory = os.path.dirname(beat) if beat else tempfile.mkdtemp(prefix="dlq-slurm-")
     return os.path.join(directory, "slurm")

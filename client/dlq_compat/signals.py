@@ -19,7 +19,7 @@ FORWARDED = (
 
 
 def catch(numbers: Iterable[int]) -> int:
-    """From now on these signals are bytes to read from the descriptor that is returned."""
+    """Turn these signals into bytes that can be read from the returned descriptor."""
     awake, raised = os.pipe()
     for descriptor in (awake, raised):
         os.set_blocking(descriptor, False)

@@ -92,7 +92,7 @@ def plan(options: SrunOptions, environ: Mapping[str, str]) -> SrunStep:
 
 
 def tasks_per_node(nodes: int, each: int) -> str:
-    """As Slurm writes it: `4(x2)`."""
+    """The tasks of each node, as Slurm writes them: `4(x2)`."""
     return "%d(x%d)" % (each, nodes) if nodes > 1 else str(each)
 
 
@@ -170,7 +170,7 @@ class RunningStep:
             raise
 
     def wait(self) -> int:
-        """Until the last task has ended."""
+        """Wait until the last task has ended."""
         while True:
             self._reap()
             if not self._left:

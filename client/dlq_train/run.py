@@ -136,7 +136,9 @@ class Run:
             files.write_json(self._settings.done_file, finished, durable=True)
 
     def _candidates(self) -> Iterator[Checkpoint]:
-        """This attempt's own checkpoints (its launcher may have restarted it), then the past's."""
+        """Checkpoints of this attempt (its launcher may have restarted it), then those of the
+        past.
+        """
         yield from checkpoint.committed(self.checkpoint_dir)
         if self._settings.resume_from is not None:
             yield from checkpoint.candidates(self._settings.resume_from)

@@ -99,13 +99,15 @@ class IllegalTransition(DlqError):
 
 
 class WorkWouldBeLost(IllegalTransition):
-    """It would stop jobs of which nothing is known that would save their work."""
+    """The order would stop jobs that are not known to save their work."""
 
     reason = "WORK_WOULD_BE_LOST"
 
 
 class StaleFence(DlqError):
-    """It came from an older attempt or epoch than the one that counts. Facts: epoch, attempt."""
+    """The message came from an older attempt or epoch than the present one. Facts: epoch,
+    attempt.
+    """
 
     reason = "STALE_FENCE"
 

@@ -18,7 +18,7 @@ SECRET_BYTES = 32
 
 
 class Ids(Protocol):
-    """Where a shell gets identifiers and seeds from."""
+    """The source of identifiers and seeds for a shell."""
 
     def request_id(self) -> str:
         """A UUID that sorts by the time it was made; the key under which a retry is recognised."""

@@ -192,8 +192,8 @@ def maintenance_command(
 @_CONFIG
 @_STATE_DIR
 def leave_command(span: str, config_path: Path | None, state_dir: Path | None) -> None:
-    """This rented machine is taken back by its provider: let its jobs save in that time and go on
-    elsewhere.
+    """Announce that this rented machine's provider takes it back: its jobs save in that time and go
+    on elsewhere.
     """
     try:
         leave_s = float(parse_duration(span))

@@ -42,7 +42,7 @@ class NodeConfig:
 
 @dataclass(frozen=True, slots=True)
 class MasterAddressConfig:
-    """Where the master is, as HOST:PORT."""
+    """The address of the master, as HOST:PORT."""
 
     address: str = ""  # its API; "" = the name that it gave at the join
     join: str = ""  # its join port, for `dlq-nodeagent join`
@@ -296,7 +296,7 @@ def check_master_address(config: AgentConfig, address: str) -> None:
 
 
 def node_address(config: AgentConfig, master_address: str) -> str:
-    """Where other nodes of a gang reach this one."""
+    """The address at which other nodes of a gang reach this one."""
     if config.node.address:
         return config.node.address
     return "127.0.0.1" if is_loopback(master_address) else platform.node()

@@ -148,7 +148,7 @@ class AgentCore:
         self.uplink.closed()
 
     def received(self, message: FromMaster) -> None:
-        """One message of the stream, in order."""
+        """Take one message of the stream, in order."""
         match message:
             case Welcome():
                 self._welcome(message)

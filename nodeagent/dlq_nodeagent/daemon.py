@@ -307,8 +307,8 @@ async def _turn(
     service: Service,
     holds: Callable[[], bool],
 ) -> None:
-    """Until it is told to stop, or its state belongs to another agent: nothing it takes would be
-    kept.
+    """Turn until the agent is asked to stop, or its state belongs to another agent: nothing it
+    takes would be kept.
     """
     while not stopped.is_set() and holds():
         core.tick()

@@ -24,7 +24,9 @@ LINKS: Mapping[str, float] = {
 
 
 class Prediction(NamedTuple):
-    """On one link: `rho`, and how many times as long an iteration takes as in the trial."""
+    """The prediction for one link: `rho`, and how many times as long an iteration takes as in the
+    trial.
+    """
 
     rho: float
     slowdown: float  # with the usual overlap

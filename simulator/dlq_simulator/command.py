@@ -189,7 +189,7 @@ def _check_typed(policies: Sequence[str], *files: Path | None) -> None:
 
 
 def _rented(workload: Trace, spec: ClusterSpec, chosen: PricedSettings) -> Result:
-    """On nodes that are rented by need; numpy is imported only here."""
+    """Replay on nodes that are rented by need; numpy is imported only here."""
     if find_spec("numpy") is None or find_spec("scipy") is None:
         why = "numpy and scipy are not installed"
         raise UsageError(f"cannot simulate {chosen.name!r}", why, "pip install 'dlq[sim]'")

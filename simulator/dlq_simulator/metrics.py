@@ -182,7 +182,7 @@ def measure(
 
 
 def _mean_toll(billed: Billed | None, name: str) -> float | None:
-    """Of all reclaims; None: there was none."""
+    """The mean over all reclaims; None: there was none."""
     return None if billed is None else mean([getattr(toll, name) for toll in billed.tolls])
 
 
@@ -202,7 +202,7 @@ def percentile(values: Sequence[Number], percent: float) -> float | None:
 
 
 def _settled(value: Number) -> float:
-    """To the microsecond: finer differences are the noise of doubles."""
+    """A time, rounded to the microsecond: finer differences are the noise of doubles."""
     return round(float(value), 6)
 
 

@@ -57,6 +57,7 @@ class TraceQueues:
 
 
 def _by_jobs(jobs: Counter[str]) -> Quotas:
-    """To each queue its share of the jobs: Chronus sets the quotas "according to the ratio between
-    SLO and best-effort jobs" (4.3)."""
+    """Each queue gets its share of the jobs: Chronus sets the quotas "according to the ratio
+    between SLO and best-effort jobs" (4.3).
+    """
     return Quotas(tuple((name, jobs[name] / jobs.total()) for name in sorted(jobs)))

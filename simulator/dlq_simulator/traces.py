@@ -26,7 +26,7 @@ def read_trace(path: str, form: str = "auto", *, skip_bad: bool = False) -> Trac
 
 
 def parse_trace(path: str, text: str, form: str = "auto", *, skip_bad: bool = False) -> Trace:
-    """As `read_trace`, from the file's text; `path` names it in messages and finds its
+    """The trace of a file's text, as in `read_trace`; `path` names it in messages and finds its
     companions.
     """
     reading = _Reading(path, skip_bad)

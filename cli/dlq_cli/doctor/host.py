@@ -42,7 +42,7 @@ def run_program(command: list[str]) -> tuple[int, str]:
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is: in PATH, or beside the Python that runs us."""
+    """The path of a program: in PATH, or beside the Python that runs us."""
     return shutil.which(name) or shutil.which(name, path=str(Path(sys.executable).parent))
 
 
@@ -246,7 +246,7 @@ def users_map(host: Host, wish: HostWish) -> CheckVerdict:
 
 
 def _mounted(mounts: str) -> tuple[str, set[str], str]:
-    """Where v2 is mounted, the controllers of v1, and where one of those is."""
+    """The mount point of v2, the controllers of v1, and the mount point of one of those."""
     unified, at, kinds = "", "", set[str]()
     for line in mounts.splitlines():
         _, place, filesystem, options, *_ = [*line.split(" "), "", "", "", ""]

@@ -48,7 +48,7 @@ def costs_facts(answer: wire.GetCostsResponse, by: tuple[str, ...]) -> Facts:
 
 
 def money(amount: float) -> float:
-    """To a hundredth of a cent."""
+    """An amount, rounded to a hundredth of a cent."""
     return round(amount, 4)
 
 

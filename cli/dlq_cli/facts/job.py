@@ -111,7 +111,7 @@ def preemption_facts(preemption: job_pb2.Preemption) -> Facts:
 
 
 def range_facts(range_: forecast_pb2.TimeRange) -> Facts:
-    """As JSON; null for an instant beyond the simulated time."""
+    """A time range as JSON; null for an instant beyond the simulated time."""
     return {
         name: instant(getattr(range_, name)) if range_.HasField(name) else None
         for name in ("earliest_time", "likely_time", "latest_time")

@@ -71,7 +71,7 @@ def start_facts(start: profile_pb2.RecordedStart) -> Facts:
 
 
 def verdict_facts(verdict: profile_pb2.ProfileVerdict) -> Facts:
-    """As in the schema dlq.profile.v1."""
+    """A verdict as in the schema dlq.profile.v1."""
     return {
         "method": verdict.method,
         "confidence": verdict.confidence,

@@ -13,7 +13,7 @@ STDIN = "-"
 
 
 def read_source(path: str) -> bytes:
-    """As much of a file (- is stdin) as a script or spec may hold, and one byte more."""
+    """The bytes of a file (- is stdin), up to the limit of a script or spec, and one byte more."""
     if path == STDIN:
         return sys.stdin.buffer.read(LARGEST_SCRIPT_BYTES + 1)
     try:

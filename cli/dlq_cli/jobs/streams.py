@@ -52,7 +52,9 @@ def _of_gpu(rank: int, attempt: job_pb2.Attempt) -> Stream:
 
 
 def _of_role(kind: str, index: int, roles: job_pb2.RolesSpec, attempt: job_pb2.Attempt) -> Stream:
-    """As the nodes share them out: workers where their GPUs are, servers in turn."""
+    """Roles are shared out as the nodes do: workers to the nodes with their GPUs, servers in
+    turn.
+    """
     counts = _gpus(attempt)
     most = roles.ps_count if kind == "ps" else roles.worker_count
     if index >= most:

@@ -15,8 +15,8 @@ _TOTAL = "all"
 
 
 def waits(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """By how many GPUs they asked for: from the submission to the first start, and all time that
-    they did not run.
+    """Waiting times by number of GPUs: from the submission to the first start, and all time without
+    running.
     """
     groups: dict[str, list[job_pb2.Job]] = defaultdict(list)
     for job in jobs:
@@ -40,7 +40,7 @@ def promises(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
 
 
 def preemptions(jobs: Iterable[job_pb2.Job]) -> list[Facts]:
-    """By user: stops of jobs, stops for other jobs by the order of the policy, and work that had to
+    """Stops of jobs by user, stops for other jobs by the order of the policy, and work that had to
     be done again. The user with the greatest loss comes first.
     """
     groups: dict[str, list[job_pb2.Job]] = defaultdict(list)

@@ -24,8 +24,8 @@ def queue_state(job: job_pb2.Job) -> str:
 
 
 def account_state(job: job_pb2.Job) -> str:
-    """As sacct: a starting or leaving job runs, and a failure names its kind. A node that is silent
-    still holds its job, which is not lost.
+    """The state as in sacct: a starting or leaving job runs, and a failure names its kind. A node
+    that is silent still holds its job, which is not lost.
     """
     word = queue_state(job)
     if job.HasField("attempt_state"):

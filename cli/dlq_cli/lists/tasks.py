@@ -22,7 +22,7 @@ def shown_id(job: job_pb2.Job) -> str:
 
 
 def id_key(job: job_pb2.Job) -> tuple[int, int]:
-    """Where a job stands in the order of ids."""
+    """The key that sorts jobs by their ids."""
     if job.HasField("array_task"):
         return int(job.array_task.array_id), job.array_task.index
     return int(job.job_id or 0), 0

@@ -70,9 +70,7 @@ class TerminalFilter:
         return "".join(kept)
 
     def _after_string(self, text: str, at: int) -> int:
-        """Where the string ends: at its terminator, or at a newline, so that none hides the
-        rest.
-        """
+        """The end of the string: its terminator, or a newline, so that none hides the rest."""
         end = _STRING_END.search(text, at)
         if end is None:
             return len(text)

@@ -45,7 +45,7 @@ _ENDS: Mapping[str, str] = {
 
 
 def reason(job: job_pb2.Job) -> str:
-    """One of Slurm's words for why it does not run, or how it went wrong; `None` for all others."""
+    """Slurm's word for the reason why a job waits or failed; `None` for all others."""
     if has_ended(job):
         if job.end_reason == "signal" and job.exit_signal:
             return f"RaisedSignal:{job.exit_signal}"
@@ -103,7 +103,7 @@ def limit_s(job: job_pb2.Job) -> float | None:
 
 
 def short(seconds: float | None) -> str:
-    """As squeue: `10:29`, `2:10:29`, `1-02:03:04`, UNLIMITED."""
+    """A duration as in squeue: `10:29`, `2:10:29`, `1-02:03:04`, UNLIMITED."""
     text = clock(seconds)
     if seconds is None or "-" in text:
         return text

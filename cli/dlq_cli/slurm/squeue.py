@@ -97,7 +97,9 @@ def _found(app: App, jobs: Jobs, given: SlurmWords) -> list[job_pb2.Job]:
 
 
 def _named(jobs: Jobs, ids: Sequence[str]) -> Sequence[job_pb2.Job]:
-    """As there: one that is not there is an error, of several the others are shown."""
+    """The jobs of these ids, as in Slurm: a missing one is an error, and of several the others are
+    shown.
+    """
     found = known_jobs(jobs, ids)
     if not found and len(ids) == 1:
         raise InvalidRequest("slurm_load_jobs error: Invalid job id specified")

@@ -170,7 +170,7 @@ def line(columns: Sequence[SqueueColumn], text_of: Callable[[SqueueField], str])
 
 
 def in_order(jobs: Sequence[job_pb2.Job], text: str) -> list[job_pb2.Job]:
-    """By `-S P,-t,i`: letters, `-` before one for falling; the last named counts least."""
+    """Sort as `-S P,-t,i` says: letters, `-` before one for falling; the last one counts least."""
     ordered = sorted(jobs, key=_by_id)
     for word in reversed([each.strip() for each in text.split(",") if each.strip()]):
         field = BY_LETTER.get(word.lstrip("+-"))

@@ -47,7 +47,7 @@ def check(content: bytes, name: str, *, directory: str, shell: Mapping[str, str]
 
 
 def unread(name: str, error: InvalidRequest) -> Checked:
-    """Of a file that cannot be read."""
+    """The result for a file that cannot be read."""
     return Checked(name, None, [_problem(error)], [])
 
 

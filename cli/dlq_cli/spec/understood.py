@@ -55,7 +55,7 @@ def _said(spec: Spec, *keys: str) -> str | None:
 
 
 def _composed(spec: Spec) -> Iterator[Row]:
-    """Of several fields together, or of messages."""
+    """Rows made of several fields together, or of messages."""
     resize = spec.elastic.resize if spec.elastic else ""
     grace_s = spec.of(GRACE)
     yield "command", _command(spec), _said(spec, "command", "run")
@@ -118,7 +118,7 @@ def _dependency(spec: Spec) -> str:
 
 
 def _variables(spec: Spec) -> list[str | None]:
-    """Where each variable was said."""
+    """The place of each variable."""
     return [spec.origins.get(f"env.{name}") for name in sorted(spec.environment)]
 
 
@@ -141,7 +141,7 @@ def _gpus(spec: Spec) -> str:
 
 
 def _which(spec: Spec) -> str:
-    """Of which nodes, if that is not all of them."""
+    """The named nodes, if they are not all."""
     among, exclude = spec.of(NODELIST), spec.of(EXCLUDE)
     choices = [
         *([f"with {' and '.join(spec.constraint)}"] if spec.constraint else []),

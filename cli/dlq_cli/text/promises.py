@@ -87,5 +87,5 @@ def _deadline(promise: job_pb2.Promise, step: job_pb2.DeadlineStep, look: Output
 
 
 def _at(timestamp: object) -> str:
-    """As a flag takes it."""
+    """An instant as a flag takes it."""
     return format_instant(from_timestamp(timestamp)).replace(".000Z", "Z")  # type: ignore[arg-type]  # a Timestamp

@@ -13,7 +13,9 @@ _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class SizeRange(NamedTuple):
-    """From `least` up to `most`; `step` 0: one by one, or by whole nodes where these are said."""
+    """The sizes from `least` up to `most`; `step` 0: one by one, or by whole nodes where these are
+    said.
+    """
 
     least: int
     most: int

@@ -57,7 +57,7 @@ def detect(
 
 
 def mounts_of(text: str, kinds: Collection[str] = V1_KINDS) -> Mapping[str, Path]:
-    """Where each hierarchy is mounted: kind → path; the v2 tree is `unified`."""
+    """The mount point of each hierarchy: kind → path; the v2 tree is `unified`."""
     found: dict[str, Path] = {}
     for line in text.splitlines():
         _, at, filesystem, options = line.split(" ")[:4]

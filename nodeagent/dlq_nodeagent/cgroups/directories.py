@@ -55,7 +55,7 @@ def pids(dirs: Iterable[CgroupDir]) -> set[int]:
 
 
 def kill(dirs: Sequence[CgroupDir]) -> int:
-    """One round of SIGKILL to all of them; returns how many were there. Repeat until 0.
+    """Send one round of SIGKILL to all of them; returns how many were there. Repeat until 0.
 
     `cgroup.kill` (v2) is atomic against forks; on plain v1 the freezer holds them still meanwhile.
     """

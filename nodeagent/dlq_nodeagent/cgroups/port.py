@@ -15,9 +15,7 @@ class CgroupDir(NamedTuple):
 
 
 class OnlyMinors(NamedTuple):
-    """Of the character devices with this major number, only those with these minors may be
-    opened.
-    """
+    """A rule for one major number of character devices: only these minors may be opened."""
 
     major: int
     minors: frozenset[int]
@@ -45,7 +43,7 @@ class CgroupTree(Protocol):
 
     @property
     def why(self) -> str:
-        """One line for people: where the base is, or why there is none."""
+        """One line for people: the place of the base, or the reason why there is none."""
         ...
 
     @property

@@ -150,7 +150,7 @@ class NoTree:
         self.devices_open = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
-        """Nothing to make. The limits are not kept: every display of limits must say so."""
+        """Make nothing. The limits are not kept: every display of limits must say so."""
         return ()
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:

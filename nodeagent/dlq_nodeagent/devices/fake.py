@@ -142,7 +142,7 @@ class _Said:
     usage: DeviceUsage | None = None
 
     def take(self, code: str, rest: list[str]) -> None:
-        """One line, without the number of its device."""
+        """Take one line, without the number of its device."""
         if code in ("temperature", "utilization"):
             self.figures[code] = int(rest[0])
         elif code == "process":

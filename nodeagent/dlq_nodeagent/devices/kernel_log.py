@@ -14,7 +14,7 @@ _XID = re.compile(
 
 
 class LoggedXid(NamedTuple):
-    """One message: about the card at this place, so long after the boot."""
+    """One message: the card at this place, and the time after the boot."""
 
     pci: str
     number: int

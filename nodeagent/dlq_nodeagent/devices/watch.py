@@ -128,7 +128,7 @@ class GpuWatch:
     # ---- the threads
 
     def look(self) -> None:
-        """One look; may take as long as a driver likes."""
+        """Look once; may take as long as a driver likes."""
         ours = self.in_use()
         vitals = self.devices.vitals()
         ours |= self.in_use()  # the look may have seen a rank that came or went meanwhile

@@ -44,7 +44,7 @@ class Talk:
         await self._call.code()
 
     def end(self) -> None:
-        """Nothing more is sent or read."""
+        """Close the stream: nothing more is sent or read."""
         self._call.cancel()
 
     async def _say(self, message: wire.ServeExecRequest) -> None:

@@ -24,7 +24,8 @@ _NUMBER = re.compile(r"(\d{1,18})(?=\D*\Z)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointWatch:
-    """Where to look. Without a marker glob: directories that hold a COMMITTED file.
+    """The place and form of a job's checkpoints. Without a marker glob: directories that hold a
+    COMMITTED file.
 
     A glob is relative to the directory; a part matches one level (`*`, `?`, `[...]`), and `**` any
     number of directories, also none. Links are not followed, no path is deeper than eight levels,
@@ -39,7 +40,7 @@ class CheckpointWatch:
     settle_s: float = 0.0
     floor_mtime_ns: int = 0
     uid: int | None = None
-    """Only checkpoints of this user count; None: any user's checkpoints count."""
+    """The owner of the checkpoints that count; None: any user's checkpoints count."""
 
 
 def newest_checkpoint(watch: CheckpointWatch, *, wall_s: float) -> SeenCheckpoint | None:

@@ -1,4 +1,4 @@
-"""From the master's launch to a plan that a runtime can start: paths, environment, tasks, ports.
+"""Turns the master's launch into a plan that a runtime can start: paths, environment, tasks, ports.
 
 `launching` is the entry; `env`, `slurm_env` and `live_torchrun` make variables, `tasks` the
 processes of a rank.

@@ -102,7 +102,9 @@ def _node_count(launch: Launch) -> int:
 
 
 def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """Of the GPUs here, and on every node of the gang as in DLQ_NODELIST: they may differ."""
+    """The types of the GPUs here, and on every node of the gang as in DLQ_NODELIST: they may
+    differ.
+    """
     types = launch.node_gpu_types or tuple(dict.fromkeys(device.gpu_type for device in devices))[:1]
     rank = launch.key.node_rank if launch.node_gpu_types else 0
     if rank >= len(types):
@@ -130,7 +132,7 @@ def _torchrun(launch: Launch, devices: tuple[Device, ...], files: JobFiles) -> M
 
 
 def _elastic(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """On how many GPUs an elastic job runs this time, and might. DLQ_BATCH_SCALE is the factor of
+    """The present and possible numbers of GPUs of an elastic job. DLQ_BATCH_SCALE is the factor of
     each GPU's work against the request. It keeps the batch of all GPUs the same, or makes it fit
     into the smaller memory of this node's GPUs.
     """

@@ -1,4 +1,4 @@
-"""From the master's launch to the runtime's plan: paths, script, environment, limits."""
+"""Turns the master's launch into the runtime's plan: paths, script, environment, limits."""
 
 import os
 import pwd
@@ -312,7 +312,7 @@ def refusal(error: BaseException) -> Preparation:
 
 
 def place_of(launch: Launch) -> PlaceOnDisk:
-    """Where the checkpoints of this attempt lie. A script's own directory is the user's choice as a
+    """The place of this attempt's checkpoints. A script's own directory is the user's choice as a
     whole.
     """
     directory = os.path.normpath(launch.checkpoint_directory)

@@ -23,10 +23,10 @@ class Task:
     """One process of the command, and its own variables."""
 
     name: str
-    """As people know it: "rank 5", "worker 2", "ps 0"."""
+    """The name for people: "rank 5", "worker 2", "ps 0"."""
     environment: Mapping[str, str]
     serves: bool = False
-    """It is there for the others: the job is done without it."""
+    """True for a task that serves others: the job is done without it."""
 
 
 def port_count(launch: Launch) -> int:
@@ -154,7 +154,9 @@ def _gpu_tasks(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where one worker or server is: the rank of its node, and its place among those there."""
+    """The place of one worker or server: the rank of its node, and its place among the tasks
+    there.
+    """
 
     role: str
     index: int

@@ -16,7 +16,7 @@ class Contact(Protocol):
 
 
 class FakeContact:
-    """In memory; for tests and deterministic runs."""
+    """A contact in memory; for tests and deterministic runs."""
 
     def __init__(self) -> None:
         self._last_s: float | None = None

@@ -92,8 +92,8 @@ async def log_pieces(
 
 
 async def words_pieces(order: OpenLog, never_ran: str) -> AsyncIterator[wire.PushLogRequest]:
-    """In place of the output of a rank that has none: why it never ran, as the shim would say
-    it.
+    """The text in place of missing output: the reason why the rank never ran, in the shim's
+    words.
     """
     said = f"dlq: cannot run the job: {never_ran}\n".encode("utf-8", "replace")
     offset = min(_first_offset(order.offset, len(said)), len(said))

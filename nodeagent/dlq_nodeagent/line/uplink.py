@@ -90,7 +90,7 @@ class Uplink:
         self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
         """The GPUs' health for a heartbeat; the argument is true for the first of a session."""
         self.disk: Callable[[bool], DiskSpace | None] = lambda first: None
-        """Likewise of the disk."""
+        """The same for the disk."""
         self._since_s = 0.0  # when the state was entered
         self._dial_at_s = clock.boottime_s()
         self._heartbeat_s = settings.heartbeat_s

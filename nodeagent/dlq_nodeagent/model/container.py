@@ -35,7 +35,7 @@ class ContainerPlan:
     image: str
     """The image's id in podman's store, once it is there, because a name could move on."""
     image_digest: str = ""
-    """Of its manifest, for people."""
+    """The digest of its manifest, for people."""
     image_cwd: str = ""
     """The image's own directory, in place of the plan's `cwd`; to start in / instead is no error.
     """

@@ -43,7 +43,7 @@ class Preparation:
     """The thing it waited for is there now: order it again, and it is soon ready."""
     error: str = ""
     no_room: bool = False
-    """It cannot be because a disk of this node is full."""
+    """True if the launch cannot be prepared because a disk of this node is full."""
     cause: str = ""
     """Why it cannot be, in a fixed word (dlq_common/start_causes.py)."""
     exit_code: int | None = None
@@ -99,8 +99,8 @@ class ReadOrder:
 
 
 class Errands(Protocol):
-    """Where the core sends its errands. Calls return at once; at most one of a kind per rank is
-    under way at a time (the core sees to it).
+    """The port to which the core sends its errands. Calls return at once; at most one of a kind per
+    rank is under way at a time (the core sees to it).
     """
 
     def prepare(self, order: PrepareOrder) -> None:

@@ -23,7 +23,7 @@ class Fence(NamedTuple):
 
 
 class Phase(StrEnum):
-    """Where a rank stands on its node (RankPhase of the wire); a rank's phase never goes back."""
+    """The phase of a rank on its node (RankPhase of the wire); it never goes back."""
 
     PREPARING = "preparing"
     STARTED = "started"
@@ -128,10 +128,12 @@ class Launch:
     node_gpu_types: tuple[str, ...] = ()
     profile: ProfileOrder | None = None
     trial: bool = False
-    """On fewer GPUs than its job asks for, to be measured: nothing that it saves is gone on with.
+    """True for a trial on fewer GPUs than its job asks for: none of its saves is used.
     """
     sizes: tuple[int, ...] = ()
-    """Of an elastic job: numbers of GPUs that will do, rising; `asked_gpus` is one of them."""
+    """The sizes of an elastic job: numbers of GPUs that suit it, rising; `asked_gpus` is one of
+    them.
+    """
     asked_gpus: int = 0
     live: bool = False
     """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has
@@ -292,19 +294,20 @@ class RankReport:
     """The reason why a rank in preparation waits, for people."""
     gpu_indexes: tuple[int, ...] = ()
     ports: tuple[int, ...] = ()
-    """Of a rank that is ready: free on this node, and its own from now on."""
+    """The ports of a ready rank: free on this node, and its own from now on."""
     workers_done: bool = False
     last_lines: tuple[str, ...] = ()
     failed_task: str = ""
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
     unnoticed: bool = False
-    """It has ended by itself, and no notice was given before: False also where that is not known.
+    """True if it has ended by itself, and no notice was given before: False also where that is not
+    known.
     """
     gpus_held: str = ""
     """For an ended rank: the reason why its GPUs are not free yet."""
     no_room: bool = False
-    """It could not be started because this node's disk is full."""
+    """True if it could not be started because this node's disk is full."""
     start_cause: str = ""
     """Why it could not be started, in a fixed word (dlq_common/start_causes.py)."""
     image_digest: str = ""
@@ -356,7 +359,7 @@ class Heartbeat:
     hold_revision: int = 0
     """The word on holds that every living rank has."""
     health: tuple[GpuHealth, ...] | None = None
-    """Of all GPUs; None: the last report of this session still holds."""
+    """The health of all GPUs; None: the last report of this session still holds."""
     disk: DiskSpace | None = None
     """None: the last report of this session still holds."""
 

@@ -72,7 +72,7 @@ class JobFiles(NamedTuple):
     the attempt.
     """
     beat_file: str
-    """Where the job's beats go (DLQ_BEAT_FILE), below `job_dir`."""
+    """The file for the job's beats (DLQ_BEAT_FILE), below `job_dir`."""
     done_file: str
     """Made by a job that is really finished (DLQ_DONE_FILE), below `job_dir`."""
     save_file: str = ""
@@ -197,7 +197,7 @@ class Inside:
 
     argv: tuple[str, ...]
     shim_pidfd: int
-    """Of the rank's shim, borrowed: the runtime closes it when the attempt is forgotten."""
+    """A pidfd of the rank's shim, borrowed: the runtime closes it when the attempt is forgotten."""
     uid: int
 
 

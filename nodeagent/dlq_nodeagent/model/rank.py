@@ -15,7 +15,7 @@ SAVING_CAUSES = frozenset({"preempt", "pause", "requeue", "time_limit", "drain",
 
 
 class RankState(StrEnum):
-    """Where a rank is. Its phase on the wire follows from this (report.py)."""
+    """The state of a rank. Its phase on the wire follows from this (report.py)."""
 
     PREPARING = "preparing"  # taken and journaled; directories are being made
     LAUNCHING = "launching"  # handed to the runtime; the main process is not exec'ed yet
@@ -45,8 +45,8 @@ class LetGo:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFailed:
-    """It can never start here; `error` is for the user. An exit code (mistakes.py) marks the user's
-    own mistake: it counts as the job's end, not as this host's failure.
+    """The launch can never start here; `error` is for the user. An exit code (mistakes.py) marks
+    the user's own mistake: it counts as the job's end, not as this host's failure.
     """
 
     error: str
@@ -207,15 +207,15 @@ class Rank:
     done: bool = False
     record: ExitRecord | None = None
     workers_done: bool = False
-    """Only tasks that serve others are left of it."""
+    """True if only tasks that serve others are left of it."""
     failed_task: str = ""
     last_lines: tuple[str, ...] = ()
     """The end of its output, if it failed by itself."""
     error: str = ""
     exit_code: int | None = None
-    """Of a launch that failed by the user's own mistake."""
+    """The exit code of a launch that failed by the user's own mistake."""
     no_room: bool = False
-    """It could not start because a disk of this host is full."""
+    """True if it could not start because a disk of this host is full."""
     start_cause: str = ""
     """Why it could not start, in a fixed word."""
     image_digest: str = ""
@@ -323,7 +323,7 @@ def answered_notice(rank: Rank) -> bool:
 
 
 def leave_now(rank: Rank, *, now_s: float, term_s: float) -> RankStep:
-    """It has saved and stays: nothing is left to wait for but its last `term_s`."""
+    """The rank has saved and stays: it gets its last `term_s` and no more."""
     assert rank.stopping is not None
     asked = replace(rank.stopping, noticed_s=None, due_s=now_s, grace_s=term_s)
     return _sooner(rank, asked, now_s)

@@ -1,4 +1,4 @@
-"""From the content of a rank's rings to the evidence for the master: pure."""
+"""Turns the content of a rank's rings into the evidence for the master: pure."""
 
 import json
 from collections.abc import Sequence
@@ -87,7 +87,9 @@ def _words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _processes(processes: Sequence[ProcessProfile]) -> str:
-    """As JSON, whole or not at all: half of a job's processes would be another job."""
+    """The processes as JSON, whole or not at all: half of a job's processes would be another
+    job.
+    """
     if not processes:
         return ""
     text = json.dumps([process.facts() for process in processes], separators=(",", ":"))

@@ -1,4 +1,4 @@
-"""Where ranks record, and how that comes and goes.
+"""The places of ranks' records, and their making and removal.
 
 STATE_DIR/profiles/            0711: jobs pass through, and list nothing
   JOB.ATTEMPT.NODE_RANK/       0711, root's
@@ -50,7 +50,7 @@ class Places:
         return cls(state_dir / "profiles")
 
     def rings(self, key: RankKey) -> Path:
-        """Where a rank records (DLQ_PROF_DIR)."""
+        """The directory of a rank's records (DLQ_PROF_DIR)."""
         return self.root / str(key) / "rings"
 
     def make(self, key: RankKey, rights: UserRights, *, file_limit: int, ring_bytes: int) -> Path:

@@ -79,7 +79,7 @@ class Keeping:
         )
 
     def too_old(self, watched: Iterable[Watched]) -> list[Watched]:
-        """Those to be forgotten now, the oldest first."""
+        """The ranks to forget now, the oldest first."""
         kept = [it for it in watched if it.rank.state is RankState.KEPT]
         if not kept:
             return []

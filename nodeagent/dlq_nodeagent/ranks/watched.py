@@ -24,7 +24,7 @@ class Watched:
     plan: LaunchPlan | None = None
     preparing: bool = False
     again: bool = False
-    """It was let go while it was being prepared: the preparation is of no use any more."""
+    """True if it was let go while it was being prepared: the preparation is of no use any more."""
     confirmed: bool = True
     """False after a restart, for a rank that never started: the master must want it again."""
     beat: Beat | None = None
@@ -38,9 +38,11 @@ class Watched:
     """The effect that the runtime has not taken yet; given again at the next tick."""
     answered_s: float | None = None
     hold_extension_s: float | None = 0.0
-    """By how much its shim's hold is longer than its launch says; None: an earlier agent knew."""
+    """The time by which its shim's hold is longer than its launch says; None: an earlier agent
+    knew.
+    """
     orphan: bool = False
-    """It runs without a record: its launch is not known."""
+    """True if it runs without a record: its launch is not known."""
     settled_s: float | None = None
     """Since when its last checkpoint is known: nothing but its GPUs is waited for."""
     held_by: str = ""
@@ -50,7 +52,7 @@ class Watched:
     reading: bool = False
     """Its traffic is being read."""
     found: ProfileFound | None = None
-    """That, as long as the master does not have it."""
+    """The found profile, as long as the master does not have it."""
     profiled: bool = False
     """The master has it, or there is nothing to tell."""
     recorded_s: float = 0.0

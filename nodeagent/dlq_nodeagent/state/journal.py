@@ -126,7 +126,7 @@ class FileJournal:
 
 
 class MemoryJournal:
-    """In memory; survives a simulated crash because the test keeps the object.
+    """A journal in memory; survives a simulated crash because the test keeps the object.
 
     Knob: `fails` makes every save raise, as a full disk does.
     """

@@ -59,7 +59,7 @@ def requests_of(records: Records, ops: Collection[int]) -> Requests:
 
 
 def _firsts(chosen: Records, left: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where requests begin among the calls, which are sorted by connection and time."""
+    """The places where requests begin among the calls, which are sorted by connection and time."""
     goes_on = np.zeros(len(chosen), bool)
     goes_on[1:] = (
         (chosen["conn"][1:] == chosen["conn"][:-1])

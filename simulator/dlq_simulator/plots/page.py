@@ -66,5 +66,5 @@ def _text(value: float | None) -> str:
 
 
 def _embedded(svg: str) -> str:
-    """Without the XML prologue, which has no place inside HTML."""
+    """The picture without the XML prologue, which has no place inside HTML."""
     return svg[svg.index("<svg") :]

@@ -54,7 +54,7 @@ class RentingInstance:
         nodes: int,
         speeds: Mapping[str, float] = MappingProxyType({}),
     ) -> RentingInstance:
-        """In the right order."""
+        """The instance with its jobs in the right order."""
         return cls(tuple(sorted(jobs, key=lambda job: job.submit_s)), catalogue, nodes, speeds)
 
 

@@ -59,7 +59,7 @@ class PricedSettings:
 
     @property
     def solves(self) -> bool:
-        """With a solver that prints."""
+        """Whether the policy has a solver that prints."""
         return self.name == "gpuaas-milp"
 
 
@@ -114,7 +114,7 @@ def _positive(words: Mapping[str, str], key: str, default: float, besides: str =
 
 
 def _word(words: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str:
-    """One of these, the first by default."""
+    """The setting, which must be one of these; the first by default."""
     text = words.get(key, allowed[0])
     if text not in allowed:
         what = f"cannot read --set {key}={text}"

@@ -20,8 +20,8 @@ Table = NDArray[np.float64]
 
 
 class Times(Protocol):
-    """Of jobs by number: seconds of the whole run by kind and GPUs - 1, inf where they may not
-    run.
+    """Run times of jobs by number: seconds of the whole run by kind and GPUs - 1, inf where they
+    may not run.
     """
 
     def told(self, number: int, way: Way) -> Table:
@@ -29,7 +29,7 @@ class Times(Protocol):
         ...
 
     def ended(self, number: int, way: Way) -> None:
-        """It is done, and others learn from it."""
+        """The job is done, and others learn from it."""
         ...
 
     def news_s(self, way: Way, now_s: float) -> float:

@@ -35,18 +35,18 @@ class Way:
     )  # how long it made some, by shape
 
     def hold(self, now_s: float, shape: JobShape, time_s: float, ready_s: float) -> None:
-        """It gets these GPUs, instead of its present ones."""
+        """The job gets these GPUs, instead of its present ones."""
         self.kind, self.gpus = shape
         self.time_s, self.since_s, self.ready_s = time_s, now_s, ready_s
 
     def drop(self, now_s: float, *, goes_on: bool) -> None:
-        """It is stopped; `goes_on`: with other GPUs, at once."""
+        """The job is stopped; `goes_on`: with other GPUs, at once."""
         self.end(now_s)
         self.stops += 1
         self.resizes += goes_on
 
     def end(self, now_s: float) -> None:
-        """It holds nothing any more."""
+        """The job holds no GPUs any more."""
         self.spans.append(HeldOnRented(self.since_s, now_s, self.gpus))
         self.overhead_s += min(self.ready_s, now_s) - self.since_s
         self.gpus = 0

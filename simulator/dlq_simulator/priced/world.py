@@ -70,7 +70,7 @@ class World:
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
 
     def run(self) -> Bill:
-        """To the end of all jobs; SimulateError if the solver's answer is impossible, or no job
+        """Run to the end of all jobs; SimulateError if the solver's answer is impossible, or no job
         ever runs.
         """
         jobs, submitted, now_s = self.instance.jobs, 0, 0.0
@@ -127,7 +127,7 @@ class World:
                 way.hold(now_s, shape, self._time_s(number, shape), ready_s)
 
     def _advance(self, now_s: float, until_s: float) -> float:
-        """To the next event; returns when that is."""
+        """Advance to the next event; returns its instant."""
         ends = {number: self.there[number].end_s(now_s) for number in self.schedule.grants}
         taken_s = min((u for u in self._untils if u > now_s), default=math.inf)
         news_s = [self._times.news_s(self.there[number], now_s) for number in ends]

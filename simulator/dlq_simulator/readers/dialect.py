@@ -58,5 +58,5 @@ class Dialect:
         return {column.name: their for their, column in self.columns.items()}
 
     def column(self, ours: str) -> str:
-        """Likewise, for one of them."""
+        """The file's word for one of our columns."""
         return self.theirs.get(ours, ours)

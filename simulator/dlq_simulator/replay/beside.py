@@ -104,7 +104,7 @@ class Beside:
         return found
 
     def ended(self, job: Job) -> None:
-        """It is done: how long it took tells of others."""
+        """A job is done: its run time is a sample for others."""
         self._times.learn(job, self.machines.speed_of.pop(job.job_id, 1.0))
 
     def _market(

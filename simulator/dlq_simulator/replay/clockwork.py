@@ -107,7 +107,7 @@ class Engine(ABC):
 
     @abstractmethod
     def _advance(self) -> None:
-        """One job more is over."""
+        """Count one more ended job."""
 
     def _next_instant(self) -> Seconds:
         events, wake_s = self.agenda.heap, self._wake_s

@@ -87,7 +87,7 @@ class Replay(Engine):
         self.progress = progress
 
     def run(self) -> None:
-        """From turn to turn until nothing is left to happen."""
+        """Run from turn to turn until nothing is left to happen."""
         while len(self.outcomes) + len(self.refused) < len(self.courses):
             self._turn(self._next_instant())
 

@@ -52,7 +52,7 @@ class Estimates:
         return tuple(speed.rate(row, size) for size in sizes)
 
     def started(self, job_id: JobId, course: Course, now_s: Seconds) -> Seconds | None:
-        """It has got GPUs; returns when its measurement will be done, if it needs one."""
+        """The job has got GPUs; returns when its measurement will be done, if it needs one."""
         if job_id in self._told_s:
             if course.rate != 1 or course.slowed_s:
                 self._tell(job_id, course, now_s)
@@ -67,8 +67,8 @@ class Estimates:
         return course.progress_s + max(0, left_s)
 
     def stopped(self, job_id: JobId, course: Course, now_s: Seconds) -> None:
-        """It has left its GPUs: the saved work is seconds of the reference, the rest is seconds of
-        its own GPUs.
+        """The job has left its GPUs: the saved work is seconds of the reference, the rest is
+        seconds of its own GPUs.
         """
         speeds, job = self._speeds.get(job_id), self._cluster.jobs[job_id]
         if speeds is None:
@@ -79,7 +79,7 @@ class Estimates:
         drive.step_job(self._cluster, job_id, told, now_s)
 
     def tried(self, course: Course, number: int, now_s: Seconds, gpus: int) -> Seconds:
-        """It has got these GPUs only to be measured; returns when that will be done."""
+        """The job has got these GPUs only to be measured; returns when that will be done."""
         return course.try_out(number, now_s, self._knowledge.profile_s, gpus)
 
     def measured(self, job_id: JobId, course: Course, number: int, now_s: Seconds) -> None:

@@ -42,8 +42,8 @@ class Leaving:
         self.reclaimed = 0
 
     def lapse(self, lapse: Lapse | Resize, now_s: Seconds) -> None:
-        """It is not renewed, or goes on with other GPUs. A job that will be done before it had to
-        stop is left alone.
+        """The lease is not renewed, or goes on with other GPUs. A job that will be done before it
+        had to stop is left alone.
         """
         course = self._courses[lapse.key.job_id]
         if lapse.grace_s == 0:
@@ -57,7 +57,9 @@ class Leaving:
             self._stop(course, lapse.key, stop_s)
 
     def revoke(self, key: AttemptKey, now_s: Seconds) -> None:
-        """It runs on a lent server that is asked back: it saves, or is killed, and queues again."""
+        """The job runs on a lent server that is asked back: it saves, or is killed, and queues
+        again.
+        """
         self._stop(self._courses[key.job_id], key, now_s)
         self.reclaimed += 1
 
@@ -66,7 +68,7 @@ class Leaving:
         self._stop(self._courses[key.job_id], key, now_s)
 
     def leave(self, key: AttemptKey, now_s: Seconds) -> None:
-        """It has saved, or is dead: its GPUs are free."""
+        """The job has saved, or is dead: its GPUs are free."""
         course = self._courses[key.job_id]
         if self._saves(course):
             worked_s = course.done_s - self._cluster.jobs[key.job_id].worked_s
@@ -76,7 +78,7 @@ class Leaving:
         course.leave(now_s)
 
     def _stop(self, course: Course, key: AttemptKey, at_s: Seconds) -> None:
-        """It makes no progress from then on, and is gone when it has saved."""
+        """The job makes no progress from then on, and is gone when it has saved."""
         course.stop(at_s)
         if not self._saves(course):
             course.lose()

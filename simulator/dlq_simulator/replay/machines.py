@@ -145,7 +145,7 @@ class RentedMachines:
         return min((at_s for at_s in (*booted, *taken) if at_s > now_s), default=math.inf)
 
     def billed(self, beside: Billed, end_s: Seconds) -> Billed:
-        """With the cluster's cost without them."""
+        """The bill, with the cluster's cost without the machines."""
         cost = sum(one.cost(end_s) for one in self.every.values())
         return beside._replace(
             gpu_seconds=beside.gpu_seconds + self._gpu_seconds(end_s),
@@ -162,7 +162,7 @@ class RentedMachines:
         return {name: round(hours, 6) for name, hours in found.items()}
 
     def _gpu_seconds(self, now_s: Seconds) -> Seconds:
-        """That work could have been done on."""
+        """GPU-seconds of the machines that could do work."""
         return sum(
             self.groups[one.pool].gpus * ((now_s if one.end_s is None else one.end_s) - one.up_s)
             for one in self.every.values()

@@ -136,7 +136,7 @@ def _seconds(value: float | None) -> str:
 
 
 def jobs_path(path: Path, policy: str, policies: int) -> Path:
-    """Where one policy's jobs go: `path` itself, or `name.POLICY.csv` when several compare."""
+    """The file for one policy's jobs: `path` itself, or `name.POLICY.csv` when several compare."""
     return path if policies == 1 else path.with_name(f"{path.stem}.{policy}{path.suffix}")
 
 

@@ -1,4 +1,4 @@
-"""From a question to its answer. Kept between questions is the state of the last look, and nothing
+"""Makes the answer to a question. Kept between questions is the state of the last look, and nothing
 else.
 """
 
@@ -24,7 +24,7 @@ _ATTENTIVE_S = 0.05
 
 
 def nobody() -> None:
-    """Nothing else is asked meanwhile."""
+    """A pause without other questions."""
 
 
 class Answering:

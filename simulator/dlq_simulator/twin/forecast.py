@@ -51,7 +51,7 @@ class Worlds(NamedTuple):
     recent: Sequence[Job] = ()
 
     def twin(self, number: int, come: Sequence[Job] = ()) -> TwinWorld:
-        """One of them; `come`: jobs that are not there yet."""
+        """One of the worlds; `come`: jobs that are not there yet."""
         cluster, policy = self.thaw()
         others = newcomers(self.recent, self.now_s, number) if matter(policy) else []
         work = _work(self.run_times, number)
@@ -59,7 +59,7 @@ class Worlds(NamedTuple):
 
 
 def foresee(worlds: Worlds, spent: Spent) -> Forecast:
-    """One after another, as time allows.
+    """Simulate one world after another, as time allows.
 
     The first may take a third of it. The others go as far ahead as that did. No world is begun that
     would probably not end, by the time that the first took.
@@ -106,7 +106,7 @@ def foresee_one(worlds: Worlds, spent: Spent, job: Job) -> StartEstimate:
 
 
 def _submitted(job: Job, now_s: float) -> Job:
-    """As it comes now, or when its clock lets it wait."""
+    """The job as it comes now, or when its clock lets it wait."""
     if job.blocked is Block.BEGIN_TIME and job.begin_time_s is not None:
         return job._replace(blocked=None, submit_time_s=max(now_s, job.begin_time_s))
     return job._replace(submit_time_s=now_s)
@@ -177,8 +177,8 @@ _MASK = 2**64 - 1
 
 
 def _range(starts_s: list[float], now_s: float) -> Range:
-    """Of the same job in all worlds: of n ordered ones the first stands for the share 1/2n, and so
-    on.
+    """The range over the instants of one job in all worlds: of n ordered ones the first stands for
+    the share 1/2n, and so on.
 
     An event is decided on somewhat later than it happens. Between that decision and a running
     program lie the agent's preparations.

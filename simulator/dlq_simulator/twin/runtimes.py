@@ -113,7 +113,7 @@ def _given(samples: Sequence[float], scale_s: float, done_s: float, quantile: fl
 
 
 def _lognormal(centre_s: float, spread: float, done_s: float, quantile: float) -> float:
-    """Likewise, of a lognormal distribution around `centre_s`."""
+    """The same quantile, for a lognormal distribution around `centre_s`."""
     over = _NORMAL.cdf(log(done_s / centre_s) / spread) if done_s > 1.0 else 0.0
     share = max(1e-6, over + quantile * (1.0 - over))
     if over > 0.99 or share >= 1.0:

@@ -34,7 +34,7 @@ class Serving:
             return
 
     def _attend(self) -> None:
-        """In the middle of something long: is there another question? Or is the master gone?"""
+        """Look for another question in the middle of a long answer. Or is the master gone?"""
         if select.select([self._questions], [], [], 0.0)[0]:
             self._write(self._answering.answer(self._read()))
 

@@ -98,7 +98,7 @@ class TwinWorld(Engine):
         return self._now_s
 
     def run(self, until_s: float, enough: Callable[[], bool] = lambda: False) -> Seconds:
-        """Until all jobs have started, `until_s` is reached, or it is `enough` (asked at every
+        """Run until all jobs have started, `until_s` is reached, or it is `enough` (asked at every
         turn). Returns up to when the starts are complete: inf if nothing more will ever happen.
         """
         self._turn(self.begin_s)
@@ -177,7 +177,7 @@ class TwinWorld(Engine):
         return course
 
     def _until_s(self, attempt: Attempt) -> float:
-        """It makes progress until then, or has until now."""
+        """The instant until which an attempt makes progress, or made it."""
         if attempt.state is AttemptState.PAUSING:
             return min(self.begin_s, self._leaves_s(attempt) - self.settings.save_s)
         return self.begin_s
@@ -199,7 +199,7 @@ class TwinWorld(Engine):
         )
 
     def _take_up(self, attempt: Attempt) -> None:
-        """It holds GPUs: schedule its next events."""
+        """Schedule the next events of an attempt that holds GPUs."""
         key = attempt.key
         if attempt.resize is not None and attempt.stop_cause is None:  # it is over before long
             attempt = live_resize.settled(attempt)._replace(resize=None)

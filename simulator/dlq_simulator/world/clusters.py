@@ -99,7 +99,9 @@ class ClusterSpec:
         return any(group.lent is not None for group in self.groups)
 
     def own_speeds(self, gpu_types: Collection[str] | None) -> dict[str, int | float]:
-        """Of the cluster's own GPUs of these types (None: of all), by type: the slowest of each."""
+        """The speeds of the cluster's own GPUs of these types (None: of all), by type: the slowest
+        of each.
+        """
         found: dict[str, int | float] = {}
         for group in self.groups:
             kind = group.gpu_type
@@ -109,7 +111,7 @@ class ClusterSpec:
 
     @property
     def rented_only(self) -> bool:
-        """It has no node of its own, and all that it will have is rented by need."""
+        """Whether the cluster has no node of its own, and rents all nodes by need."""
         return not self.groups and bool(self.catalogue) and self.rent_at_most is not None
 
     def each_node(self) -> Iterator[tuple[str, NodeGroup]]:

@@ -74,7 +74,7 @@ class Course:
     def start(
         self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int
     ) -> Seconds:
-        """It gets GPUs; returns when it will finish if it is left alone."""
+        """The job gets GPUs; returns when it will finish if it is left alone."""
         self.attempt = attempt
         self.placed_s = self.settled_s = now_s
         self.rate, self.gpus = rate, gpus
@@ -85,7 +85,7 @@ class Course:
         return self._aim()
 
     def try_out(self, attempt: int, now_s: Seconds, trial_s: Seconds, gpus: int) -> Seconds:
-        """It gets GPUs only to be measured, and does nothing of its work; returns when that is
+        """The job gets GPUs only to be measured, and does nothing of its work; returns when that is
         over.
         """
         self.attempt = attempt
@@ -104,7 +104,7 @@ class Course:
         self._close_span(now_s)
 
     def change(self, now_s: Seconds, rate: Seconds, gpus: int) -> Seconds:
-        """It goes on with other GPUs, or at another speed; returns when it will finish now."""
+        """The job goes on with other GPUs, or at another speed; returns when it will finish now."""
         self._settle(now_s)
         if gpus != self.gpus:
             self._close_span(now_s)
@@ -113,7 +113,7 @@ class Course:
         return self._aim()
 
     def stop(self, at_s: Seconds) -> None:
-        """It makes no progress from `at_s` on; its progress is saved, not lost."""
+        """The job makes no progress from `at_s` on; its progress is saved, not lost."""
         self.attempt = 0
         self._settle(at_s)
         self.stopped_s = at_s

@@ -31,7 +31,7 @@ _AWAY = NodeFlag.CORDONED
 
 
 class FleetChange(NamedTuple):
-    """From `at_s` on this number of a group's nodes exists."""
+    """The number of a group's nodes from `at_s` on."""
 
     at_s: Seconds
     group: NodeGroup

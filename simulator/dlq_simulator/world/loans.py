@@ -23,7 +23,7 @@ HEADROOM = 0.05
 
 
 class LoanStep(NamedTuple):
-    """From `at_s` on this number of servers is lent, until the next step."""
+    """The number of lent servers from `at_s` on, until the next step."""
 
     at_s: Seconds
     servers: int
@@ -126,7 +126,7 @@ def _rises(where: str, at_s: Seconds, steps: list[LoanStep]) -> None:
 
 
 def _merged(steps: list[LoanStep]) -> Steps:
-    """Only the steps that change something."""
+    """The steps that change something."""
     kept: list[LoanStep] = []
     for step in steps:
         if not kept or kept[-1].servers != step.servers:

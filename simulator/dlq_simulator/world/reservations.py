@@ -17,7 +17,7 @@ _KEYS = ("nodes", "start", "end")
 
 
 class ReservedNodes(NamedTuple):
-    """From `start_s` to `end_s` on the trace's clock these nodes take no work."""
+    """Nodes that take no work from `start_s` to `end_s` on the trace's clock."""
 
     node_ids: tuple[str, ...]
     start_s: Seconds

@@ -69,7 +69,7 @@ def build_cluster(
 
 
 def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Node:
-    """One of a group."""
+    """Build one node of a group."""
     gpus = tuple(
         Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
         for index in range(group.gpus)
@@ -198,8 +198,8 @@ class WorkRates:
         return self._speed.rate(row, gpus, spread=spread, of_gpu=of_gpu)
 
     def _of_gpu(self, row: TraceJob, allocation: Allocation) -> Seconds:
-        """As its slowest node. A job on several kinds of GPUs shares its batch among them. All then
-        work as much as they can, less a loss (Aryl, Appendix A).
+        """A job is as fast as its slowest node. A job on several kinds of GPUs shares its batch
+        among them. All then work as much as they can, less a loss (Aryl, Appendix A).
         """
         speeds = {self._of_node[node_id] for node_id, _ in allocation.slots}
         if len(speeds) == 1 or not row.mixed:

@@ -156,7 +156,7 @@ def _told(reason: node_pb2.NodeReason, look: OutputLook) -> str:
 
 
 def _maintenance(node: node_pb2.Node, look: OutputLook) -> str:
-    """Until when its agent has announced to be away; empty: it has not."""
+    """The end of the agent's announced absence, in words; empty: none is announced."""
     if not node.HasField("maintenance_end_time"):
         return ""
     return f"its agent may be away until {when(from_timestamp(node.maintenance_end_time), look)}"

@@ -46,7 +46,7 @@ def queues(app: App, no_header: bool, as_json: bool) -> None:
 
 
 def say_freeze(app: App, cluster: queue_service_pb2.GetClusterResponse) -> None:
-    """That the master starts nothing just now, and why; nothing while it does."""
+    """Print that the master starts no jobs now, and the reason; prints nothing otherwise."""
     if cluster.freeze_reason:
         app.say(f"nothing starts now: {clean_line(cluster.freeze_reason)}")
 

@@ -106,7 +106,7 @@ def change_each(
 
 
 def _ask(app: App, losing: Sequence[Losing], *, several: bool) -> None:
-    """Once for all of them."""
+    """Ask once for all of them."""
     told = [one.words for one in losing[:MOST_NAMED]]
     if len(losing) > MOST_NAMED:
         told.append(f"and that of {len(losing) - MOST_NAMED} more jobs")

@@ -123,7 +123,7 @@ class CtrlC:
             self._leave(number, frame)
 
     def press(self) -> bool:
-        """One press; whether it means to leave, as one after the job has been cancelled does."""
+        """Handle one press. Returns whether it means to leave, as a press after the cancel does."""
         now_s, before_s = self._app.clock.boottime_s(), self._pressed_s
         self._pressed_s = now_s
         if self._cancel in (_Cancel.DOUBTED, _Cancel.DONE):

@@ -36,7 +36,7 @@ def judged_soon(app: App, job: job_pb2.Job) -> job_pb2.Job:
 
 
 def tell_verdict(app: App, job: job_pb2.Job) -> None:
-    """On stderr: programs read the number on stdout."""
+    """Print the verdict on stderr: programs read the number on stdout."""
     promise, name = job.promise, shown_id(job)
     of_array = " (and each of the other tasks is judged for itself)" if _is_array(job) else ""
     if not is_judged(job):

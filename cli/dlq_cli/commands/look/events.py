@@ -26,7 +26,7 @@ TIMES = "write 2h, 7d, 08:00, 2026-12-01T08:00, today or yesterday"
 
 
 class Asked(NamedTuple):
-    """Of which jobs (none: of all that the caller may see), and which of their events."""
+    """The jobs (none: all that the caller may see), and the kinds of events."""
 
     job_ids: Sequence[str]
     chosen: event_pb2.EventFilter

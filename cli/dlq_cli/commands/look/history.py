@@ -146,7 +146,7 @@ def _states(text: str | None) -> Sequence[str]:
 def _set_span(
     request: job_service_pb2.ListJobsRequest, app: App, since: str | None, until: str | None
 ) -> None:
-    """From when to when; jobs that are named have ended whenever they did."""
+    """Set the time span of the query; named jobs may have ended at any time."""
     now_s = app.clock.now_s()
     from_s = 0.0
     if since is not None and since.strip().lower() != "all":

@@ -44,8 +44,7 @@ def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 @json_option
 @pass_app
 def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
-    """Of jobs that ended: how long until the first start, and how long they did not run in all, in
-    seconds.
+    """Waiting times of ended jobs: until the first start, and in all, in seconds.
 
     GPUS is the requested number. P50: half of them did not wait for longer; P90: nine of ten.
     """

@@ -105,7 +105,7 @@ def show_usage(
 
 
 def span_of(app: App, since: str | None, until: str | None) -> tuple[float, float | None]:
-    """From when to when; None: until now."""
+    """The time span of the two flags; None: until now."""
     now_s = app.clock.now_s()
     from_s = midnight(now_s, WEEK_BACK)
     if since is not None:

@@ -46,7 +46,7 @@ def check(app: App, file: tuple[str, ...], explain: bool, as_json: bool) -> None
 
 
 def _checked(file: str, *, alone: bool) -> Checked:
-    """One that cannot be read keeps no other from its verdict."""
+    """A file that cannot be read keeps no other from its verdict."""
     name = "stdin" if file == STDIN else file
     try:
         content = read_source(file)

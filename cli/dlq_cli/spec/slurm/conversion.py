@@ -45,8 +45,9 @@ class Conversion:
 
 
 def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
-    """As our flag of that name, if this version has it and the value is one that it takes; else as
-    nothing."""
+    """Take over an option as our flag of that name, if this version has it and accepts the value;
+    else ignore it.
+    """
     flag = BY_NAME.get(name)
     if flag is None:
         ignore(made, option, "not supported by this version of dlq")
@@ -67,7 +68,7 @@ def _already(made: Conversion, flag: Flag) -> TakenOption | None:
 
 
 def ignore(made: Conversion, option: Option, why: str) -> None:
-    """As nothing, and why."""
+    """Record that an option is ignored, and the reason."""
     made.ignored.append(Ignored(option.line, option.written, why))
 
 

@@ -52,7 +52,7 @@ def convert(
 
 
 def _first_part(made: Conversion, options: Sequence[Option]) -> Sequence[Option]:
-    """Those before `#SBATCH hetjob`; the others are listed."""
+    """The options before `#SBATCH hetjob`; the others are listed."""
     cut = next((at for at, one in enumerate(options) if one.name in HETJOB), len(options))
     for option in options[cut:]:
         ignore(made, option, "a job here has one part: submit the others as jobs of their own")

@@ -83,7 +83,7 @@ def _value(taken: TakenOption) -> str:
 
 
 def _multiline(text: str) -> str:
-    """As TOML: literal lines where the text allows it."""
+    """A text as TOML: literal lines where the text allows it."""
     if "'''" in text or any(not char.isprintable() and char not in "\n\t" for char in text):
         return json.dumps(text).replace("\x7f", "\\u007f")
     return f"'''\n{text}'''"

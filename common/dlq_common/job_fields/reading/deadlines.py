@@ -24,7 +24,7 @@ _NOW = re.compile(r"now\s*\+.*", re.IGNORECASE)
 
 
 class Due(NamedTuple):
-    """So long after the submission, or at the instant that `text` names."""
+    """A time after the submission, or the instant that `text` names."""
 
     after_s: float | None = None
     text: str = ""
@@ -79,7 +79,7 @@ def is_past(asked: Deadlines, now_s: float, zone: tzinfo) -> bool:
 
 
 def deadlines_text(asked: Sequence[DeadlineText]) -> str:
-    """As they were asked for, with the rewards of a soft one."""
+    """The deadlines as they were asked for, with the rewards of a soft one."""
     words = []
     for due, reward in asked:
         when = due.text if due.after_s is None else f"{_short(due.after_s)} from its submission"
@@ -113,8 +113,8 @@ def _after(seconds: float) -> Due:
 
 
 def _later(text: str, first: Due | None) -> Due:
-    """Also `+10%`, `T+10%` and `8h+10%`: longer by this share than the first deadline, or than the
-    named one.
+    """One later deadline. Also `+10%`, `T+10%` and `8h+10%`: longer by this share than the first
+    deadline, or than the named one.
     """
     found = _LATER.fullmatch(text)
     if not found:

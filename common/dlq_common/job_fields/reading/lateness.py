@@ -18,7 +18,7 @@ class LatenessSpec(NamedTuple):
 
 
 def read_due(raw: object) -> Due:
-    """So long from the submission on, or an instant."""
+    """A time from the submission on, or an instant."""
     return read_deadline(raw)[0].due
 
 

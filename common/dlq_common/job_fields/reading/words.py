@@ -208,7 +208,7 @@ def read_signal(raw: object) -> SignalAhead:
 
 
 def _name_of(signal: str) -> str:
-    """Also of a number; unchanged if it is no signal."""
+    """The name of a signal, also of a number; unchanged if it is none."""
     try:
         return signal_name(signal)
     except ValueError:

@@ -1,4 +1,4 @@
-"""By when it is to be done."""
+"""The deadlines of a job."""
 
 from __future__ import annotations
 

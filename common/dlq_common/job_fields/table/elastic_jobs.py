@@ -1,4 +1,4 @@
-"""On which numbers of GPUs an elastic job runs."""
+"""The numbers of GPUs on which an elastic job runs."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ class FakeJob:
     """Seconds until it exits by itself."""
     exit_code: int = 0
     exit_signal: int = 0
-    """It dies of this signal instead, when not 0."""
+    """The signal that ends it instead, when not 0."""
     ignores_signals: bool = False
     saves_for: float | None = None
     """Asked to leave, it saves for this many seconds and exits with `saved_code`; else it dies."""
     saved_code: int = 99
     start_error: str = ""
-    """It cannot be started, for this reason."""
+    """The reason why it cannot be started."""
     log: str = ""
     beat: str = ""
     done: bool = False

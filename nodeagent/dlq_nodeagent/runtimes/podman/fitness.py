@@ -37,7 +37,7 @@ def unfit(root: Path) -> str:
 
 
 def _resolved(root: Path, path: str) -> str | None:
-    """Where a path of the image leads, links followed within it; None: round and round."""
+    """The target of a path of the image, links followed within it; None: round and round."""
     done: list[str] = []
     todo = path.split("/")[::-1]
     links = 0

@@ -36,7 +36,7 @@ class Image(NamedTuple):
     working_directory: str
     size_bytes: int
     digest: str = ""
-    """Of its manifest, as `REPOSITORY@DIGEST` names it; empty: podman knows none."""
+    """The digest of its manifest, as `REPOSITORY@DIGEST` names it; empty: podman knows none."""
     environment: tuple[str, ...] = ()
     """Its variables, as NAME=VALUE."""
 

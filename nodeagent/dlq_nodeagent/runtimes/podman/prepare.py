@@ -1,4 +1,4 @@
-"""From a launch with a container to its plan: image, mounts, GPUs and secrets made ready."""
+"""Makes the parts of a container's plan ready: image, mounts, GPUs and secrets."""
 
 import os
 from collections.abc import Mapping, Sequence

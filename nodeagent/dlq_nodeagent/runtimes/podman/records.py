@@ -25,7 +25,7 @@ class PulledImage:
     """An image by its id. `used_s` is UTC seconds."""
 
     public: bool = False
-    """It was pulled without a credential of a job's."""
+    """True if it was pulled without a credential of a job's."""
     users: frozenset[str] = frozenset()
     """Users that pulled it with a credential of theirs."""
     used_s: float = 0.0
@@ -91,7 +91,9 @@ class ImageRecords:
                 self._write()
 
     def removed(self, image_id: str) -> None:
-        """It is not in the store any more. OSError: it is forgotten in memory only."""
+        """Note that an image is not in the store any more. OSError: it is forgotten in memory
+        only.
+        """
         with self._lock:
             if self._images.pop(image_id, None) is not None:
                 self._write()

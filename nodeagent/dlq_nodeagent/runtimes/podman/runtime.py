@@ -80,12 +80,12 @@ class PodmanRuntime(ProcessRuntime):
         self._closed = threading.Event()
 
     def close(self) -> None:
-        """As the process runtime; a container under removal may stay for the next agent."""
+        """Close as the process runtime; a container under removal may stay for the next agent."""
         self._closed.set()
         super().close()
 
     def recover(self) -> list[Handle]:
-        """As the port says; containers that no attempt of ours has any more are taken away too."""
+        """Recover as the port says; containers without an attempt of ours are taken away too."""
         handles = super().recover()
         ended = {handle.key for handle in handles if self._attempts[handle.key].record is not None}
         living = frozenset(handle.key for handle in handles) - ended
@@ -96,7 +96,7 @@ class PodmanRuntime(ProcessRuntime):
         return handles
 
     def poll(self, handle: Handle) -> ExitRecord | None:
-        """As the port says. A lost shim has not taken its container away."""
+        """Poll as the port says. A lost shim has not taken its container away."""
         if self._known(handle).record is not None:
             return self._known(handle).record
         record = super().poll(handle)
@@ -151,7 +151,7 @@ class PodmanRuntime(ProcessRuntime):
         return exec_command(self._client, name, init=self._init_inside(attempt), terminal=terminal)
 
     def _init_inside(self, attempt: OpenAttempt) -> str:
-        """Where dlq-init is in the container: podman's releases differ, and process 1 knows."""
+        """The place of dlq-init in the container: podman's releases differ, and process 1 knows."""
         try:
             pid = int(layout.read(attempt.at, f"{PRIVATE}/pid") or b"")
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")

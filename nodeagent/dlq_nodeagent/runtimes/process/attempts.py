@@ -176,7 +176,7 @@ class OpenAttempt:
         return now_s - self._lost_since_s
 
     def _kill_leftovers(self) -> int:
-        """One round of SIGKILL; how many processes were still there."""
+        """Send one round of SIGKILL; returns how many processes were still there."""
         if self.dirs:
             return directories.kill(self.dirs)
         started = self.started()

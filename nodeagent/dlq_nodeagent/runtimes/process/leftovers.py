@@ -142,8 +142,8 @@ def _below(pid: int) -> set[int]:
 
 
 def _epoch_of(pid: int, proc: Path) -> int:
-    """From the plan that the shim keeps open and locked as long as it lives; 0: it cannot be
-    read.
+    """The epoch of the plan that the shim keeps open and locked as long as it lives; 0: it cannot
+    be read.
     """
     with suppress(OSError, ValueError):
         for entry in (proc / str(pid) / "fd").iterdir():

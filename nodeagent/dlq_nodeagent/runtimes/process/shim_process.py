@@ -51,7 +51,9 @@ class Ends:
         return self._epoll.fileno()
 
     def watch(self, pidfd: int) -> None:
-        """Until it is closed. Without room in the kernel its end does not show here."""
+        """Watch a shim until its pidfd is closed. Without room in the kernel its end does not show
+        here.
+        """
         with suppress(OSError):
             self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
