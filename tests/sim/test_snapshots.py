@@ -22,7 +22,8 @@ from dlq_master.planner.snapshot import (
     take_promises,
 )
 from dlq_master.planner.told import KeptState, StateTold
-from dlq_master.policy.pipeline import plan, promises
+from dlq_master.policy.admit.stage import promised
+from dlq_master.policy.pipeline import plan
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.traces import read_trace
@@ -72,8 +73,8 @@ class Compared(Replay):
                 fewer, _ = read(dumps(shot)).look()
                 followed, _ = self.kept.look(self.told.difference(shot))
                 validate(followed.cluster)
-                said = promises(view, rules)
-                assert promises(fewer, rules) == promises(followed, rules) == said
+                said = promised(view, rules)
+                assert promised(fewer, rules) == promised(followed, rules) == said
                 drive.apply(followed.cluster, Plan(said, now_s, again=True), now_s, 0)
                 self.kept.take_back()
         return super()._decide(now_s)

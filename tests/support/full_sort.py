@@ -9,7 +9,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.keys import had
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
-from dlq_master.policy.transit.costs import stop_s
+from dlq_master.policy.stop_costs import stop_s
 
 Stand = tuple[int, JobId, bool]  # rank, job, whether it waits
 

@@ -44,7 +44,7 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Plan
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
-from dlq_master.policy.pipeline import promises
+from dlq_master.policy.admit.stage import promised
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.results.report import to_json
 from dlq_simulator.settings import read_settings
@@ -169,9 +169,9 @@ def _decided(world: World) -> Iterator[Any]:
     """What is decided now, one plan after the other."""
     rules = world.policy.promises
     if rules is not None:
-        promised = promises(View(world.cluster, world.now_s), rules)
-        yield promised
-        drive.apply(world.cluster, Plan(promised, None, again=True), world.now_s, epoch=1)
+        changes = promised(View(world.cluster, world.now_s), rules)
+        yield changes
+        drive.apply(world.cluster, Plan(changes, None, again=True), world.now_s, epoch=1)
     while (planned := world.plan()).again:
         yield planned
         drive.apply(world.cluster, planned, world.now_s, epoch=1)

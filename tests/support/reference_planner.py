@@ -14,6 +14,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Shape, indices
+from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.policy import Policy
 
 Gpus = dict[str, list[int]]  # node -> indices, nodes in the order of their names
@@ -87,12 +88,12 @@ def in_rank_order(
 def _bidders(cluster: Cluster, policy: Policy, now_s: float, jobs: list[Job]) -> set[JobId]:
     """Themis: of each rank the part 1 - f with the greatest finish-time fairness."""
     found: set[JobId] = set()
-    if policy.auction is None:
+    if not isinstance(policy.order, Auction):
         return found
     for rank in {job.rank_base for job in jobs}:
         here = [job for job in jobs if job.rank_base == rank and job.duration_estimate_s]
         here.sort(key=lambda job: (-_rho(cluster, now_s, job)[0], job.sequence))
-        share = (1.0 - policy.auction.fairness) * len(here)
+        share = (1.0 - policy.order.fairness) * len(here)
         found |= {job.job_id for at, job in enumerate(here) if at < share - 1e-9}
     return found
 

@@ -25,10 +25,10 @@ from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.partition.reserved.slot_holders import ends_now, holding
 from dlq_master.policy.pipeline import decide
 from dlq_master.policy.reasons.explain import explain, shortages
 from dlq_master.policy.reasons.summary import ReasonSummary
-from dlq_master.policy.reserved.slot_holders import ends_now, holding
 from support.inline_planner import InlinePlanner
 from support.invariants import check_turn
 from support.stepped_daemon import SteppedDaemon, VirtualJob

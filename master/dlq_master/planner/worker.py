@@ -22,9 +22,11 @@ from dlq_master.planner.modest import be_modest
 from dlq_master.planner.plans import Answer, write_answer
 from dlq_master.planner.snapshot import loads, read_slices
 from dlq_master.planner.told import KeptState
+from dlq_master.policy.admit.stage import promised
+from dlq_master.policy.elsewhere import Stage
 from dlq_master.policy.legal.check import check_delta
-from dlq_master.policy.offload import Stage, offering
-from dlq_master.policy.pipeline import plan, promises
+from dlq_master.policy.offload import offering
+from dlq_master.policy.pipeline import plan
 from dlq_master.policy.policy import Policy
 
 LONGEST_FAULT = 500
@@ -103,7 +105,7 @@ def _plans(view: View, policy: Policy) -> list[Plan]:
 def _promises(view: View, policy: Policy) -> list[Plan]:
     """The jobs that hold the slot that is due, and then the deadlines that are promised."""
     rules, found = policy.promises, []
-    while rules is not None and (changes := promises(view, rules)):
+    while rules is not None and (changes := promised(view, rules)):
         step = Plan(changes, view.now_s, again=True)
         check_delta(view, step, policy)
         found.append(step)

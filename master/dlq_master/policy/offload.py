@@ -14,33 +14,17 @@ where
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from typing import NoReturn
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
+from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.place.packing.class_packing import PackedClasses, widest_first
 from dlq_master.policy.place.packing.joint import Joint
 from dlq_master.policy.place.placement import Find, Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.rules import DeadlinesDecided
 from dlq_master.policy.size.choices import KNAPSACK, KNAPSACK_EXACT
-
-
-class Stage(StrEnum):
-    """What is to be worked out."""
-
-    SLOT = "slot"  # who holds the next slot: nothing else can be decided before
-    PROMISES = "promises"  # which deadlines are promised
-    PLAN = "plan"  # everything from here on
-
-
-class Elsewhere(Exception):
-    """This plan may take long: let it be made where nobody waits for it."""
-
-    def __init__(self, stage: Stage) -> None:
-        super().__init__(f"the {stage.value} may take long")
-        self.stage = stage
 
 
 def trapped(policy: Policy) -> Policy:

@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dlq_master.model.order.order import Ordering
-from dlq_master.policy.order.expected_reward import Chances
-from dlq_master.policy.order.finish_time import Auction
+from dlq_master.policy.admit.stage import Admits, admits
 from dlq_master.policy.order.share import ShareRules
-from dlq_master.policy.partition.quotas import REST, Quotas
+from dlq_master.policy.order.stage import KEPT_ORDER, Order
+from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.partition.reserved.slot_begin import SlotRules
+from dlq_master.policy.partition.stage import (
+    Partition,
+    QueueByQueue,
+    SlotsFirst,
+    TeamAllowances,
+    Whole,
+)
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.stage import PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.size.stage import AsAsked, ElasticSizes, Size
 from dlq_master.policy.transit.guards import NONE, Guards
-from dlq_master.policy.transit.taking import Taking
+from dlq_master.policy.transit.stage import KeepsRunning, transit
+from dlq_master.policy.transit.taking import LeaseRules, Taking
 from dlq_master.policy.trial.rules import TrialRules
 
 
@@ -35,12 +46,14 @@ class Know(StrEnum):
 class Policy:
     """What `registry.build` makes of a name and settings, and `pipeline.plan` follows.
 
+    Six slots, one for each stage: `admit`, `partition`, `order`, `size`, `place`, `transit`. They
+    are made from the choices below; a policy without a choice has the null object of that stage.
+
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
-    `packing`: which jobs are kept together; None: the placement does not ask. `auction`, `chances`:
-    the order inside a rank; None: the one that `ordering` keeps. `know`: what it has to be told of
-    run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such limits.
-    `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
+    `packing`: which jobs are kept together; None: the placement does not ask. `know`: what it has
+    to be told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such
+    limits. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
     (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
     it may hold, and jobs that it may run. `shares`: who has had less than is due comes first
     (order.share); None: nobody asks. `profiling`: jobs whose run time nobody knows are tried first,
@@ -58,8 +71,7 @@ class Policy:
     placement: Placement
     taking: Taking
     packing: PackingRule | None = None
-    auction: Auction | None = None
-    chances: Chances | None = None
+    order: Order = KEPT_ORDER
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True
@@ -75,13 +87,22 @@ class Policy:
     profile_s: float | None = None
     guards: Guards = NONE
     rule: str = ""
+    admit: Admits = field(init=False, repr=False, compare=False)
+    partition: Partition = field(init=False, repr=False, compare=False)
+    size: Size = field(init=False, repr=False, compare=False)
+    place: PlaceStage = field(init=False, repr=False, compare=False)
+    transit: KeepsRunning = field(init=False, repr=False, compare=False)
 
-    @property
-    def orders_anew(self) -> bool:
-        """Whether every plan puts all who wait in an order of its own, which costs as much as there
-        are.
-        """
-        return self.auction is not None or self.chances is not None
+    def __post_init__(self) -> None:
+        """Fills the slots by the choices: a choice of None gives the null object of its stage."""
+        for slot, stage in (
+            ("admit", self._admit()),
+            ("partition", self._partition()),
+            ("size", self._size()),
+            ("place", PlaceStage(self.placement, self.blocking)),
+            ("transit", transit(self._leases())),
+        ):
+            object.__setattr__(self, slot, stage)
 
     @property
     def by_team(self) -> bool:
@@ -95,6 +116,31 @@ class Policy:
             return Taking.NEVER
         return Taking.BOUNDARY if self.grid else Taking.FREE
 
-    def part_of(self, queue: str) -> str:
-        """In which part of the cluster the jobs of this queue stand in line."""
-        return REST if self.quotas is None else self.quotas.part_of(queue)
+    def _admit(self) -> Admits:
+        return admits(
+            self.placement,
+            self.packing,
+            self.profiling,
+            self.promises,
+            measures=self.profile_s is not None,
+        )
+
+    def _partition(self) -> Partition:
+        if self.promises is not None:
+            teams = (
+                TeamAllowances(self.borrowing, self.limits, self.job_limits)
+                if self.by_team
+                else None
+            )
+            rules = SlotRules(self.promises, self.profiling, self.guards)
+            return SlotsFirst(rules, self.shares, teams)
+        return Whole() if self.quotas is None else QueueByQueue(self.quotas)
+
+    def _size(self) -> Size:
+        if self.sizing is None:
+            return AsAsked()
+        return ElasticSizes(self.sizing, self.guards, self.promises)
+
+    def _leases(self) -> LeaseRules:
+        by_lane = self.promises is not None
+        return LeaseRules(self.grid, self.taking, self.resizing, by_lane, self.guards, self.rule)

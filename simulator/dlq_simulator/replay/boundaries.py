@@ -14,7 +14,8 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.lease import Terms, decision_time_s
 from dlq_master.model.plan import Renew
-from dlq_master.policy.pipeline import next_move_s, only_renews
+from dlq_master.policy.admit.stage import next_move_s
+from dlq_master.policy.pipeline import only_renews
 from dlq_master.policy.policy import Policy
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.world.course import Seconds

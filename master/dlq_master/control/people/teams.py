@@ -34,7 +34,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.policy.expected_end import expected_end_s
-from dlq_master.policy.partition.accounts import holders
+from dlq_master.policy.reasons.accounts import holders
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.store.tables.tenants import Team, TeamRules
 

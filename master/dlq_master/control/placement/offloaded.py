@@ -30,15 +30,9 @@ from dlq_master.planner.plans import Answer
 from dlq_master.planner.process import Facts, Write
 from dlq_master.planner.snapshot import slices, take_promises
 from dlq_master.planner.told import StateTold
+from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.legal.recheck import Dropped, PlanBasis, basis_of, recheck
-from dlq_master.policy.offload import (
-    Elsewhere,
-    Stage,
-    may_take_long,
-    plain,
-    trapped,
-    waiting,
-)
+from dlq_master.policy.offload import may_take_long, plain, trapped, waiting
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.turn import Decided, decide
 

@@ -124,7 +124,7 @@ def place(turn: Turn, job_id: JobId) -> int | None:
     """How many are ahead of a job that has just come; None: it does not wait, or that would cost as
     much as there are jobs in the queue."""
     policy = _quick(turn.state)
-    if policy.orders_anew or job_id not in turn.state.cluster.jobs:
+    if policy.order.anew or job_id not in turn.state.cluster.jobs:
         return None
     return jobs_ahead(look(turn), policy, job_id)
 

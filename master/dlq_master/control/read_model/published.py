@@ -36,7 +36,7 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.policy.order import share
 from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
-from dlq_master.policy.transit.costs import pause_and_resume_s
+from dlq_master.policy.stop_costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.stored_tables import MACHINES, RESERVATIONS, TEAMS, TOKENS, USERS
 from dlq_master.store.tables.accounts import Books

@@ -12,7 +12,7 @@ from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, positio
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey
 from dlq_master.model.view import View
-from dlq_master.policy.transit.costs import stop_s
+from dlq_master.policy.stop_costs import stop_s
 
 _NEVER_S = float("inf")
 
@@ -83,7 +83,7 @@ def aged(rule: KeyRule, rate: float) -> KeyRule:
 
 def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
     """Everybody of a rank by key; promoted jobs keep its head. `margin`: who runs stands ahead by
-    so many times what it costs to stop it and go on (transit.costs)."""
+    so many times what it costs to stop it and go on (policy.stop_costs)."""
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt
 

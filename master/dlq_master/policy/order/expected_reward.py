@@ -61,6 +61,15 @@ class Chances(NamedTuple):
 
     ratios: tuple[float, ...] = (1.0,)
 
+    @property
+    def anew(self) -> bool:
+        return True
+
+    def lineup(self, view: View, margin: float) -> Lineup:
+        """All jobs by what they may expect now. Costs O(n log n) over all that wait or run."""
+        cluster, ranks = view.cluster, by_rank(view.cluster).items()
+        return lined_up(cluster, ((rank, in_order(view, self, jobs)) for rank, jobs in ranks))
+
     @classmethod
     def normal(cls, spread: float) -> Self:
         """Of this standard deviation around 1; 0: exact."""
@@ -114,12 +123,6 @@ def in_order(view: View, chances: Chances, jobs: Sequence[Job]) -> list[Job]:
     hopeful.sort()
     rest.sort(key=lambda job: (job.live_attempt is None, job.sequence))
     return [*runs, *[job for _, _, job in hopeful], *rest]
-
-
-def lineup(view: View, chances: Chances) -> Lineup:
-    """Everybody by what they may expect now. Costs O(n log n) over all who wait or run."""
-    ranks = by_rank(view.cluster).items()
-    return lined_up(view.cluster, ((rank, in_order(view, chances, jobs)) for rank, jobs in ranks))
 
 
 def _worth(job: Job, expected: Expected | None) -> float | None:

@@ -34,6 +34,16 @@ class Auction:
 
     fairness: float = 0.8
 
+    @property
+    def anew(self) -> bool:
+        return True
+
+    def lineup(self, view: View, margin: float) -> Lineup:
+        """An auction in each rank. Costs O(n log n) over all jobs that wait or run."""
+        cluster = view.cluster
+        ranks = by_rank(cluster).items()
+        return lined_up(cluster, ((rank, in_order(view, self, jobs)) for rank, jobs in ranks))
+
 
 class Bid(NamedTuple):
     """What a job says when it is asked; inf where its run time is 0."""
@@ -69,10 +79,3 @@ def in_order(view: View, auction: Auction, jobs: list[Job]) -> list[Job]:
     count = ceil((1.0 - auction.fairness) * len(bids) - 1e-9)
     bidders = sorted(bids[:count], key=lambda made: -made.value)
     return [made.job for made in (*bidders, *bids[count:])] + unknown
-
-
-def lineup(view: View, auction: Auction) -> Lineup:
-    """An auction in each rank. Costs O(n log n) over all who wait or run."""
-    cluster = view.cluster
-    ranks = by_rank(cluster).items()
-    return lined_up(cluster, ((rank, in_order(view, auction, jobs)) for rank, jobs in ranks))

@@ -7,7 +7,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.offload import Elsewhere, Stage
+from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.promise.capacity.grids import grid_of, type_of
 from dlq_master.policy.promise.capacity.leases import round_up
 from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises

@@ -5,7 +5,6 @@ least a floor.
 from __future__ import annotations
 
 from math import ceil
-from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
@@ -14,31 +13,12 @@ from dlq_master.model.plan import Scale
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.partition.quotas import pausing
+from dlq_master.policy.partition.trial_widths import charged, node_gpus
+from dlq_master.policy.place.allocation.outcome import TrialRoom
 from dlq_master.policy.promise.capacity.grids import home_type
 from dlq_master.policy.trial.rules import TrialRules, floor_of
-from dlq_master.policy.trial.trials import charged, node_gpus
 
 _SLACK = 1e-9  # of a sum of rates
-
-
-class TrialRoom(NamedTuple):
-    """GPUs for trials, and how many of them trials hold."""
-
-    gpus: int
-    held: int
-
-    def allows(self, gpus: int) -> bool:
-        """Whether a trial of so many may begin. One that is wider than all of it begins when no
-        other runs: it would wait for ever."""
-        return not self.held or self.held + gpus <= self.gpus
-
-    def after(self, gpus: int) -> TrialRoom:
-        """The same with one more trial."""
-        return self._replace(held=self.held + gpus)
-
-    @property
-    def unused(self) -> int:
-        return max(0, self.gpus - self.held)
 
 
 def scale(view: View, rules: TrialRules) -> Scale | None:

@@ -26,10 +26,10 @@ from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.expected_end import expected_end_s
-from dlq_master.policy.partition.accounts import over_account
 from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.accounts import over_account
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.transit import shielded, taken_off
 from dlq_master.policy.transit.taking import Taking
@@ -91,7 +91,7 @@ def explain_briefly(
     if last is None:
         short = _shortage_of(view.cluster, policy, job, holders=holders)
         return (*short, *taken_off(job)) if short else (Reason(ReasonCode.NOT_ADMITTED),)
-    order = None if policy.orders_anew else pipeline.lineup(view, policy)
+    order = None if policy.order.anew else pipeline.lineup(view, policy)
     return (*_waiting(view, policy, job, last, order, holders=holders), *taken_off(job))
 
 
@@ -158,10 +158,9 @@ def jobs_ahead(
 
 def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo]) -> bool:
     """Whether those who wait in that rank stand in the same line."""
-    if policy.quotas is None:
-        return True
+    part_of = policy.partition.part_of
     first = next(iter(next(iter(shapes.values()))))
-    return policy.part_of(view.cluster.jobs[first].queue) == policy.part_of(job.queue)
+    return part_of(view.cluster.jobs[first].queue) == part_of(job.queue)
 
 
 def never_fits(view: View, policy: Policy, request: Request) -> tuple[Reason, ...]:
@@ -208,7 +207,7 @@ def kept_from(job: Job, outcome: Outcome) -> bool:
 
 def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
     """The job that it may not pass, if there is one."""
-    line = PROFILER if job.lane is Lane.PROFILE else policy.part_of(job.queue)
+    line = PROFILER if job.lane is Lane.PROFILE else policy.partition.part_of(job.queue)
     head = outcome.heads.get(line)
     return None if head == job.job_id else head
 
@@ -225,10 +224,8 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     """Its queue may not hold so many more GPUs, or its team has what it may have."""
     if job.lane in (Lane.BORROW, Lane.LIMIT):
         return over_account(cluster, policy, job)
-    if policy.quotas is None:
-        return []
-    part, room = policy.part_of(job.queue), policy.quotas.room(cluster)
-    if room.allows(part, job.request.gpus):
+    part, room = policy.partition.part_of(job.queue), policy.partition.room(cluster)
+    if room is None or room.allows(part, job.request.gpus):
         return []
     limit = room.limits[part]
     who = f"queue {part}" if part else "the queues without a quota"

@@ -14,10 +14,10 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
 from dlq_master.policy.admit.any_that_fits import never
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.partition.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.partition.quotas import Room
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.reasons.accounts import HeldByAccount, kinds_over_account
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.explain import (
     head_of,
@@ -119,7 +119,7 @@ class ReasonSummary:
 
     def _over_quota(self, job: Job) -> bool:
         room = self._room
-        part = self._policy.part_of(job.queue)
+        part = self._policy.partition.part_of(job.queue)
         return room is not None and not room.allows(part, job.request.gpus)
 
     def _before(self, job: Job) -> Iterator[ReasonCode]:
@@ -152,8 +152,7 @@ class ReasonSummary:
 
     @cached_property
     def _room(self) -> Room | None:
-        quotas = self._policy.quotas
-        return None if quotas is None else quotas.room(self._view.cluster)
+        return self._policy.partition.room(self._view.cluster)
 
     @cached_property
     def _reserved(self) -> frozenset[JobId]:

@@ -15,6 +15,7 @@ from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.order.share import ShareRules, shared
+from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
@@ -71,8 +72,7 @@ def build(
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
-        auction=Auction(fairness=chosen.fairness) if preset.by_auction else None,
-        chances=_chances(chosen) if preset.by_chances else None,
+        order=_order(preset, chosen),
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
         quotas=chosen.quotas if preset.by_quota else None,
@@ -131,6 +131,12 @@ def _promises(chosen: PolicySettings) -> Promises:
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )
+
+
+def _order(preset: Preset, chosen: PolicySettings) -> Order:
+    if preset.by_auction:
+        return Auction(fairness=chosen.fairness)
+    return _chances(chosen) if preset.by_chances else KEPT_ORDER
 
 
 def _chances(chosen: PolicySettings) -> Chances:

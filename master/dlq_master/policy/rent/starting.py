@@ -13,8 +13,8 @@ from dlq_master.model.plan import Plan, Revoke, Start
 from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.rent.line import free_on
+from dlq_master.policy.transit.lease_kinds import kind_of_lease
 
 
 def start_on(

@@ -1,5 +1,6 @@
 """The size stage: how many GPUs does a job get?
 
-`sizing` is what every rule answers, `choices` the rules by name. `elastic` gives bases first and
-then asks the rule what to do with the rest (`question`); `growth` finds the GPUs for it.
+`stage` is the slot of a policy. `sizing` is the answer of every rule, `choices` the rules by name.
+`elastic` gives bases first and then asks the rule about the rest (`question`); `growth` finds the
+GPUs for it.
 """

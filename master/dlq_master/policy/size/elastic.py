@@ -16,6 +16,12 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
+from dlq_master.policy.partition.reserved.slot_holders import (
+    SlotContest,
+    SlotSpace,
+    ends_now,
+    pinned_too,
+)
 from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.masks import (
     Masks,
@@ -31,18 +37,14 @@ from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.usable import usable
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.reserved.slot_holders import SlotContest, SlotSpace, ends_now, pinned_too
 from dlq_master.policy.size.growth import SizeGrowth
 from dlq_master.policy.size.question import ElasticQuestion, HeldByElastic
 from dlq_master.policy.transit.contest import Contest
 
 
-def decide(question: ElasticQuestion) -> Outcome:
-    """Who starts and on how many GPUs, who leaves, and who goes on with others."""
-    return _Decision(question).outcome
+class ElasticWalk:
+    """Which jobs start and on how many GPUs, which leave, and which go on with others."""
 
-
-class _Decision:
     def __init__(self, question: ElasticQuestion) -> None:
         self.question = question
         self.cluster = question.cluster
@@ -52,8 +54,12 @@ class _Decision:
         if isinstance(self.allocator, SlotSpace | SlotContest) and question.seating is not None:
             question.seating.serve(self.allocator)
             self._leave_alone(question.young)
-        self.outcome = walk(self.allocator)
-        self._size()
+
+    def walked(self) -> Outcome:
+        """Bases by the walk, and then what is left."""
+        outcome = walk(self.allocator)
+        self._size(outcome)
+        return outcome
 
     def _split(self) -> dict[JobId, HeldByElastic]:
         """Of all elastic jobs that may be resized."""
@@ -136,12 +142,12 @@ class _Decision:
         widths = {job_id: count(held.base) for job_id, held in self.held.items() if held.extra}
         return lineup._replace(running=lineup.running.on(widths)) if widths else lineup
 
-    def _size(self) -> None:
+    def _size(self, outcome: Outcome) -> None:
         """Share what is left, type by type, and find the GPUs."""
-        outranked = {key.job_id for key in self.outcome.outranked}
+        outranked = {key.job_id for key in outcome.outranked}
         starts = {
             job_id: parts
-            for job_id, parts in self.outcome.chosen.items()
+            for job_id, parts in outcome.chosen.items()
             if self.cluster.elastic(self.cluster.jobs[job_id]) and job_id not in self.question.tied
         }
         runs = {job_id: it for job_id, it in self.held.items() if job_id not in outranked}
@@ -152,7 +158,7 @@ class _Decision:
                 grouped = self.allocator.grouped
                 groups = None if grouped is None else grouped.groups
                 SizeGrowth(
-                    self.question, self.outcome, gpu_type, type_capacity, here, new, groups
+                    self.question, outcome, gpu_type, type_capacity, here, new, groups
                 ).settle()
 
     def _is(self, parts: Parts, gpu_type: str) -> bool:

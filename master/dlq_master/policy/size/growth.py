@@ -26,7 +26,7 @@ from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.groups import PlacementGroups
 from dlq_master.policy.size.question import ElasticQuestion, HeldByElastic
 from dlq_master.policy.size.sizing import Candidate
-from dlq_master.policy.transit.costs import pause_and_resume_s
+from dlq_master.policy.stop_costs import pause_and_resume_s
 
 
 class SizeGrowth:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.partition.reserved.served_first import ServedFirst
 from dlq_master.policy.place.allocation.masks import Masks
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.reserved.served_first import ServedFirst
 from dlq_master.policy.size.sizing import Sizing
 
 

@@ -17,7 +17,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.policy.transit.costs import pause_and_resume_s
+from dlq_master.policy.stop_costs import pause_and_resume_s
 
 
 class Guards(NamedTuple):

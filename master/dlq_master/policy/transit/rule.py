@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import Lane
-from dlq_master.policy.policy import Policy
 
 
-def rule_of(policy: Policy, loser: Job, winner: Job) -> str:
-    """The first thing in which the winner's claim is better, in words."""
+def rule_of(rule: str, loser: Job, winner: Job) -> str:
+    """The first thing in which the winner's claim is better; `rule`: the order in words."""
     if winner.lane is Lane.SLO:
         return "a promised deadline: the slot is planned for it"
     if winner.lane is Lane.PROFILE:
@@ -23,4 +22,4 @@ def rule_of(policy: Policy, loser: Job, winner: Job) -> str:
         return "it has waited too long for what it has run"
     if winner.rank_base != loser.rank_base:
         return "the priority of its queue, or its nice"
-    return policy.rule
+    return rule

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.view import View
+from dlq_master.policy.transit.guards import NONE, Guards
 
 _NEVER_S = float("inf")
 
@@ -17,6 +19,21 @@ class Taking(StrEnum):
     NEVER = "never"  # work that runs is renewed at every boundary
     BOUNDARY = "boundary"  # at a boundary of the best-effort grid, decided early enough to save
     FREE = "free"  # at any event and at no cost; simulations only
+
+
+class LeaseRules(NamedTuple):
+    """`grid`: leases end on the boundaries of the term grid; without it a lease never ends by
+    itself. `taking`: when a job that runs may lose its GPUs; `resizing`: when it may get another
+    number. `by_lane`: the lane of a job says what kind of lease it gets. `rule`: the order in
+    words, for the owners of the jobs that it stops.
+    """
+
+    grid: bool = True
+    taking: Taking = Taking.NEVER
+    resizing: Taking = Taking.NEVER
+    by_lane: bool = False
+    guards: Guards = NONE
+    rule: str = ""
 
 
 def due(view: View, lead_s: float) -> tuple[list[AttemptKey], float]:

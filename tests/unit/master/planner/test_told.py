@@ -15,7 +15,7 @@ from dlq_master.planner.plans import Answer
 from dlq_master.planner.snapshot import Unreadable, dumps, take_promises
 from dlq_master.planner.told import KeptState, StateTold
 from dlq_master.planner.worker import PlannerDesk
-from dlq_master.policy.offload import Stage
+from dlq_master.policy.elsewhere import Stage
 from support.builders import World, a_node, a_waiting_job
 
 PROMISES = Stage.PROMISES.value

@@ -1,8 +1,8 @@
 """Allocation: every job in priority order takes GPUs of what is left.
 
 `allocator` is the one loop over all jobs, `line` merges waiting and running jobs of one priority
-(`running_blocks`). `space` gives out GPUs that are free or will be soon; `by_count` and `quota` do
-the same where only numbers count or where each part of the cluster has a quota. `type_capacity` is
-what a plan may still give away of one GPU type, `outcome` what was decided. Preemption is in
-`policy.transit`.
+(`running_blocks`). `space` gives out GPUs that are free or will be soon; `by_count` does the same
+where only numbers count, `policy.partition.queue_walks` where each queue has a quota.
+`type_capacity` is what a plan may still give away of one GPU type, `outcome` is the decision.
+Preemption is in `policy.transit`.
 """

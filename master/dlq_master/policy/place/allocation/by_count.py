@@ -8,6 +8,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.line import Head
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import Pinned
@@ -59,6 +60,10 @@ class Counts:
             for gpu_type, pool in cluster.capacity.open.items()
         }
         self.served: list[tuple[JobId, str, Shape]] = []
+
+    def walked(self) -> Outcome:
+        """The outcome of the walk."""
+        return walk(self)
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits or runs."""

@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.free_gpus import Parts
-from dlq_master.policy.partition.profiling import TrialRoom
 
 # Among the heads: the first of those that wait for their trial.
 PROFILER = "\0profiler"
+
+
+class TrialRoom(NamedTuple):
+    """GPUs for trials, and how many of them trials hold."""
+
+    gpus: int
+    held: int
+
+    def allows(self, gpus: int) -> bool:
+        """Whether a trial of so many may begin. One that is wider than all of it begins when no
+        other runs: it would wait for ever."""
+        return not self.held or self.held + gpus <= self.gpus
+
+    def after(self, gpus: int) -> TrialRoom:
+        """The same with one more trial."""
+        return self._replace(held=self.held + gpus)
+
+    @property
+    def unused(self) -> int:
+        return max(0, self.gpus - self.held)
 
 
 class Outcome:

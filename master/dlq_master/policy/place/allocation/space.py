@@ -8,6 +8,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.grouped import Grouped
 from dlq_master.policy.place.allocation.line import Head
 from dlq_master.policy.place.allocation.mixed import start_mixed
@@ -66,6 +67,10 @@ class Space:
         if capacity.soon:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.capacities[gpu_type].give_later(parts)
+
+    def walked(self) -> Outcome:
+        """The outcome of the walk."""
+        return walk(self)
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits."""

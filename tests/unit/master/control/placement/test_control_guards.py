@@ -10,7 +10,7 @@ import pytest
 from dlq_master.control.stimuli import Heartbeat, ReportedProgress
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.lease import Terms
-from dlq_master.policy.transit.costs import pause_and_resume_s
+from dlq_master.policy.stop_costs import pause_and_resume_s
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
 from unit.master.control.placement.test_control_preempt import go_on

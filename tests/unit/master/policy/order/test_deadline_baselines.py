@@ -177,6 +177,6 @@ def test_the_distribution_is_as_wide_as_it_is_said_to_be() -> None:
     assert sum(ratios) / len(ratios) == pytest.approx(1.0)
     assert ratios[-1] - 1.0 == pytest.approx(0.2 * 1.5932, abs=1e-3)  # z of 17 / 18
     assert Chances.normal(1.0).ratios[0] == 0.1
-    assert World("3sigma", know="profiled", errors="0").policy.chances == Chances()
-    assert World("3sigma", know="profiled").policy.chances == Chances.normal(0.2)
-    assert World("3sigma").policy.chances == Chances()  # `known` is exact
+    assert World("3sigma", know="profiled", errors="0").policy.order == Chances()
+    assert World("3sigma", know="profiled").policy.order == Chances.normal(0.2)
+    assert World("3sigma").policy.order == Chances()  # `known` is exact

@@ -31,7 +31,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_master.policy.transit.costs import pause_and_resume_s, stop_s
+from dlq_master.policy.stop_costs import pause_and_resume_s, stop_s
 from dlq_master.policy.transit.rule import rule_of
 from support.builders import World, a_job, a_waiting_job
 
@@ -301,7 +301,9 @@ def test_the_rule_is_the_first_in_which_the_claims_differ(
     loser: dict[str, Any], winner: dict[str, Any], rule: str
 ) -> None:
     policy = build("dlq")
-    assert rule_of(policy, a_waiting_job(1, **loser), a_waiting_job(2, **winner)).startswith(rule)
+    assert rule_of(policy.rule, a_waiting_job(1, **loser), a_waiting_job(2, **winner)).startswith(
+        rule
+    )
 
 
 # --- costs -------------------------------------------------------------------------------------

@@ -11,19 +11,24 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
 from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
-from dlq_master.policy.partition.profiling import TrialRoom, floor_nodes, room
+from dlq_master.policy.partition.profiling import floor_nodes, room
 from dlq_master.policy.partition.quotas import pausing
+from dlq_master.policy.partition.reserved.slot_holders import (
+    SlotContest,
+    SlotHolder,
+    SlotSpace,
+    serve,
+)
+from dlq_master.policy.partition.reserved.trial_nodes import serve_beside
+from dlq_master.policy.partition.trial_widths import node_gpus
 from dlq_master.policy.place.allocation.line import heads, line
-from dlq_master.policy.place.allocation.outcome import PROFILER
+from dlq_master.policy.place.allocation.outcome import PROFILER, TrialRoom
 from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.promise.capacity.grids import home_type
-from dlq_master.policy.reserved.slot_holders import SlotContest, SlotHolder, SlotSpace, serve
-from dlq_master.policy.reserved.trial_nodes import serve_beside
 from dlq_master.policy.transit.contest import Contest
 from dlq_master.policy.trial.rules import TrialRules
-from dlq_master.policy.trial.trials import node_gpus
 
 _LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
 _ANY_WIDTH = float("inf")

@@ -22,11 +22,11 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.owned import is_own
+from dlq_master.policy.partition.reserved.slot_holders import SlotHolder, ends_now
 from dlq_master.policy.place.allocation.masks import kept
 from dlq_master.policy.place.packing.roundup import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool
 from dlq_master.policy.promise.verdicts.reading import has_grown
-from dlq_master.policy.reserved.slot_holders import SlotHolder, ends_now
 
 
 class _Holder(NamedTuple):

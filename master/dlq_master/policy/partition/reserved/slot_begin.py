@@ -5,76 +5,86 @@ any more.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
+from dlq_master.policy.partition.reserved.defragmentation import movers
+from dlq_master.policy.partition.reserved.evacuation import evacuated
+from dlq_master.policy.partition.reserved.served_first import ServedFirst
+from dlq_master.policy.partition.reserved.slot_holders import SlotHolder, ends_now, holding, seats
+from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes
 from dlq_master.policy.partition.yielding import yielding
-from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.grids import home_type, type_of
+from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.verdicts.reading import can_pause, margin, overruns
-from dlq_master.policy.reserved.defragmentation import movers
-from dlq_master.policy.reserved.evacuation import evacuated
-from dlq_master.policy.reserved.served_first import ServedFirst
-from dlq_master.policy.reserved.slot_holders import SlotHolder, ends_now, holding, seats
-from dlq_master.policy.reserved.trials import first_trial, kept_nodes
-from dlq_master.policy.transit.guards import protected
+from dlq_master.policy.transit.guards import Guards, protected
+from dlq_master.policy.trial.rules import TrialRules
+
+
+class SlotRules(NamedTuple):
+    """`profiling`: None: no GPUs are for trials. `words`: on teams; None: there are none."""
+
+    promises: Promises
+    profiling: TrialRules | None
+    guards: Guards
+    words: BorrowingWords | None = None
 
 
 def seating_of(
     view: View,
-    policy: Policy,
+    rules: SlotRules,
     ending: Collection[AttemptKey],
     running: RunningIndex | RunningByKey,
 ) -> ServedFirst:
     """Who is to be served first, and who leaves for that, of those whose terms end (`ending`).
     `running`: how those who run stand."""
     cluster = view.cluster
-    late = _overdue(view, policy)
+    late = _overdue(view, rules.promises)
     if not ending:
         held, waiting = holding(cluster), seats(cluster)
-        return ServedFirst({}, held, waiting, policy.profiling, overdue=late)
+        return ServedFirst({}, held, waiting, rules.profiling, overdue=late)
     going = evacuated(cluster, ending)
     going |= {
-        key: job_id for key, job_id in _movers(view, policy, ending).items() if key not in going
+        key: job_id for key, job_id in _movers(view, rules, ending).items() if key not in going
     }
     moving = {key.job_id for key in going}
     stay = [job_id for job_id in holding(cluster) if job_id not in moving]
-    safe = protected(cluster, policy.guards, ending)
+    safe = protected(cluster, rules.guards, ending)
     left = {}
-    if policy.by_team:
-        words = BorrowingWords(policy.limits, policy.job_limits)
-        left = yielding(cluster, running, words, ending, {*safe, *going})
+    if rules.words is not None:
+        left = yielding(cluster, running, rules.words, ending, {*safe, *going})
     fixed = [*stay, *moving, *[key.job_id for key in left]]
     waiting = seats(cluster, moving)
-    return ServedFirst(going, fixed, waiting, policy.profiling, safe.values(), left, late)
+    return ServedFirst(going, fixed, waiting, rules.profiling, safe.values(), left, late)
 
 
-def _overdue(view: View, policy: Policy) -> list[JobId]:
+def _overdue(view: View, rules: Promises) -> list[JobId]:
     """Who was to have ended when its slot did, and has used up all that was reserved for it."""
-    cluster, rules = view.cluster, policy.promises
+    cluster = view.cluster
     jobs = [cluster.jobs[job_id] for job_id in holding(cluster)]
     ending = [job for job in jobs if ends_now(cluster, job)]
-    if rules is None or not ending:
+    if not ending:
         return []
     extra = margin(cluster, rules)
     return [job.job_id for job in ending if overruns(view, job, extra)]
 
 
-def _movers(view: View, policy: Policy, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
+def _movers(
+    view: View, rules: SlotRules, ending: Collection[AttemptKey]
+) -> dict[AttemptKey, JobId]:
     """Who holds the present slot elsewhere from here on, so that all find room."""
-    cluster, rules = view.cluster, policy.promises
-    if rules is None:
-        return {}
-    kept = 0 if policy.profiling is None else kept_nodes(cluster, policy.profiling)
+    cluster = view.cluster
+    kept = 0 if rules.profiling is None else kept_nodes(cluster, rules.profiling)
     home, trial = home_type(cluster), first_trial(cluster)
     by_type: dict[str, list[SlotHolder]] = {home: []} if kept and trial is not None else {}
     for seat in seats(cluster):
         by_type.setdefault(type_of(cluster, cluster.jobs[seat.job_id]), []).append(seat)
 
     def may_move(job_id: JobId) -> bool:
-        return can_pause(view, cluster.jobs[job_id], rules)
+        return can_pause(view, cluster.jobs[job_id], rules.promises)
 
     found: dict[AttemptKey, JobId] = {}
     for gpu_type, waiting in by_type.items():

@@ -1,4 +1,4 @@
-"""One partition: every open GPU serves everybody; what lease a job gets says its lane."""
+"""What kind of lease a job gets: its lane says."""
 
 from __future__ import annotations
 

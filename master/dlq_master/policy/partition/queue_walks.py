@@ -31,6 +31,13 @@ class Quota(Space):
         self._quotas = quotas
         self._part = REST
 
+    def walked(self) -> Outcome:
+        """One walk for each part, in the order of the quotas."""
+        for part in self.room.limits:
+            self.turn_of(part)
+            walk(self)
+        return self.outcome
+
     def turn_of(self, part: str) -> None:
         """The next walk is over this part's queues."""
         self._part = part
@@ -62,11 +69,3 @@ class Quota(Space):
         type_capacity.take(parts)
         self.room.held[self._part] += shape.gpus
         return True
-
-
-def by_quota(allocator: Quota) -> Outcome:
-    """One walk for each part, in the order of the quotas."""
-    for part in allocator.room.limits:
-        allocator.turn_of(part)
-        walk(allocator)
-    return allocator.outcome

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
+from dlq_master.policy.partition.reserved.defragmentation import movers
+from dlq_master.policy.partition.reserved.slot_holders import SlotHolder
 from dlq_master.policy.place.packing.roundup import round_up
-from dlq_master.policy.reserved.defragmentation import movers
-from dlq_master.policy.reserved.slot_holders import SlotHolder
 from support.builders import H100, World, a_job, a_node, a_waiting_job, an_attempt
 
 

@@ -14,7 +14,12 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.free_gpus import Part
 from dlq_master.model.nodes.owned import is_own
-from dlq_master.policy.reserved.slot_holders import SlotContest, SlotHolder, SlotSpace, serve
+from dlq_master.policy.partition.reserved.slot_holders import (
+    SlotContest,
+    SlotHolder,
+    SlotSpace,
+    serve,
+)
 
 
 class TrialNodes(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.reserved.slot_holders import holding, reserved_now
+from dlq_master.policy.partition.reserved.slot_holders import holding, reserved_now
 
 
 def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:

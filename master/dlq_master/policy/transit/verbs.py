@@ -13,11 +13,10 @@ from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.partition.whole import kind_of_lease
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.policy import Policy
+from dlq_master.policy.transit.lease_kinds import kind_of_lease
 from dlq_master.policy.transit.rule import rule_of
-from dlq_master.policy.transit.taking import price_s
+from dlq_master.policy.transit.taking import LeaseRules, price_s
 
 _FITS = Reason(ReasonCode.FITS)
 _TERM_OVER = Reason(ReasonCode.TERM_OVER)
@@ -30,22 +29,22 @@ _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 
 
 def changes(
-    view: View, policy: Policy, outcome: Outcome, ending: list[AttemptKey], lead_s: float
+    view: View, rules: LeaseRules, outcome: Outcome, ending: list[AttemptKey], lead_s: float
 ) -> tuple[list[Change], float]:
     """Who leaves, who starts, and who of those whose term ends goes on; and when the first of the
     terms ends that begin with this (inf: none does)."""
     made: list[Change] = []
     end_s = _NEVER_S
     if outcome.outranked:
-        made += lapses(view, policy, outcome.outranked, outcome.moving)
+        made += lapses(view, rules, outcome.outranked, outcome.moving)
     if outcome.resized:
-        made += resizes(view, policy, outcome)
-    if outcome.chosen and policy.promises is not None:
+        made += resizes(view, rules, outcome)
+    if outcome.chosen and rules.by_lane:
         made += by_lane(view, outcome, lead_s)
         end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
     elif outcome.chosen:
         kind = kind_of_lease()
-        if policy.grid:
+        if rules.grid:
             end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
         made += starts(view.cluster, outcome, kind, end_s)
     if ending:
@@ -86,7 +85,7 @@ def by_lane(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
 
 def lapses(
     view: View,
-    policy: Policy,
+    rules: LeaseRules,
     outranked: Mapping[AttemptKey, JobId],
     moving: Set[AttemptKey] = frozenset(),
 ) -> list[Lapse]:
@@ -95,27 +94,27 @@ def lapses(
     found = []
     for key, for_job in outranked.items():
         at_s = view.now_s
-        if policy.grid:
+        if rules.grid:
             at_s = max(attempts[key].lease.term_end_s, at_s)
-        grace_s = price_s(policy.taking, jobs[key.job_id])
+        grace_s = price_s(rules.taking, jobs[key.job_id])
         code = _MAKES_WAY if key in moving else _OUTRANKED
         rule = _RESERVED if for_job == key.job_id else ""
         if key not in moving:
-            rule = rule_of(policy, jobs[key.job_id], jobs[for_job])
+            rule = rule_of(rules.rule, jobs[key.job_id], jobs[for_job])
         reason = Reason(code, blocking_jobs=(for_job,), detail=rule)
         found.append(_lapse((key, at_s, grace_s, for_job, reason)))
     return found
 
 
-def resizes(view: View, policy: Policy, outcome: Outcome) -> list[Resize]:
+def resizes(view: View, rules: LeaseRules, outcome: Outcome) -> list[Resize]:
     """Those that only give GPUs away first, so that the others find them."""
     cluster, node_ids = view.cluster, view.cluster.capacity.node_ids
     found = []
     for key, parts in outcome.resized.items():
         lease = cluster.attempts[key].lease
         allocation = Allocation(tuple([Slot(node_ids[node], mask) for node, mask in parts]))
-        at_s = max(lease.term_end_s, view.now_s) if policy.grid else view.now_s
-        grace_s = price_s(policy.resizing, cluster.jobs[key.job_id])
+        at_s = max(lease.term_end_s, view.now_s) if rules.grid else view.now_s
+        grace_s = price_s(rules.resizing, cluster.jobs[key.job_id])
         width, had = allocation.width, lease.allocation.width
         reason = Reason(ReasonCode.RESIZED, "gpus", width, had, (), _why(view, outcome, width, had))
         change = Resize(key, allocation, lease.kind, at_s, grace_s, _NEVER_S, reason)
@@ -133,7 +132,7 @@ def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
     return "others wait for their GPUs" if waits else "other elastic jobs gain more"
 
 
-def returns(view: View, policy: Policy) -> list[Start]:
+def returns(view: View, *, grid: bool) -> list[Start]:
     """Jobs that stopped only to go on with other GPUs, where these are still theirs to have.
 
     Nobody keeps GPUs for one that could not go on when it had stopped, so two may wait for the same
@@ -143,7 +142,7 @@ def returns(view: View, policy: Policy) -> list[Start]:
     cluster.capacity.ready()
     kind = kind_of_lease()
     end_s = _NEVER_S
-    if policy.grid:
+    if grid:
         end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.saves.lead_s)
     found = []
     taken: dict[NodeId, int] = {}

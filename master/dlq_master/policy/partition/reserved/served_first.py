@@ -9,15 +9,20 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.policy.reserved.slot_holders import (
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.view import View
+from dlq_master.policy.partition.reserved.slot_holders import (
     SlotContest,
     SlotHolder,
     SlotSpace,
     leave,
     leave_behind,
     make_room,
+    pinned_too,
 )
-from dlq_master.policy.reserved.trials import serve_all
+from dlq_master.policy.partition.reserved.trials import serve_all
+from dlq_master.policy.place.allocation.pinned import pinned
+from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.trial.rules import TrialRules
 
 
@@ -35,6 +40,20 @@ class ServedFirst(NamedTuple):
     protected: Collection[JobId] = ()
     yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
     overdue: Collection[JobId] = ()
+
+    def allocator(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> SlotSpace | SlotContest:
+        """The allocator for all other jobs; `keys`: the attempts whose terms end."""
+        cluster = view.cluster
+        allocator: SlotSpace | SlotContest
+        if keys:
+            fixed = pinned_too(cluster.running.places, pinned(cluster, view.now_s), self.fixed)
+            allocator = SlotContest(cluster, lineup, placement, fixed, at_once=False)
+        else:
+            allocator = SlotSpace(cluster, lineup, placement)
+        self.serve(allocator)
+        return allocator
 
     def serve(self, allocator: SlotSpace | SlotContest) -> None:
         """All of them, before the walk."""

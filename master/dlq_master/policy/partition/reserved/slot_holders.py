@@ -20,6 +20,7 @@ from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import Pinned
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.usable import usable
@@ -36,6 +37,10 @@ _LAST_RANK = (Lane.BORROW + Lane.LIMIT) * LANE // 2
 
 class SlotSpace(Space):
     """`Space`, without those who have been seated, or are tried."""
+
+    def walked(self) -> Outcome:
+        """The outcome of the walk; there is none where nothing is left."""
+        return self.outcome if self.spent else super().walked()
 
     def ranks(self) -> Sequence[int]:
         """All others in which somebody waits."""

@@ -1,0 +1,119 @@
+"""The partition stage: the slot of a policy that gives some jobs their GPUs before all others."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.plan import Change
+from dlq_master.model.view import View
+from dlq_master.policy.order.share import ShareRules, weigh
+from dlq_master.policy.order.stage import Order
+from dlq_master.policy.partition.borrowing import BorrowingWords, relabelled
+from dlq_master.policy.partition.queue_walks import Quota
+from dlq_master.policy.partition.quotas import REST, Quotas, Room
+from dlq_master.policy.partition.reserved.evacuation import evacuated
+from dlq_master.policy.partition.reserved.served_first import ServedFirst
+from dlq_master.policy.partition.reserved.slot_begin import SlotRules, seating_of
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.stage import PlaceStage
+
+
+class Partition(Protocol):
+    """The questions of the pipeline and of the reasons to a partition."""
+
+    def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
+        """Levels of accounts and lanes of jobs that have to change before any decision."""
+
+    def asks(self, cluster: Cluster, keys: Collection[AttemptKey]) -> bool:
+        """Whether there is something to decide though no job waits; `keys`: their terms end."""
+
+    def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
+        """The jobs that are served before the order; None: there are none."""
+
+    def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
+        """The allocator of free GPUs for all other jobs."""
+
+    def part_of(self, queue: str) -> str:
+        """In which part of the cluster the jobs of this queue wait."""
+
+    def room(self, cluster: Cluster) -> Room | None:
+        """The limit and the use of each part; None: there are no parts."""
+
+
+class Whole:
+    """The null object: every GPU serves every job, in the order."""
+
+    def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
+        return ()
+
+    def asks(self, cluster: Cluster, keys: Collection[AttemptKey]) -> bool:
+        return False
+
+    def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
+        return None
+
+    def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
+        return place.free(cluster, lineup)
+
+    def part_of(self, queue: str) -> str:
+        return REST
+
+    def room(self, cluster: Cluster) -> Room | None:
+        return None
+
+
+class QueueByQueue(Whole):
+    """Each queue has a static quota, and a line of its own."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        self.quotas = quotas
+
+    def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
+        return Quota(cluster, lineup, place.placement, self.quotas)
+
+    def part_of(self, queue: str) -> str:
+        return self.quotas.part_of(queue)
+
+    def room(self, cluster: Cluster) -> Room | None:
+        return self.quotas.room(cluster)
+
+
+class TeamAllowances(NamedTuple):
+    """Limits of teams and members: GPUs by right, GPUs at most, jobs at most."""
+
+    borrowing: Mapping[str, int] | None
+    limits: Mapping[str, int] | None
+    job_limits: Mapping[str, int] | None
+
+
+class SlotsFirst(Whole):
+    """Jobs that hold the present slot come first, then trials, and then all others.
+
+    `shares`, `teams`: None where the policy has no word on them.
+    """
+
+    def __init__(
+        self, rules: SlotRules, shares: ShareRules | None, teams: TeamAllowances | None
+    ) -> None:
+        self.rules = rules._replace(
+            words=None if teams is None else BorrowingWords(teams.limits, teams.job_limits)
+        )
+        self._shares = shares
+        self._teams = teams
+
+    def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
+        if self._shares is not None and (weighed := weigh(view, self._shares)) is not None:
+            return (weighed,)
+        if self._teams is None:
+            return ()
+        return relabelled(view, order.lineup(view, margin).running, *self._teams)
+
+    def asks(self, cluster: Cluster, keys: Collection[AttemptKey]) -> bool:
+        return bool(evacuated(cluster, keys))
+
+    def first(self, view: View, keys: Collection[AttemptKey], lineup: Lineup) -> ServedFirst | None:
+        return seating_of(view, self.rules, keys, lineup.running)

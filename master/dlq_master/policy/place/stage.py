@@ -1,0 +1,33 @@
+"""The place stage: each job of the order gets exact GPUs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.space import Space
+from dlq_master.policy.place.placement import Placement
+
+
+class Walk(Protocol):
+    """One walk over the order, ready to be made."""
+
+    def walked(self) -> Outcome:
+        """The jobs that start and stop, and the jobs for which GPUs are kept."""
+
+
+class PlaceStage(NamedTuple):
+    """How GPUs are found. `blocking`: no job passes the first one that does not start."""
+
+    placement: Placement
+    blocking: bool = False
+
+    def free(self, cluster: Cluster, lineup: Lineup) -> Space:
+        """The allocator of GPUs that are free, or are being released."""
+        return Space(cluster, lineup, self.placement, blocking=self.blocking)
+
+    def decide(self, walk: Walk) -> Outcome:
+        """The jobs that start and stop, and the jobs for which GPUs are kept."""
+        return walk.walked()

@@ -1,0 +1,120 @@
+"""The size stage: the slot of a policy that gives elastic jobs their numbers of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.view import View
+from dlq_master.policy.partition.reserved.served_first import ServedFirst
+from dlq_master.policy.partition.stage import Partition
+from dlq_master.policy.place.stage import PlaceStage, Walk
+from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.verdicts.growth import tied
+from dlq_master.policy.size import elastic
+from dlq_master.policy.size.question import ElasticQuestion
+from dlq_master.policy.size.sizing import Sizing
+from dlq_master.policy.transit.guards import Guards, cooling, protected, resizable
+from dlq_master.policy.transit.stage import KeepsRunning
+
+_NOBODY: frozenset[JobId] = frozenset()
+
+
+class SizeInputs(NamedTuple):
+    """The findings of the other stages. `keys`: the attempts that the plan may change; `movable`:
+    of their jobs, those that this stage may. `first`: jobs that are served before the order."""
+
+    view: View
+    keys: Collection[AttemptKey]
+    movable: frozenset[JobId]
+    lineup: Lineup
+    first: ServedFirst | None
+    partition: Partition
+    place: PlaceStage
+    transit: KeepsRunning
+
+
+class Size(Protocol):
+    """The questions of the pipeline to the size stage."""
+
+    def touched(
+        self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
+    ) -> Collection[AttemptKey]:
+        """The attempts that the plan may change, of all or of those whose terms end."""
+
+    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
+        """Of their jobs, those that this stage may change."""
+
+    def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
+        """Whether there is something to decide though no job waits."""
+
+    def walk(self, asked: SizeInputs) -> Walk:
+        """The walk in which each job stands with the GPUs that it is to get."""
+
+
+class AsAsked:
+    """The null object: every job gets the GPUs that it asked for."""
+
+    def touched(
+        self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
+    ) -> Collection[AttemptKey]:
+        return ending
+
+    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
+        return _NOBODY
+
+    def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
+        return False
+
+    def walk(self, asked: SizeInputs) -> Walk:
+        view, lineup, place, keys = asked.view, asked.lineup, asked.place, asked.keys
+        if asked.first is not None:
+            return asked.first.allocator(view, lineup, place.placement, keys)
+        contest = asked.transit.contest(view, lineup, place.placement, keys)
+        return asked.partition.free(view.cluster, lineup, place) if contest is None else contest
+
+
+class ElasticSizes(NamedTuple):
+    """Elastic jobs get their bases in the order, and share what is left by `sizing`."""
+
+    sizing: Sizing
+    guards: Guards
+    promises: Promises | None
+
+    def touched(
+        self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
+    ) -> Collection[AttemptKey]:
+        return [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
+
+    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
+        old = resizable(cluster, self.guards, keys) if self.promises is None else keys
+        return elastic.movable(cluster, old)
+
+    def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
+        return elastic.somebody(cluster, movable)
+
+    def walk(self, asked: SizeInputs) -> Walk:
+        cluster, guards, keys, movable = asked.view.cluster, self.guards, asked.keys, asked.movable
+        cool = cooling(cluster, guards, keys)
+        question = ElasticQuestion(
+            cluster=cluster,
+            now_s=asked.view.now_s,
+            lineup=asked.lineup,
+            placement=asked.place.placement,
+            sizing=self.sizing,
+            movable=movable,
+            preempts=asked.transit.preempts,
+            at_once=asked.transit.at_once,
+            seating=asked.first,
+            cooling=cool,
+        )
+        if self.promises is None:
+            safe = frozenset(protected(cluster, guards, keys).values())
+            return elastic.ElasticWalk(question._replace(protected=safe))
+        young = movable.difference([key.job_id for key in resizable(cluster, guards, keys)])
+        held = tied(cluster, cluster.promised, self.promises)
+        more = question._replace(cooling=cool | young, young=young, tied=held)
+        return elastic.ElasticWalk(more)

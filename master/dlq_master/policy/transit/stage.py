@@ -1,0 +1,127 @@
+"""The transit stage: the slot of a policy that interrupts running jobs and writes the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.plan import Change, Start
+from dlq_master.model.view import View
+from dlq_master.policy.place.allocation.by_count import Counts
+from dlq_master.policy.place.allocation.outcome import Outcome
+from dlq_master.policy.place.allocation.pinned import pinned
+from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.transit import verbs
+from dlq_master.policy.transit.contest import Contest
+from dlq_master.policy.transit.guards import protected
+from dlq_master.policy.transit.taking import LeaseRules, Taking, due
+
+_NEVER_S = float("inf")
+
+
+class Boundary(NamedTuple):
+    """Attempts with a term that has to be decided now, the length of a save, and the instant at
+    which the next others have to be decided (inf: never)."""
+
+    ending: list[AttemptKey]
+    lead_s: float
+    next_s: float
+
+
+class KeepsRunning:
+    """The null object: no job that runs is preempted."""
+
+    preempts = False
+
+    def __init__(self, leases: LeaseRules) -> None:
+        self.leases = leases
+        # Whether GPUs that a job leaves are free in the same plan.
+        self.at_once = not leases.grid
+
+    def boundary(self, view: View) -> Boundary:
+        """The terms that end now."""
+        if not self.leases.grid:
+            return Boundary([], 0.0, _NEVER_S)
+        lead_s = view.cluster.saves.lead_s
+        ending, next_s = due(view, lead_s)
+        return Boundary(ending, lead_s, next_s)
+
+    def settle(self, view: View) -> Sequence[Start]:
+        """Jobs that stopped only to go on with other GPUs start on them before any decision."""
+        if view.cluster.returning and view.pause_starts is None:
+            return verbs.returns(view, grid=self.leases.grid)
+        return ()
+
+    def contest(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> Contest | Counts | None:
+        """The allocator that may preempt; `keys`: attempts whose terms end. None: only what is free
+        can be given now."""
+        return None
+
+    def changes(
+        self, view: View, outcome: Outcome, boundary: Boundary
+    ) -> tuple[Sequence[Change], float]:
+        """The verbs of the plan, and when the first term ends that begins with it (inf: none)."""
+        return verbs.changes(view, self.leases, outcome, boundary.ending, boundary.lead_s)
+
+    def _contest(
+        self,
+        view: View,
+        lineup: Lineup,
+        placement: Placement,
+        now_s: float | None,
+        keys: Collection[AttemptKey],
+        *,
+        at_once: bool = False,
+    ) -> Contest | Counts:
+        """It may preempt `keys`, and those whose terms are decided by `now_s` (None: all)."""
+        allocator = Counts if placement.counts_only else Contest
+        fixed = pinned(view.cluster, now_s, protected(view.cluster, self.leases.guards, keys))
+        return allocator(view.cluster, lineup, placement, fixed, at_once=at_once)
+
+
+class AtBoundary(KeepsRunning):
+    """A job that runs may be preempted as its term ends."""
+
+    preempts = True
+
+    def contest(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> Contest | Counts | None:
+        return self._contest(view, lineup, placement, view.now_s, keys) if keys else None
+
+
+class AtAnyTime(KeepsRunning):
+    """A job that runs may be preempted at any event, at no cost: simulations only."""
+
+    preempts = True
+
+    def contest(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> Contest | Counts | None:
+        running = view.cluster.attempts
+        return self._contest(view, lineup, placement, None, running, at_once=True)
+
+
+class EveryTermEnds(KeepsRunning):
+    """All terms end now: for the question what would be decided then."""
+
+    def __init__(self, transit: KeepsRunning) -> None:
+        super().__init__(transit.leases)
+        self.preempts = transit.preempts
+        self.at_once = False
+
+    def contest(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> Contest | Counts | None:
+        return self._contest(view, lineup, placement, None, keys)
+
+
+def transit(leases: LeaseRules) -> KeepsRunning:
+    """The slot of a policy that takes GPUs when its rules say."""
+    if leases.taking is Taking.NEVER:
+        return KeepsRunning(leases)
+    return AtBoundary(leases) if leases.taking is Taking.BOUNDARY else AtAnyTime(leases)
