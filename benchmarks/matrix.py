@@ -221,7 +221,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=1, help="how many of them")
     parser.add_argument("--workers", type=int, default=2, help="processes")
     parser.add_argument(
-        "--markdown", action="store_true", help="the tables of docs/policies/reproduction.md"
+        "--markdown", action="store_true", help="the tables of docs/policies/reproduction/"
     )
     return parser
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long(
 WIDTHS = {1: 16, 2: 18, 3: 12, 4: 18, 5: 7, 6: 8, 7: 5, 8: 10, 12: 2, 16: 3, 20: 1}
 RHOS = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.5)
 CLUSTER = ClusterSpec(name="16x8", groups=(NodeGroup(count=16, gpus=8),))
-# docs/policies/simulate.md tells the means over the seeds 0 to 5.
+# docs/policies/placements.md tells the means over the seeds 0 to 5.
 SEEDS = (0,)
 
 

@@ -15,7 +15,7 @@ OF_A_SIMULATION = {"history", "queues", "teams", "profile_s", "noise"}  # read b
 
 def rows() -> Iterator[tuple[str, str]]:
     """Each setting of a policy, and whose it is in words."""
-    page = (ROOT / "docs/policies/simulate.md").read_text()
+    page = (ROOT / "docs/policies/settings.md").read_text()
     table = page[page.index("| setting | of |") :].split("\n\n")[0]
     before = ""
     for line in table.splitlines()[2:]:
