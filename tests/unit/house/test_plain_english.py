@@ -10,12 +10,7 @@ from support.reference_pages import GENERATED, ROOT
 
 # How many hard sentences a page still has. A page may only get better; at none it leaves the table.
 NOT_YET = {
-    "docs/internals/adr/0019-plans-that-take-long.md": 1,
-    "docs/policies/renting.md": 1,
     "docs/policies/reproduction/chronus.md": 1,
-    "docs/policies/reproduction/gpu-as-a-service.md": 1,
-    "docs/policies/reproduction/speed.md": 1,
-    "docs/running/node-problems.md": 1,
     "docs/sites/profiler.md": 41,
 }
 
