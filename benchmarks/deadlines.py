@@ -6,8 +6,8 @@
 Every cell is the mean over the seeds; preemptions have their default costs. wDMR is the weighted
 miss rate of jobs with deadlines (0 is best), BE JCT that of the others in hours. The tables are for
 docs/policies/reproduction/chronus.md. Goals: in every cell the wDMR of `chronus` is below those of
-`BELOW`. It is below that of `edf-preemptive` wherever more is offered than the cluster's capacity. No
-promise is missed.
+`BELOW`. It is below that of `edf-preemptive` wherever more is offered than the cluster's capacity.
+No promise is missed.
 """
 
 from __future__ import annotations
