@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-MODE_AT = 12  # docs/sites/profiler.md, control
+MODE_AT = 12  # docs/reference/profiler-files.md
 
 
 def alexnet() -> nn.Module:

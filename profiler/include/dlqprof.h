@@ -1,6 +1,6 @@
 /* The record format, written by the profiler's libraries and read by dlq_profiler.
  *
- * docs/sites/profiler.md says the same in words. All numbers are little-endian (only little-endian, 64-bit
+ * docs/reference/profiler-files.md says the same in words. All numbers are little-endian (only little-endian, 64-bit
  * programs are recorded), all times CLOCK_MONOTONIC nanoseconds of the host. A reader must refuse
  * another `version`, and must take sizes and offsets from the header, not from this file.
  */
@@ -109,7 +109,7 @@ struct dlqprof_header {
     char producer[48]; /* "libdlqprof 0.1.0" */
     char exe[448];
     uint8_t reserved3[256];
-    /* 1024: KEY=VALUE lines of the environment that say which rank this is (docs/sites/profiler.md lists
+    /* 1024: KEY=VALUE lines of the environment that say which rank this is (docs/reference/profiler-files.md lists
      * the keys), as they stood when the program started */
     char identity[3072];
 };

@@ -65,7 +65,8 @@ def test_every_reason_is_taken_and_has_words(reason: TrafficReason) -> None:
         assert processes == []
     assert WHY[reason]
     assert (
-        f"`{reason}`" in (Path(__file__).parents[2] / "docs" / "sites" / "profiler.md").read_text()
+        f"`{reason}`"
+        in (Path(__file__).parents[2] / "docs" / "sites" / "profiler-results.md").read_text()
     )
 
 

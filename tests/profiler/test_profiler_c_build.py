@@ -77,13 +77,13 @@ def test_header_and_reader_agree(tmp_path: Path) -> None:
 
 
 def test_every_hooked_name_stands_in_the_documentation() -> None:
-    """The list of docs/sites/profiler.md is what the library exports, no more and no less."""
+    """docs/sites/profiler-recording.md lists the exports of the library, no more and no less."""
     library = ROOT / hatch_build.PROFILER_LIBRARIES / hatch_build.PRELOAD_NAME
     told = subprocess.run(
         ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True
     )
     exported = {line.split()[-1] for line in told.stdout.splitlines()}
-    text = (ROOT / "docs" / "sites" / "profiler.md").read_text()
+    text = (ROOT / "docs" / "sites" / "profiler-recording.md").read_text()
     section = re.search(r"## What is watched\n(.*?)\n## ", text, re.DOTALL)
     assert section is not None
     assert exported == set(re.findall(r"`(\w+)`", section[1]))

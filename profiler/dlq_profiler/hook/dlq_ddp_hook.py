@@ -2,7 +2,7 @@
 
 Runs inside the user's process. It uses the standard library only and imports nothing before it is
 needed. It causes no exception, no output and no delay that the job would notice.
-docs/sites/profiler.md, tensors.json, describes its output.
+docs/reference/profiler-files.md describes its output.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class GetJobResponse(_message.Message):
     PROFILE_ATTEMPT_FIELD_NUMBER: _builtins.int
     profile: _builtins.bytes
     """If asked for: the profile of the believed start, or else of its last one with a result. One
-    JSON object (schema dlq.profile.v1 in docs/sites/profiler.md). Empty: there is none.
+    JSON object (schema dlq.profile.v1 in docs/sites/profiler-results.md). Empty: there is none.
     """
     profile_attempt: _builtins.str
     """The start that the profile is from, such as "17.1"."""
