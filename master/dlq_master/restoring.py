@@ -238,5 +238,9 @@ def check_config(config_path: Path, copy: Path) -> None:
     """ConfigError, with what to do, when there is no configuration yet: the copy has one."""
     if not config_path.exists():
         found = newest_copy(copy) / config_path.name
-        hint = f"cp {found} {config_path}" if found.exists() else "see the runbook: The master"
+        hint = (
+            f"cp {found} {config_path}"
+            if found.exists()
+            else "see docs/running/install.md, The master"
+        )
         raise ConfigError(f"{config_path} does not exist", hint=hint)

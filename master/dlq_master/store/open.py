@@ -102,7 +102,7 @@ def fault_of(db: Database) -> str:
 
 def _damaged(path: Path, what: str) -> DatabaseDamaged:
     return DatabaseDamaged(
-        f"{path}: {what}; restore a backup", hint="dlq-master restore, as the runbook says"
+        f"{path}: {what}; restore a backup", hint="dlq-master restore (docs/running/backup.md)"
     )
 
 
