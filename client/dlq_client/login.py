@@ -90,7 +90,7 @@ def _ask(path: Path, question: dict[str, object]) -> dict[str, object]:
     except ValueError:
         answer = None
     if not isinstance(answer, dict):
-        raise Unavailable(f"what listens at {path} is not a login broker")
+        raise Unavailable(f"the program at {path} is not a login broker")
     return answer
 
 

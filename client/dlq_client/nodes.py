@@ -31,6 +31,5 @@ class Nodes:
         return nodes
 
     def get(self, node_id: str) -> node_pb2.Node:
-        """One node."""
         request = wire.GetNodeRequest(node_id=node_id)
         return self._connection.call(self.stub.GetNode, request).node

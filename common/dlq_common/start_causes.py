@@ -50,7 +50,7 @@ class Known(NamedTuple):
 CAUSES: Mapping[StartCause, Known] = {
     StartCause.DEVICES: Known(True, "a GPU that it was given is not there, or has no device file"),
     StartCause.CGROUP: Known(True, "its control group cannot be made or joined"),
-    StartCause.SHIM: Known(True, "the shim does not start, or cannot make what it needs"),
+    StartCause.SHIM: Known(True, "the shim does not start, or cannot make its files"),
     StartCause.STATE: Known(True, "the agent cannot read or write its own directories"),
     StartCause.INSTALL: Known(True, "something of dlq itself is missing or set wrongly there"),
     StartCause.CONTAINER_ENGINE: Known(True, "podman itself cannot be run"),
@@ -59,7 +59,7 @@ CAUSES: Mapping[StartCause, Known] = {
     StartCause.EXHAUSTED: Known(False, "processes, memory, files or a quota are used up"),
     StartCause.PORTS: Known(False, "too few ports are free"),
     StartCause.ACCOUNT: Known(False, "its user has no account there"),
-    StartCause.SPEC: Known(False, "what was asked for cannot be run there"),
+    StartCause.SPEC: Known(False, "the requested program cannot be run there"),
     StartCause.USER_FILES: Known(False, "a file system fails over a file of its user's"),
     StartCause.CHECKPOINTS: Known(
         False, "its place for checkpoints is not its user's alone: the site's matter"
@@ -67,7 +67,7 @@ CAUSES: Mapping[StartCause, Known] = {
     StartCause.IMAGE: Known(False, "its image cannot be pulled, or is gone"),
     StartCause.CONTAINER: Known(False, "podman made no container of its image and mounts"),
     StartCause.BARRIER: Known(False, "it was not ready when the rest of its gang was"),
-    StartCause.WITHDRAWN: Known(False, "nobody wanted it any more"),
+    StartCause.WITHDRAWN: Known(False, "it was not wanted any more"),
     StartCause.OTHER_ATTEMPT: Known(
         False, "another attempt has its name there (a restored backup)"
     ),

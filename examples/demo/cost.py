@@ -145,14 +145,12 @@ def accounted(site: Costs, cost: float) -> str:
     if dear["pool"] != "spot" or abs(dear["cost"] - paid["jobs"]) > 0.001 or not paid["boot"]:
         raise ProofFailed(f"one job was on that machine, and it is charged {dear}, of {paid}")
     if not 0.0 < dear["foretold_cost"] < paid["foretold"] or dear["own_late_cost"] < 100.0:
-        raise ProofFailed(f"what was foretold of it is {dear}, and of the machine {paid}")
+        raise ProofFailed(f"its forecast is {dear}, and the machine's {paid}")
     if jobs["cheap"]["pool"] != "own" or jobs["cheap"]["cost"]:
         raise ProofFailed(f"the job that is left to the own node is charged {jobs['cheap']}")
     late = f"{dear['late_cost']:.2f} for being late, {dear['own_late_cost']:.0f} on the own node"
-    return (
-        f"{cost:.3f} is what was paid for jobs, boot and idle; {paid['foretold']:.3f} was "
-        f"foretold; {late}"
-    )
+    forecast = f"the forecast was {paid['foretold']:.3f}"
+    return f"{cost:.3f} was paid for jobs, boot and idle; {forecast}; {late}"
 
 
 def perform(site: Costs) -> list[str]:
@@ -176,9 +174,9 @@ def perform(site: Costs) -> list[str]:
         "got one",
         f"asked {tries} times, with a provider that failed half way and a master killed with -9, "
         f"it is one machine: {name}",
-        f"it was given back when nobody needed it: {cost:.3f} in all, and nothing of it is left",
+        f"it was given back when no job needed it: {cost:.3f} in all, and nothing of it is left",
         account,
-        "nobody on the own node was disturbed",
+        "no job on the own node was disturbed",
     ]
 
 

@@ -179,7 +179,7 @@ def one_back(site: Loans) -> str:
     if told != {WIDE.name: 1} | {work.name: 0 for work in PAIR}:
         raise ProofFailed(f"the reclaim of one server has stopped {told}")
     site.train(SLOW)
-    site.until(lambda: site.training(*PAIR, SLOW), "another job to train on what it left")
+    site.until(lambda: site.training(*PAIR, SLOW), "another job to train on the freed GPUs")
     site.promise(PROMISED, "--deadline", f"{60 * STRETCH}s")
     return (
         f"one server was wanted of three with jobs: one job was stopped ({WIDE.name}), proven "
@@ -316,7 +316,7 @@ def accounted(site: Loans) -> str:
             raise ProofFailed(f"jobs held {used} GPU-hours, and are charged {one}")
     (slow,) = site.told("usages", "usage", "--by", "")
     if slow["preempted_gpu_hours"] <= 0.0:
-        raise ProofFailed(f"what {SLOW.name} lost is not accounted for: {slow}")
+        raise ProofFailed(f"the loss of {SLOW.name} is not accounted for: {slow}")
     held = sum(one["gpu_hours"] for one in usages)
     return (
         f"jobs are charged all {held:.2f} GPU-hours they held, "

@@ -18,7 +18,7 @@ def same_training(inside: Path, outside: Path) -> str:
         if ours != theirs:
             raise ProofFailed(f"{inside / name} differs from {outside / name}")
     steps = (inside / "loss.jsonl").read_bytes().count(b"\n")
-    return f"its {steps} losses and final weights are bit-identical to a run that nobody disturbed"
+    return f"its {steps} losses and final weights are bit-identical to an undisturbed run"
 
 
 def moved(nodes: Sequence[str]) -> str:

@@ -112,17 +112,19 @@ def refuse(site: Promises, first: Job) -> Job:
     too_soon = (due - timedelta(seconds=1)).astimezone(UTC).isoformat()
     code, job = site.submit(too_early(too_soon))
     if code == OK:
-        raise ProofFailed(f"what cannot be kept beside {first['name']} was promised: {job}")
+        raise ProofFailed(
+            f"a deadline was promised that cannot be kept beside {first['name']}: {job}"
+        )
     for _ in range(MOST_OFFERS):
         told = job["promise"]
         if told["state"] != "unguaranteed" or not told["earliest_time"]:
             raise ProofFailed(f"it was not refused with an offer: exit code {code}, {told}")
         site.cluster.dlq("cancel", job["job_id"])
-        site.screen.say(f"it is cancelled, and asks for what was offered: {told['earliest_time']}")
+        site.screen.say(f"it is cancelled, and asks for the offer: {told['earliest_time']}")
         code, job = site.submit(too_early(told["earliest_time"]))
         if code == OK:
             return job
-    raise ProofFailed(f"what was offered was then refused, {MOST_OFFERS} times: {job['promise']}")
+    raise ProofFailed(f"the offer was then refused, {MOST_OFFERS} times: {job['promise']}")
 
 
 def lose_a_node(site: Promises, root: Path, first: Job, others: Sequence[Job]) -> str:
@@ -195,7 +197,7 @@ def perform(site: Promises, root: Path) -> list[str]:
     node = lose_a_node(site, root, wide, (soft, strict))
     site.until(lambda: all(job["state"] in ENDED for job in site.jobs()), "all jobs to end")
     proofs = [kept(site, job["job_id"]) for job in (wide, soft, strict)]
-    proofs.append("what could not be promised was refused with a deadline that was then accepted")
+    proofs.append("an impossible deadline was refused with an offer that was then accepted")
     proofs.append(given_up(site, second["job_id"], node))
     rest = [job for job in site.jobs() if job["name"].startswith("best-effort")]
     if any(job["state"] != "completed" for job in rest):

@@ -143,7 +143,7 @@ class ReconnectConfig:
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """All of it."""
+    """Every section of nodeagent.toml."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     master: MasterAddressConfig = field(default_factory=MasterAddressConfig)

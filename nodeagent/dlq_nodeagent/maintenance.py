@@ -78,7 +78,7 @@ async def _ask(
         failure = from_rpc_error(error, address)
         if isinstance(failure, Unavailable):
             raise Unavailable(
-                f"{failure.what}; nobody has said yes: jobs hold out for their ordinary hold only",
+                f"{failure.what}; the longer hold is not confirmed: jobs keep their ordinary hold",
                 hint="keep the agent running until the master answers, then ask again",
             ) from None
         raise failure from None

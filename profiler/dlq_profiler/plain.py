@@ -46,7 +46,6 @@ def number(value: object) -> float:
 
 
 def text(value: object) -> str:
-    """A text."""
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
     return value

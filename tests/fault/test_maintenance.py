@@ -90,7 +90,7 @@ def test_without_a_master_the_answer_is_a_clear_no(daemons: Daemons) -> None:
     said = maintenance(daemons, "--for", "2h")
     assert said.exit_code == 1
     assert "cannot be reached" in said.stderr
-    assert "nobody has said yes" in said.stderr
+    assert "the longer hold is not confirmed" in said.stderr
     daemons.start("master")
     daemons.wait_for("master")
     said = maintenance(daemons, "--for", "9h")

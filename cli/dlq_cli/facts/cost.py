@@ -38,7 +38,7 @@ def pool_cost_facts(one: wire.PoolCost, by: tuple[str, ...]) -> Facts:
 
 
 def costs_facts(answer: wire.GetCostsResponse, by: tuple[str, ...]) -> Facts:
-    """All of an answer."""
+    """The whole answer of GetCosts."""
     return {
         "from_time": instant(answer.from_time),
         "until_time": instant(answer.until_time),

@@ -7,7 +7,7 @@ from dlq_cli.facts.common import Facts, instant, seconds
 
 
 def pools_facts(told: wire.ListPoolsResponse) -> Facts:
-    """All of it."""
+    """The whole answer of ListPools."""
     return {
         "pools": [pool_facts(pool) for pool in told.pools],
         "cost_per_hour": told.cost_per_hour,

@@ -39,7 +39,7 @@ def pool_facts(pool: wire.PoolUsage, by: tuple[str, ...]) -> Facts:
 
 
 def report_facts(answer: wire.GetUsageResponse, by: tuple[str, ...]) -> Facts:
-    """All of an answer."""
+    """The whole answer of GetUsage."""
     return {
         "from_time": instant(answer.from_time),
         "until_time": instant(answer.until_time),

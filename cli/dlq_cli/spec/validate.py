@@ -279,7 +279,7 @@ def _launch(get: _Getter) -> None:
     if launch == PER_GPU and compat:
         raise wrong(
             get.origin("launch"),
-            f"per-gpu is what compat ({get.origin('compat')}) does already: say one of them",
+            f"per-gpu is what compat ({get.origin('compat')}) does already: use one of them",
         )
 
 

@@ -9,11 +9,11 @@ from dlq_common.text.wire import from_timestamp
 
 # The source of a run time, for people.
 BASES = {
-    "estimate": "what was said or measured of it",
+    "estimate": "its own estimate or measurement",
     "family": "earlier jobs of this user and name",
     "limit": "its time limit, and how much of theirs other jobs have used",
     "user": "earlier jobs of this user",
-    "all": "earlier jobs of everybody",
+    "all": "earlier jobs of all users",
     "guess": "nothing: too few jobs have ended",
 }
 
@@ -35,7 +35,7 @@ def long_range(range_: forecast_pb2.TimeRange, look: OutputLook) -> str:
     earliest, latest = _word(range_, "earliest_time", look), _word(range_, "latest_time", look)
     likely = _word(range_, "likely_time", look)
     if not likely:
-        return f"later than {earliest}" if earliest else "later than can be foreseen"
+        return f"later than {earliest}" if earliest else "later than the forecast reaches"
     until = f"{earliest or '?'} to {latest}" if latest else f"{earliest or '?'} or much later"
     return f"≈ {'in ' if look.tty else ''}{likely} ({until})"
 

@@ -40,7 +40,7 @@ def servers_text(servers: Sequence[wire.LoanServer], look: OutputLook) -> str:
 def controller_text(told: wire.LoanController | None, look: OutputLook) -> str:
     """The controller that lends servers, and its criterion."""
     if told is None:
-        return "off: nobody's load is followed ([loans] load in master.toml)\n"
+        return "off: no load is followed ([loans] load in master.toml)\n"
     if told.HasField("off_time"):
         at = when(from_timestamp(told.off_time), look)
         return f"off: switched off by {clean_line(told.off_by)}, {at}; on again: dlq admin loan auto on\n"  # noqa: E501

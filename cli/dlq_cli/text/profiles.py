@@ -20,7 +20,7 @@ WHY = {
     "bypass": "bytes went past the profiler (io_uring, direct verbs)",
     "cuda-graph": "the collectives were replayed from a CUDA graph",
     "ranks-unknown": "how many ranks there are is not known; --ranks tells",
-    "messages-are-not-tensors": "what is sent are no tensors, and no buckets of them",
+    "messages-are-not-tensors": "the sent bytes are neither tensors nor buckets of them",
     "static": "it is linked statically: nothing can be preloaded into it",
     "setuid": "it is setuid, setgid or has capabilities: the loader ignores preloads",
     "go": "it is written in Go, which makes its system calls itself",
@@ -33,12 +33,12 @@ WHY = {
     "plugin-off": "NCCL_PROFILER_PLUGIN is none, and nothing else was seen",
     "no-library": "the profiler's library was not built on its node",
     "library-unreachable": "its user's programs cannot load the profiler's library on its node",
-    "switched-off": "its node's agent is told to profile nothing (jobs.profile)",
+    "switched-off": "its node's agent is set to profile nothing (jobs.profile)",
     "no-directory": "its node had no room for recordings",
     "no-numpy": "its node's agent has no numpy to analyse recordings with",
     "too-many-processes": "more of its processes sent something than there was room for",
-    "not-told": "not all of its nodes have told what they recorded",
-    "analysis-failed": "what it recorded could not be analysed",
+    "not-told": "some of its nodes have not sent their records",
+    "analysis-failed": "its records could not be analysed",
 }
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_SIZES = 12

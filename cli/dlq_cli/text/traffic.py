@@ -11,8 +11,8 @@ from dlq_common.text.wire import from_duration, from_timestamp
 
 CAUSES = {
     "first": "its first",
-    "placement": "its first on so many nodes",
-    "stale": "what is known is old",
+    "placement": "its first on this number of nodes",
+    "stale": "the estimate is old",
     "asked": "asked for",
 }
 

@@ -26,8 +26,8 @@ def refuse_if_foreign(state_dir: Path) -> None:
             continue
         raise ConfigError(
             f"{path} is not the agent's alone (uid {facts.st_uid}, mode "
-            f"{stat.S_IMODE(facts.st_mode):04o}), so others could change what jobs are started "
-            "with: remove it, or name another directory",
+            f"{stat.S_IMODE(facts.st_mode):04o}), so other users could change the "
+            "programs of jobs: remove it, or name another directory",
             key="node.state_dir",
         )
 

@@ -69,7 +69,6 @@ def build_cluster(
 
 
 def build_node(node_id: NodeId, group: NodeGroup, labels: frozenset[str]) -> Node:
-    """Build one node of a group."""
     gpus = tuple(
         Gpu(index=index, gpu_type=group.gpu_type, memory_bytes=group.memory_bytes)
         for index in range(group.gpus)

@@ -227,7 +227,7 @@ _REASONS: Mapping[str, str] = {
     "--gpu-freq": "clocks of GPUs are the operator's",
     "--cpu-freq": "clocks of CPUs are the operator's",
     "--power": "clocks are the operator's",
-    "--quiet": "only errors and what a job waits for are told",
+    "--quiet": "only errors and the reason of a wait are printed",
     "--verbose": "dlq why JOB tells more",
 }  # fmt: skip
 
@@ -241,8 +241,8 @@ def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
         made.remarks.append(
             Remark(
                 None,
-                "Slurm passes all of your environment on, dlq nothing of it: name what the job "
-                "needs with #DLQ --env=NAME, or add #DLQ --export=ALL",
+                "Slurm passes all of your environment on, dlq nothing of it: name the needed "
+                "variables with #DLQ --env=NAME, or add #DLQ --export=ALL",
             )
         )
     if "--partition" in every and "--queue" in flags:

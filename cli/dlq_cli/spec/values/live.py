@@ -39,4 +39,4 @@ def check_live(
             hint="where a script of yours does, say --checkpoint-preset torchrun",
         )
     if flag := flag_that_would_win(program):
-        raise wrong(origin, f"torchrun's {flag} would win over what the cluster tells it")
+        raise wrong(origin, f"torchrun's {flag} would win over the cluster's settings")

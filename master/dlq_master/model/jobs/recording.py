@@ -17,7 +17,7 @@ class Cause(StrEnum):
 
     FIRST = "first"  # nothing is known yet of its job or family
     PLACEMENT = "placement"  # not yet on so few, or so many, nodes: how much slower is it there?
-    STALE = "stale"  # what is known is old
+    STALE = "stale"  # the estimate is old
     ASKED = "asked"  # its user wants it
 
 

@@ -142,7 +142,7 @@ def _check_live(spec: job_pb2.JobSpec) -> None:
             "does: preempt.signal_to = ranks)"
         )
     if flag := flag_that_would_win(program):
-        raise _wrong(f"torchrun's {shown(flag)} would win over what the cluster tells it")
+        raise _wrong(f"torchrun's {shown(flag)} would win over the cluster's settings")
 
 
 def _wrong(what: str) -> InvalidRequest:

@@ -50,7 +50,7 @@ class ImageRecords:
             return
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigError(
-                f"{self.path}: it says who may use which image, and cannot be read ({error})",
+                f"{self.path}: the record of the users of images cannot be read ({error})",
                 hint="remove the images of registries from podman's store, then this file",
                 key="node.state_dir",
             ) from None

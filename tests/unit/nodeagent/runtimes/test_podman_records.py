@@ -74,7 +74,7 @@ def test_a_record_that_cannot_be_read_stops_the_agent_and_opens_nothing(
 ) -> None:
     path = tmp_path / "images.json"
     path.write_text(content)
-    with pytest.raises(ConfigError, match="who may use which image"):
+    with pytest.raises(ConfigError, match="the record of the users of images"):
         ImageRecords(path=path)
 
 
