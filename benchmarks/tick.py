@@ -65,13 +65,13 @@ def main() -> None:
     options.add_argument("--queued", default="1000,10000,100000")
     options.add_argument("--policy", default=LEVELLED, choices=PRESETS)
     report = Report.begin("tick", options)
-    policy = _policy(report.options.policy)
+    policy = policy_named(report.options.policy)
     lengths = [int(word) for word in report.options.queued.split(",")]
     yardstick_s = (
         min(timeit.repeat(lambda: Shape(1, None, None), number=100_000, repeat=5)) / 100_000
     )
     report.figure("yardstick: one NamedTuple of three fields", 1e6 * yardstick_s, "us")
-    clock_s = _clock_s()
+    clock_s = clock_reading_s()
     report.figure("one reading of the clock, taken off below", 1e6 * clock_s, "us")
     report.say(
         f"{NODES} nodes x {GPUS_PER_NODE} GPUs, {policy.name}, {policy.placement.name}; CPU time"
@@ -193,7 +193,7 @@ def _complete(
     return readings, len(changes.changes)
 
 
-def _clock_s() -> float:
+def clock_reading_s() -> float:
     """Seconds that one reading adds to the measured time."""
     readings = [time.thread_time() for _ in range(10_000)]
     return percentile([b - a for a, b in pairwise(readings)], 0.5)
@@ -296,7 +296,7 @@ def filled(policy: Policy, queued: int) -> Cluster:
     return cluster
 
 
-def _policy(name: str) -> Policy:
+def policy_named(name: str) -> Policy:
     """With five levels if it has any; without deadlines or several sizes, `dlq` must cost no
     more.
     """

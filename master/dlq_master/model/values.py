@@ -16,5 +16,6 @@ def maker(kind: type[ValueT]) -> Callable[[Iterable[Any]], ValueT]:
 
     A completion makes about twenty values and has 20 us in all. Nothing is checked: for a value of
     three fields, count them; for a large one, change a draft by the positions of `kind._fields`.
+    `python -m benchmarks.drafts` prints the price of typed copies: more than 5 % of a completion.
     """
     return partial(tuple.__new__, kind)  # type: ignore[type-var]  # a NamedTuple is a tuple

@@ -26,7 +26,6 @@ from dlq_master.model.jobs.job import (
 )
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.transitions import StopCause
-from dlq_master.model.values import maker
 
 _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
 _ASSIGNED = frozenset({RankPhase.ASSIGNED})
@@ -62,8 +61,6 @@ _KEEPS_ALL = frozenset(
         on_attempt.ResizeSettled,
     }
 )
-
-_usage = maker(on_job.Usage)
 
 
 def heard(attempt: Attempt, rank: int, status: RankStatus) -> Attempt:
@@ -239,13 +236,13 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
     if is_reduced(attempt, job):
-        return _usage((executed_s * width, 0.0, 0.0, 0.0))  # its time limit is not for that
+        return on_job.Usage(executed_s * width, 0.0, 0.0, 0.0)  # its time limit is not for that
     if isinstance(end, on_attempt.Preempted) and end.worked_s is not None:
         worked_s = end.worked_s
     elif width != job.request.gpus:
         worked_s *= job.sure_speed_on(width)
     again_s = 0.0 if type(end) in _DONE_WITH else lost_s
-    return _usage((executed_s * width, executed_s, again_s * width, worked_s))
+    return on_job.Usage(executed_s * width, executed_s, again_s * width, worked_s)
 
 
 def is_reduced(attempt: Attempt, job: Job) -> bool:

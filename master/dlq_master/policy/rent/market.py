@@ -12,7 +12,6 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import CLOSED
-from dlq_master.model.values import maker
 from dlq_master.policy.priced.catalogue import Floats, NodeType
 from dlq_master.policy.rent.line import free_on
 
@@ -50,9 +49,6 @@ class Wanting(NamedTuple):
     weight: float
     left_s: Floats
     own_end_s: float = inf
-
-
-_wanting = maker(Wanting)  # for each who waits, each second
 
 
 class Market(NamedTuple):
@@ -126,7 +122,7 @@ def wanting(
     late = [(job.job_id, job.lateness, left_s) for job, left_s in zip(jobs, lefts, strict=True)]
     return tuple(
         [
-            _wanting((job_id, lateness.due_s, lateness.weight, left_s, ends.get(job_id, inf)))
+            Wanting(job_id, lateness.due_s, lateness.weight, left_s, ends.get(job_id, inf))
             for job_id, lateness, left_s in late
             if lateness is not None
         ]

@@ -10,14 +10,10 @@ from typing import TYPE_CHECKING
 
 from dlq_master.model.jobs.lane import Segment, Segments
 from dlq_master.model.jobs.reward import Step
-from dlq_master.model.values import maker
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, width
 
 if TYPE_CHECKING:
     from dlq_master.policy.promise.capacity.fluid import Slots
-
-
-_segment = maker(Segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ def left_of(segments: Segments, slots: int) -> Segments:
     """The rest of it `slots` slots later, counted from then."""
     return tuple(
         [
-            _segment((begin - slots if begin > slots else 0, end - slots))
+            Segment(begin - slots if begin > slots else 0, end - slots)
             for begin, end in segments
             if end > slots
         ]

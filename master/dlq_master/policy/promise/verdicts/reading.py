@@ -15,14 +15,12 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, Pause
 from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import Step
-from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, round_up
 from dlq_master.policy.promise.capacity.rules import Promises, Slots, learned_margin, reserved_s
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise
 
-_slo_job, _step = maker(SloJob), maker(Step)
 _LEAST_S = 1e-3  # of work: a job that has not ended needs its slot
 
 
@@ -55,18 +53,16 @@ def slo_job(
     pause_s = save_s + resume_s
     rest_s += pause_s if spare else 0.0
     submit_s = job.submit_time_s
-    steps = tuple([_step((submit_s + at - begin_s, worth)) for at, worth in job.steps])
-    return _slo_job(
-        (
-            str(job.job_id),
-            job.request.gpus,
-            max(rest_s, _LEAST_S),
-            steps,
-            pause_s,
-            runs and not has_grown(job, attempt),
-            job.promised,
-            job.team or job.user,
-        )
+    steps = tuple([Step(submit_s + at - begin_s, worth) for at, worth in job.steps])
+    return SloJob(
+        str(job.job_id),
+        job.request.gpus,
+        max(rest_s, _LEAST_S),
+        steps,
+        pause_s,
+        runs and not has_grown(job, attempt),
+        job.promised,
+        job.team or job.user,
     )
 
 
