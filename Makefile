@@ -123,9 +123,23 @@ check: setup  ## style, types, layers, and generated code that follows from its 
 # Directories of which no test is taken: reading them costs every worker a second.
 ELSEWHERE := $(addprefix --ignore=tests/,e2e slurm systemd)
 
+# Parts of the tests that run side by side, the longest first. A part collects only its own files: xdist
+# would let every worker collect all of them. The last one takes the folders that no other part names.
+PARTS := integration control unit worlds others
+FILES_integration := tests/integration
+FILES_control := tests/unit/master/control
+FILES_unit := tests/unit --ignore=tests/unit/house --ignore=$(FILES_control)
+FILES_worlds := tests/sim tests/property
+FILES_others := tests/unit/house $(filter-out $(addprefix tests/,e2e integration property sim slurm support systemd unit), \
+  $(sort $(patsubst %/,%,$(dir $(wildcard tests/*/test_*.py)))))
+
 .PHONY: test
 test: setup  ## the tests of every day: all that need nothing special, but those that repeat a smaller one
-	$(PY) -m pytest -q -n $(WORKERS) $(IN_ORDER) $(ELSEWHERE) -m '$(NOTHING_SPECIAL) and not long'
+	$(MAKE) --no-print-directory --keep-going --output-sync=target --jobs=$(WORKERS) $(PARTS:%=test-part-%)
+
+.PHONY: $(PARTS:%=test-part-%)
+$(PARTS:%=test-part-%): test-part-%: setup
+	$(PY) -m pytest -q $(FILES_$*) -m '$(NOTHING_SPECIAL) and not long'
 
 # What `make test` leaves out: it repeats a smaller test with real daemons, or on more random worlds.
 .PHONY: test-rest

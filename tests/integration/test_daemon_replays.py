@@ -147,7 +147,12 @@ async def test_the_daemon_resizes_as_the_simulator_does(
     compare(found, expected)
 
 
-@pytest.mark.parametrize("policy", spread(MEASURED, 1))
+@pytest.mark.long(
+    "integration/test_daemon_replays.py::test_the_daemon_decides_what_the_simulator_decides",
+    "unit/master/control/trials/test_control_trials.py",
+    "sim/test_profiling_replays.py",
+)
+@pytest.mark.parametrize("policy", MEASURED)
 async def test_the_daemon_measures_as_the_simulator_does(policy: str, tmp_path: Path) -> None:
     """Trials, estimates, and what is promised by them."""
     words = EVERY_PROMISE | {"know": "profiled", "profile_s": "100"}

@@ -314,7 +314,7 @@ def story_of(kind: type[Story], policy: str, **words: str) -> type:
     machine = type(f"Story_{policy}", (kind,), {"POLICY": policy, "SETTINGS": words})
     case: type = machine.TestCase  # type: ignore[attr-defined]  # made by hypothesis
     # Sixty stories share their rules; the long profile looks for longer.
-    examples = times(4, max(30, settings().max_examples // 10))
+    examples = times(3, max(30, settings().max_examples // 10))
     case.settings = settings(max_examples=examples, stateful_step_count=30)  # type: ignore[attr-defined]
     return case
 

@@ -240,7 +240,7 @@ class Gates(RuleBasedStateMachine):
 
 TestGates = Gates.TestCase
 TestGates.settings = settings(
-    max_examples=times(20, 60),
+    max_examples=times(12, 60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

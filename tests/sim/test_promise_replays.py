@@ -113,8 +113,9 @@ def test_nobody_hears_of_a_risk_where_there_is_none(policy: str) -> None:
     assert looks[0] > 1000
 
 
-@pytest.mark.parametrize("policy", spread(["chronus", "dlq"], 1))
-@pytest.mark.parametrize("speed", spread([0.6, 1.7], 1))
+@pytest.mark.long("sim/test_promise_types.py::test_every_promise_is_kept_on_whichever_type")
+@pytest.mark.parametrize("policy", ["chronus", "dlq"])
+@pytest.mark.parametrize("speed", [0.6, 1.7])
 def test_every_promise_is_kept_on_gpus_of_another_speed(policy: str, speed: float) -> None:
     """A job says how long it takes on the GPUs that it is promised."""
     (chosen,) = read_settings([policy], (), 3)

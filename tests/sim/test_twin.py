@@ -80,7 +80,7 @@ def a_trace(last_s: int) -> Trace:
 
 
 @pytest.mark.parametrize("after_s", spread([600, 1_073, 1_500], 1))
-@pytest.mark.parametrize("choice", CHOICES, ids=" ".join)
+@pytest.mark.parametrize("choice", spread([(choice,) for choice in CHOICES], 5), ids=" ".join)
 def test_the_twin_of_a_state_starts_whom_the_replay_starts(
     choice: tuple[str, ...], after_s: int
 ) -> None:

@@ -1,6 +1,6 @@
 """A class name means one thing: public classes of the distribution share no names, but a few."""
 
-import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -33,8 +33,7 @@ def names() -> Counter[str]:
     found: Counter[str] = Counter()
     for room in ROOMS:
         for path in (ROOT / room).rglob("*.py"):
-            tree = ast.parse(path.read_text())
-            found.update(node.name for node in tree.body if isinstance(node, ast.ClassDef))
+            found.update(re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE))
     return found
 
 

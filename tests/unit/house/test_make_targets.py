@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def test_the_container_tests_need_no_environment_that_their_target_does_not_make
     taken = [path for path in tests if chosen(expression, marks_of(path))]
     assert {"test_podman.py", "test_podman_walls.py"} <= {path.name for path in taken}
     assert missing(make, taken) == []
+
+
+def test_make_test_takes_every_file_in_exactly_one_of_its_parts() -> None:
+    parts = re.findall(r"-m pytest -q (.+?) -m '", recipe("test"))
+    taken: Counter[str] = Counter()
+    for words in (part.split() for part in parts):
+        ignored = tuple(word.removeprefix("--ignore=") for word in words if word[0] == "-")
+        for folder in (word for word in words if word[0] != "-"):
+            files = (str(path.relative_to(ROOT)) for path in (ROOT / folder).rglob("test_*.py"))
+            taken.update(name for name in files if not name.startswith(ignored or ("-",)))
+    elsewhere = ("tests/e2e/", "tests/slurm/", "tests/systemd/")
+    every = (str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py"))
+    assert taken == dict.fromkeys((name for name in every if not name.startswith(elsewhere)), 1)
 
 
 @pytest.mark.parametrize("only", ["podman", "podman-ddp", "podman-frameworks", "lightning", "hf"])

@@ -16,6 +16,7 @@ import structlog
 from dlq_common.clock import FakeClock
 from dlq_common.daemon.logs import configure_logging, for_journal, get_logger
 from dlq_common.text.instants import format_instant
+from support.extent import spread
 
 
 @pytest.fixture(autouse=True)
@@ -144,7 +145,7 @@ def test_another_stream_than_that_of_the_journal_has_no_priorities(
     assert for_journal("a\nb", logging.ERROR, journal) == "<3>a\n<3>b"
 
 
-@pytest.mark.parametrize("program", ["dlq-master", "dlq-nodeagent"])
+@pytest.mark.parametrize("program", spread(["dlq-nodeagent", "dlq-master"], 1))
 def test_a_daemon_that_cannot_start_says_so_as_an_error(program: str, tmp_path: Path) -> None:
     with (tmp_path / "journal").open("w") as stream:
         found = os.fstat(stream.fileno())

@@ -276,7 +276,7 @@ class LasWeather(Weather):
 
 TestWeather = Weather.TestCase
 QUICK = settings(
-    max_examples=times(25, 80),
+    max_examples=times(12, 80),
     stateful_step_count=50,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
 )
