@@ -461,7 +461,7 @@ def test_a_restarted_agent_finds_the_living_and_the_ended(box: Box) -> None:
     box.restart_agent()
     assert box.runtime.recover() == [ended, living]
     assert [record.code for record in box.runtime.exited([ended, living])] == [4]
-    assert box.runtime.started(living) is not None
+    wait_until(lambda: box.runtime.started(living) is not None, what="the living rank has started")
     box.runtime.kill(living, epoch=5)
     assert box.wait_exit(living).why is ExitWhy.KILLED
 
