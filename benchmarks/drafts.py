@@ -2,11 +2,11 @@
 
     python -m benchmarks.drafts [--json]
 
-A job takes two steps of its state machine per completion. A step copies the
-value with some fields changed, in one of three ways: a list changed by positions
-(`model.jobs.job_draft`), `_replace` of the NamedTuple, or a typed mutable class with slots. The
-figures are CPU times of one copy with three changed fields, the best of seven, and the extra time
-of the typed ways per completion. A way that costs more than 5 % of a completion is not taken.
+A job takes two steps of its state machine per completion. A step copies the value with some fields
+changed. It does so in one of three ways: a list changed by positions (`model.jobs.job_draft`),
+`_replace` of the NamedTuple, or a typed mutable class with slots. The figures are CPU times of one
+copy with three changed fields, the best of seven. Beside them is the extra time of the typed ways
+per completion. A way that costs more than 5 % of a completion is not taken.
 """
 
 from __future__ import annotations
