@@ -22,7 +22,7 @@ from dlq_master.policy.partition.stage import (
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.stage import PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
-from dlq_master.policy.reclaim.choices import EXACT, Reclaiming
+from dlq_master.policy.reclaim.choices import EXACT, Reclaiming, ReclaimRules
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.size.stage import AsAsked, ElasticSizes, Size
@@ -115,6 +115,11 @@ class Policy:
         if self.sizing is None:
             return Taking.NEVER
         return Taking.BOUNDARY if self.grid else Taking.FREE
+
+    @property
+    def reclaiming(self) -> ReclaimRules:
+        """The choice of lent servers that go back, and the changes of their jobs."""
+        return ReclaimRules(self.reclaim, self.placement.groups, self.sizing is not None)
 
     def _admit(self) -> Admits:
         return admits(

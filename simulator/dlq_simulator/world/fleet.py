@@ -68,7 +68,7 @@ class SimulatedFleet:
         view = View(self._cluster, change.at_s)
         if more >= 0:
             return self._carried_out(lend(self._cluster, ids, more), view, policy)
-        taken = take_back(view, policy, ids, -more)
+        taken = take_back(view, policy.reclaiming, ids, -more)
         self.tolls.append(taken.toll)
         self._asked_back.update(dict.fromkeys(taken.choice.servers))
         return self._carried_out(taken.plan, view, policy)

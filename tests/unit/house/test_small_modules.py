@@ -22,7 +22,6 @@ REASONS = {
         "policy/place/*.py",
         "policy/place/whole/*.py",
         "policy/size/*.py",
-        "policy/reclaim/choices.py",
         "policy/priced/names.py",
     ),
     "one trace format": ("dlq_simulator/readers/*.py",),

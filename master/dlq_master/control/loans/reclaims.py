@@ -66,12 +66,12 @@ def reclaim(turn: Turn, ask: ReclaimServers) -> Reclaimed | ToChoose | Done[Recl
         return _as_planned(turn, ask)
     wanted = _wanted(turn, ask)
     view, policy = look(turn), turn.state.policy
-    demand = demand_of(view, policy, wanted.there, wanted.fewer)
+    demand = demand_of(view, policy.reclaiming, wanted.there, wanted.fewer)
     basis = _basis(wanted, demand)
     choice = _chosen(turn, ask, demand, basis)
     if choice is None:
         return ToChoose(demand, partial(_choose, policy.reclaim.choose, dice(view)), basis)
-    taken = taking(view, policy, demand, choice)
+    taken = taking(view, policy.reclaiming, demand, choice)
     if ask.plan_only:
         return _plan(turn, ask, wanted, taken, Found(choice, basis), demand)
     if ask.token and ask.token != _token(turn, ask, wanted, taken, basis):
@@ -107,10 +107,10 @@ def _as_planned(turn: Turn, ask: ReclaimServers) -> Done[Reclaimed | ToChoose]:
     except IllegalTransition as error:
         raise Conflict(_changed(ask.token, error.what), hint=_AGAIN) from error
     view, policy = look(turn), turn.state.policy
-    demand = demand_of(view, policy, wanted.there, wanted.fewer)
+    demand = demand_of(view, policy.reclaiming, wanted.there, wanted.fewer)
     if _basis(wanted, demand) != planned.found.basis:
         raise Conflict(_changed(ask.token, _difference(planned.demand, demand)), hint=_AGAIN)
-    taken = taking(view, policy, demand, planned.found.choice)
+    taken = taking(view, policy.reclaiming, demand, planned.found.choice)
     if _effects(turn, asked, wanted, taken) != planned.effects:
         raise Conflict(f"plan {ask.token} would do something else to jobs by now", hint=_AGAIN)
     return _do(turn, ask, asked, wanted, taken)

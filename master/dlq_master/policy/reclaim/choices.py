@@ -19,6 +19,15 @@ class Reclaiming(NamedTuple):
     solves: bool = False
 
 
+class ReclaimRules(NamedTuple):
+    """`groups`: the placement keeps bases and the rest apart; `resizes`: elastic jobs may shrink
+    instead of stopping."""
+
+    rule: Reclaiming
+    groups: bool
+    resizes: bool
+
+
 EXACT = Reclaiming("exact", lambda demand, _dice: exact(demand), solves=True)
 ALGORITHM_1 = Reclaiming("aryl", lambda demand, _dice: rules.algorithm_1(demand))
 RECLAIMS = {

@@ -18,18 +18,18 @@ from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.view import View
 from dlq_master.policy.place.allocation.masks import Masks, count, joined, kept, merged, without
 from dlq_master.policy.place.allocation.usable import usable
-from dlq_master.policy.policy import Policy
+from dlq_master.policy.reclaim.choices import ReclaimRules
 from dlq_master.policy.reclaim.demand import Tenant
 
 
-def tenants_of(view: View, policy: Policy, servers: Iterable[NodeId]) -> list[Tenant]:
+def tenants_of(view: View, rules: ReclaimRules, servers: Iterable[NodeId]) -> list[Tenant]:
     """The jobs that would have to leave these servers. A job that is leaving already costs nothing
     more.
     """
     cluster, lent = view.cluster, set(servers)
     keys = sorted({key for node_id in lent for key in cluster.attempts_on(node_id)})
     attempts = [cluster.attempts[key] for key in keys if not gives_up(cluster.attempts[key], lent)]
-    return [_tenant(view, policy, one, lent) for one in attempts if one.state in ACTIVE]
+    return [_tenant(view, rules, one, lent) for one in attempts if one.state in ACTIVE]
 
 
 def gives_up(attempt: Attempt, servers: Set[NodeId]) -> bool:
@@ -40,16 +40,16 @@ def gives_up(attempt: Attempt, servers: Set[NodeId]) -> bool:
 
 
 def left_over(
-    cluster: Cluster, policy: Policy, attempt: Attempt, gone: Set[NodeId]
+    cluster: Cluster, rules: ReclaimRules, attempt: Attempt, gone: Set[NodeId]
 ) -> Masks | None:
     """The GPUs with which it goes on when these servers go: as many as one of its sizes has. None:
     it has to stop.
     """
     job, names = cluster.jobs[attempt.key.job_id], cluster.capacity.node_ids
     parts = tuple(
-        [part for part in _any_of(cluster, policy, attempt) if names[part.ordinal] not in gone]
+        [part for part in _any_of(cluster, rules, attempt) if names[part.ordinal] not in gone]
     )
-    base = kept(job, parts, job.request.base, in_order=policy.placement.groups)
+    base = kept(job, parts, job.request.base, in_order=rules.groups)
     if count(base) < job.request.base:
         return None
     stays = dict(parts)
@@ -74,7 +74,7 @@ def _never_saves(job: Job) -> bool:
     return job.lost_gpu_s > 0.0 and not job.rules.saves and not job.saves and job.checkpoint is None
 
 
-def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> Tenant:
+def _tenant(view: View, rules: ReclaimRules, attempt: Attempt, lent: Set[NodeId]) -> Tenant:
     cluster = view.cluster
     job, names = cluster.jobs[attempt.key.job_id], cluster.capacity.node_ids
     held = {
@@ -82,10 +82,10 @@ def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> 
         for some in cluster.capacity.parts(attempt.lease.allocation).values()
         for node, mask in some
     }
-    parts = _any_of(cluster, policy, attempt)
+    parts = _any_of(cluster, rules, attempt)
     spare = count(dict(parts)) - job.request.base
     if parts and spare >= 0:
-        base = _base(job, parts, names, lent, in_order=policy.placement.groups)
+        base = _base(job, parts, names, lent, in_order=rules.groups)
         rest = without(dict(parts), base)
         flexible = {node: rest.get(node, 0) for node in held if node in rest or node not in base}
     else:
@@ -106,13 +106,13 @@ def _tenant(view: View, policy: Policy, attempt: Attempt, lent: Set[NodeId]) -> 
     )
 
 
-def _any_of(cluster: Cluster, policy: Policy, attempt: Attempt) -> Parts:
+def _any_of(cluster: Cluster, rules: ReclaimRules, attempt: Attempt) -> Parts:
     """Its GPUs on nodes that take work, if any of these will do as its base; none, if it has to
     have all.
     """
     job, capacity = cluster.jobs[attempt.key.job_id], cluster.capacity
     held = capacity.parts(attempt.lease.allocation)
-    resizable = policy.sizing is not None and cluster.elastic(job) and job.state is JobState.QUEUED
+    resizable = rules.resizes and cluster.elastic(job) and job.state is JobState.QUEUED
     if not resizable or len(held) != 1 or attempt.resize is not None:
         return ()
     parts: Parts = next((parts for _, parts in usable(capacity, held)), ())

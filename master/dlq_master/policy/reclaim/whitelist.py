@@ -24,7 +24,7 @@ from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.allocation.masks import count, parts_of
-from dlq_master.policy.policy import Policy
+from dlq_master.policy.reclaim.choices import ReclaimRules
 from dlq_master.policy.reclaim.demand import Choice, Demand, Toll, toll
 from dlq_master.policy.reclaim.tenants import left_over, tenants_of
 
@@ -47,25 +47,27 @@ def lend(cluster: Cluster, servers: Sequence[NodeId], more: int) -> Plan:
     return Plan(tuple([Loan(node_id, _LENT) for node_id in away[:more]]))
 
 
-def take_back(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> TakenServers:
+def take_back(
+    view: View, rules: ReclaimRules, servers: Sequence[NodeId], fewer: int
+) -> TakenServers:
     """So many fewer of these servers are lent: the ones chosen by the policy's rule, and the
     effects on the jobs there. A job that keeps enough GPUs elsewhere goes on with those; the others
     save and queue again. Of servers that are equally good the last go first.
     """
-    demand = demand_of(view, policy, servers, fewer)
-    taken = taking(view, policy, demand, policy.reclaim.choose(demand, dice(view)))
+    demand = demand_of(view, rules, servers, fewer)
+    taken = taking(view, rules, demand, rules.rule.choose(demand, dice(view)))
     return taken._replace(
         plan=Plan((*taken.plan.changes, *_empty(view.cluster, taken.choice.servers)))
     )
 
 
-def demand_of(view: View, policy: Policy, servers: Sequence[NodeId], fewer: int) -> Demand:
+def demand_of(view: View, rules: ReclaimRules, servers: Sequence[NodeId], fewer: int) -> Demand:
     """The input of the choice when so many fewer of these servers are to be lent."""
     cluster = view.cluster
     cluster.capacity.ready()
     there = [node_id for node_id in reversed(servers) if is_lent(cluster, node_id)]
     sizes = {node_id: len(cluster.nodes[node_id].gpus) for node_id in there}
-    return Demand(sizes, tenants_of(view, policy, there), min(fewer, len(there)))
+    return Demand(sizes, tenants_of(view, rules, there), min(fewer, len(there)))
 
 
 def dice(view: View) -> Random:
@@ -73,7 +75,7 @@ def dice(view: View) -> Random:
     return Random(f"{view.now_s}")
 
 
-def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> TakenServers:
+def taking(view: View, rules: ReclaimRules, demand: Demand, choice: Choice) -> TakenServers:
     """The effects of this choice on the jobs there. Nobody is empty yet, as far as this plan
     goes.
     """
@@ -82,7 +84,7 @@ def taking(view: View, policy: Policy, demand: Demand, choice: Choice) -> TakenS
     changes: list[Change] = [Reclaim(node_id, _ASKED_BACK) for node_id in choice.servers]
     gone = set(choice.servers)
     changes += [
-        _leaves(view, policy, cluster.jobs[tenant.job_id], gone)
+        _leaves(view, rules, cluster.jobs[tenant.job_id], gone)
         for tenant in demand.tenants
         if not gone.isdisjoint(tenant.held)
     ]
@@ -112,17 +114,17 @@ def is_asked_back(cluster: Cluster, node_id: NodeId) -> bool:
     return NodeFlag.LOANED in flags and NodeFlag.RECLAIMED in flags
 
 
-def _leaves(view: View, policy: Policy, job: Job, gone: set[NodeId]) -> Change:
+def _leaves(view: View, rules: ReclaimRules, job: Job, gone: set[NodeId]) -> Change:
     """It goes on with what it has elsewhere, or it has to stop."""
     cluster = view.cluster
     attempt = cluster.live_attempt(job)
     assert attempt is not None
     grace = grace_s(job.saves, job.rules)
-    left = left_over(cluster, policy, attempt, gone)
+    left = left_over(cluster, rules, attempt, gone)
     if left is None:
         return Revoke(attempt.key, StopCause.RECLAIM, grace, _ASKED_BACK)
     names, lease = cluster.capacity.node_ids, attempt.lease
-    parts = tuple(left.items()) if policy.placement.groups else parts_of(left)
+    parts = tuple(left.items()) if rules.groups else parts_of(left)
     slots = tuple([Slot(names[node], mask) for node, mask in parts])
     reason = _ASKED_BACK._replace(
         resource="gpus",

@@ -66,17 +66,19 @@ class Tenants(World):
         return self
 
     def taken(self, fewer: int) -> TakenServers:
-        return take_back(View(self.cluster, self.now_s), self.policy, self.servers, fewer)
+        return take_back(
+            View(self.cluster, self.now_s), self.policy.reclaiming, self.servers, fewer
+        )
 
     def by(self, choice: Choice) -> TakenServers:
         view = View(self.cluster, self.now_s)
-        demand = demand_of(view, self.policy, self.servers, len(choice.servers))
-        return taking(view, self.policy, demand, choice)
+        demand = demand_of(view, self.policy.reclaiming, self.servers, len(choice.servers))
+        return taking(view, self.policy.reclaiming, demand, choice)
 
     def algorithm_1(self, fewer: int) -> TakenServers:
         view = View(self.cluster, self.now_s)
-        demand = demand_of(view, self.policy, self.servers, fewer)
-        return taking(view, self.policy, demand, ALGORITHM_1.choose(demand, dice(view)))
+        demand = demand_of(view, self.policy.reclaiming, self.servers, fewer)
+        return taking(view, self.policy.reclaiming, demand, ALGORITHM_1.choose(demand, dice(view)))
 
 
 def ended(taken: TakenServers) -> list[int]:

@@ -43,7 +43,7 @@ class Lent(World):
         return self.carry_out(lend(self.cluster, LENT, more))
 
     def taken(self, fewer: int) -> TakenServers:
-        return take_back(View(self.cluster, self.now_s), self.policy, LENT, fewer)
+        return take_back(View(self.cluster, self.now_s), self.policy.reclaiming, LENT, fewer)
 
     def open(self) -> list[str]:
         return [name for name in LENT if self.cluster.nodes[name].open]
