@@ -30,10 +30,11 @@ class TraceQueues:
         self.policy = policy
         self._of = QUEUES[by]
         self._ranks: dict[str, int] = {}
-        if policy.quotas is None:
+        if policy.partition.quotas is None:
             return
         jobs = Counter(self._of(row) for row in trace.jobs)
-        quotas = policy.quotas if policy.quotas.shares else _by_jobs(jobs)
+        given = policy.partition.quotas
+        quotas = given if given.shares else _by_jobs(jobs)
         for name, _ in quotas.shares:
             if name not in jobs:
                 raise UsageError(
@@ -41,7 +42,7 @@ class TraceQueues:
                     f"by {by} its queues are {', '.join(sorted(jobs))}",
                     f"correct --set quota, or --set queues ({', '.join(QUEUES)})",
                 )
-        self.policy = replace(policy, quotas=quotas)
+        self.policy = replace(policy, divides=policy.partition.divided(quotas))
         named = [name for name, _ in quotas.shares]
         others = sorted(set(jobs) - set(named))
         # Jobs without a quota share the rest as one line, in the order of arrival.

@@ -111,7 +111,10 @@ def _known(name: str, rented_only: bool = False) -> tuple[str, ...]:
         return KNOWN[name]
     preset = PRESETS[name]
     profiling = PROFILING if "know" in preset.settings else ()
-    own = (*([HISTORY] if preset.by_service else []), *([QUEUED_BY] if preset.by_quota else []))
+    own = (
+        *([HISTORY] if preset.by_service else []),
+        *([QUEUED_BY] if "quota" in preset.settings else []),
+    )
     own = (*own, *([TEAMS_BY] if "team_quota" in preset.settings else []))
     return (*preset.settings, *profiling, *own)
 

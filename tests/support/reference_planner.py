@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from math import log1p
 
+from dlq_baselines.themis import Auction
 from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.resources import Shape, indices
-from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.policy import Policy
 
 Gpus = dict[str, list[int]]  # node -> indices, nodes in the order of their names
@@ -31,8 +31,10 @@ def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
     holds = _held_by_queue(cluster)
     for job in in_rank_order([job for job in cluster.jobs.values() if job.waiting]):
         shape = job.request.shape
-        if policy.quotas is not None:
-            limits = policy.quotas.limits(sum(len(node.gpus) for node in cluster.nodes.values()))
+        if policy.partition.quotas is not None:
+            limits = policy.partition.quotas.limits(
+                sum(len(node.gpus) for node in cluster.nodes.values())
+            )
             wide = holds[job.queue] and holds[job.queue] + shape.gpus > limits[job.queue]
             if job.queue in full or wide:
                 full.add(job.queue)
@@ -44,7 +46,7 @@ def expected_starts(cluster: Cluster, policy: Policy) -> dict[JobId, Gpus]:
             _remove(free, found)
             continue
         full.add(job.queue)
-        if policy.blocking and policy.quotas is None:
+        if policy.blocking and policy.partition.quotas is None:
             break
         later = _place_soon(policy, free, soon, shape, cluster)
         if later is not None:

@@ -10,11 +10,9 @@ from dlq_master.model.order.order import Ordering
 from dlq_master.policy.admit.stage import Admits, admits
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.order.stage import KEPT_ORDER, Order
-from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.partition.reserved.slot_begin import SlotRules
 from dlq_master.policy.partition.stage import (
     Partition,
-    QueueByQueue,
     SlotsFirst,
     TeamAllowances,
     Whole,
@@ -52,14 +50,15 @@ class Policy:
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
     `packing`: which jobs are kept together; None: the placement does not ask. `know`: what it has
-    to be told of run times. `quotas`: what each queue may hold at most, FIFO in each; None: no such
-    limits. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
-    (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
-    it may hold, and jobs that it may run. `shares`: who has had less than is due comes first
-    (order.share); None: nobody asks. `profiling`: jobs whose run time nobody knows are tried first,
-    on a part of the cluster; None: they are not. `promises`: deadlines are promised, and SLO leases
-    keep them; None: a deadline is only a number. `profile_s`: seconds that a job runs until it is
-    known how long it will; None: nobody is measured. `guards`: whom the order may not preempt.
+    to be told of run times. `divides`: a partition of its own; None: slots come
+    first if deadlines are promised. `borrowing`: team or member (model.accounts) -> the GPUs that
+    it has by right (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise
+    the most GPUs that it may hold, and jobs that it may run. `shares`: teams with less than their
+    due come first (order.share); None: nobody asks. `profiling`: jobs of unknown run time
+    are tried first, on a part of the cluster; None: they are not. `promises`: deadlines are
+    promised, and SLO leases keep them; None: a deadline is only a number. `profile_s`: seconds
+    that a job runs until its run time is known; None: no job is measured. `guards`: the jobs that
+    the order may not preempt.
     `rule`: the order in words, for those whom it does. `reclaim`: which lent servers go back.
     `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it
     asked.
@@ -75,7 +74,7 @@ class Policy:
     know: Know = Know.UNKNOWN
     blocking: bool = False
     grid: bool = True
-    quotas: Quotas | None = None
+    divides: Partition | None = None
     borrowing: Mapping[str, int] | None = None
     limits: Mapping[str, int] | None = None
     job_limits: Mapping[str, int] | None = None
@@ -139,7 +138,7 @@ class Policy:
             )
             rules = SlotRules(self.promises, self.profiling, self.guards)
             return SlotsFirst(rules, self.shares, teams)
-        return Whole() if self.quotas is None else QueueByQueue(self.quotas)
+        return self.divides or Whole()
 
     def _size(self) -> Size:
         if self.sizing is None:

@@ -13,7 +13,6 @@ from dlq_master.model.view import View
 from dlq_master.policy.order.share import ShareRules, weigh
 from dlq_master.policy.order.stage import Order
 from dlq_master.policy.partition.borrowing import BorrowingWords, relabelled
-from dlq_master.policy.partition.queue_walks import Quota
 from dlq_master.policy.partition.quotas import REST, Quotas, Room
 from dlq_master.policy.partition.reserved.evacuation import evacuated
 from dlq_master.policy.partition.reserved.served_first import ServedFirst
@@ -23,7 +22,10 @@ from dlq_master.policy.place.stage import PlaceStage
 
 
 class Partition(Protocol):
-    """The questions of the pipeline and of the reasons to a partition."""
+    """The questions of the pipeline and of the reasons to a partition. `quotas`: of its queues."""
+
+    @property
+    def quotas(self) -> Quotas | None: ...
 
     def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
         """Levels of accounts and lanes of jobs that have to change before any decision."""
@@ -37,6 +39,9 @@ class Partition(Protocol):
     def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
         """The allocator of free GPUs for all other jobs."""
 
+    def divided(self, quotas: Quotas) -> Partition:
+        """The same with these quotas of queues."""
+
     def part_of(self, queue: str) -> str:
         """In which part of the cluster the jobs of this queue wait."""
 
@@ -46,6 +51,8 @@ class Partition(Protocol):
 
 class Whole:
     """The null object: every GPU serves every job, in the order."""
+
+    quotas: Quotas | None = None
 
     def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
         return ()
@@ -59,27 +66,14 @@ class Whole:
     def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
         return place.free(cluster, lineup)
 
+    def divided(self, quotas: Quotas) -> Partition:
+        raise TypeError("this partition has no quotas of queues")
+
     def part_of(self, queue: str) -> str:
         return REST
 
     def room(self, cluster: Cluster) -> Room | None:
         return None
-
-
-class QueueByQueue(Whole):
-    """Each queue has a static quota, and a line of its own."""
-
-    def __init__(self, quotas: Quotas) -> None:
-        self.quotas = quotas
-
-    def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
-        return Quota(cluster, lineup, place.placement, self.quotas)
-
-    def part_of(self, queue: str) -> str:
-        return self.quotas.part_of(queue)
-
-    def room(self, cluster: Cluster) -> Room | None:
-        return self.quotas.room(cluster)
 
 
 class TeamAllowances(NamedTuple):

@@ -1,8 +1,13 @@
-"""The only list of policies: name -> a choice for each stage, and the settings that it takes."""
+"""The only list of policies: name -> a choice for each stage, and the settings that it takes.
+
+Packages add presets of their own by an entry point.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -16,19 +21,19 @@ from dlq_master.policy.order.by_key import (
     smallest,
     widest,
 )
-from dlq_master.policy.order.deadline import (
-    earliest_deadline,
-    earliest_deadline_of_all,
-    least_laxity,
-)
+from dlq_master.policy.order.stage import Order
+from dlq_master.policy.partition.stage import Partition
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW_GROUPS
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN
 from dlq_master.policy.reclaim.choices import ALGORITHM_1, EXACT, Reclaiming
-from dlq_master.policy.size.choices import AFS, GROW_SHRINK, KNAPSACK, ROLLOUT
+from dlq_master.policy.registry.settings import PolicySettings
+from dlq_master.policy.size.choices import AFS, KNAPSACK, ROLLOUT
 from dlq_master.policy.size.sizing import Sizing
+
+ENTRY_POINTS = "dlq.policies"
 
 
 class Preset(NamedTuple):
@@ -42,9 +47,8 @@ class Preset(NamedTuple):
     key: KeyRule | None = None
     by_index: bool = False  # inside a level
     knows: bool = False  # it cannot do without run times
-    by_quota: bool = False  # each queue has its part of the cluster
-    by_auction: bool = False
-    by_chances: bool = False  # of rewards
+    divides: Callable[[PolicySettings], Partition] | None = None  # a partition of its own
+    order: Callable[[PolicySettings], Order] | None = None  # an order of its own
     sizing: Sizing | None = None  # of elastic jobs
     reclaim: Reclaiming = EXACT  # of lent servers
     place: Placement = CONSOLIDATE
@@ -54,9 +58,9 @@ class Preset(NamedTuple):
 
 SKEW = ("pack", "packlimit", "predict", "tolerate")
 _PLACE = ("place", "search", "reclaim", *SKEW)
-_COMMON = (*_PLACE, "preempt")
-_GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
-_BY_WORK = (*_GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
+COMMON = (*_PLACE, "preempt")
+GUARDED = ("min_run", "max_preemptions")  # of a policy that preempts
+_BY_WORK = (*GUARDED, "hysteresis", "aging")  # and whose key is in what is left to do
 _TRIALS = ("profile_s", "profile_floor", "submit_gpus")
 _CHRONUS = (
     *_PLACE,
@@ -83,7 +87,7 @@ _CHRONUS = (
 )
 _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s", "refresh")
 
-PRESETS: Mapping[str, Preset] = MappingProxyType(
+_OWN: Mapping[str, Preset] = MappingProxyType(
     {
         "dlq": Preset(
             "the default: deadlines are promised to whom it is worth it, and keep their GPUs as "
@@ -115,56 +119,41 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "fifo": Preset(
             "in the order of arrival; nobody passes a job that does not fit yet",
-            _COMMON,
+            COMMON,
             blocking=True,
         ),
-        "yarn-cs": Preset(
-            "a static quota for each queue, and in it the order of arrival; nobody of the queue "
-            "passes a job that does not fit yet",
-            (*_COMMON, "quota"),
-            blocking=True,
-            by_quota=True,
-        ),
-        "best-effort": Preset("in the order of arrival, skipping what does not fit yet", _COMMON),
+        "best-effort": Preset("in the order of arrival, skipping what does not fit yet", COMMON),
         "sf": Preset(
             "the fewest GPUs first, ties in the order of arrival; preempts at boundaries",
-            (*_COMMON, *_GUARDED),
+            (*COMMON, *GUARDED),
             preempts=True,
             key=always(smallest),
         ),
         "lf": Preset(
             "the most GPUs first, ties in the order of arrival; preempts at boundaries",
-            (*_COMMON, *_GUARDED),
+            (*COMMON, *GUARDED),
             preempts=True,
             key=always(widest),
         ),
         "srtf": Preset(
             "the shortest remaining time first; preempts at boundaries",
-            (*_COMMON, "know", *_BY_WORK),
+            (*COMMON, "know", *_BY_WORK),
             preempts=True,
             key=always(shortest),
             knows=True,
         ),
         "srsf": Preset(
             "the smallest remaining service (time x GPUs) first; preempts at boundaries",
-            (*_COMMON, "know", *_BY_WORK),
+            (*COMMON, "know", *_BY_WORK),
             preempts=True,
             key=always(shortest_service),
             knows=True,
         ),
         "timeslice": Preset(
             "in turns of a term: at every boundary who has waited longest takes over",
-            (*_PLACE, *_GUARDED),  # without boundaries there would be no turns
+            (*_PLACE, *GUARDED),  # without boundaries there would be no turns
             preempts=True,
             key=always(longest_waiting),
-        ),
-        "themis": Preset(
-            "whose sharing costs most first, by finish time in the shared cluster over that alone; "
-            "preempts at boundaries",
-            (*_COMMON, "know", "fairness", *_GUARDED),
-            preempts=True,
-            knows=True,
-            by_auction=True,
         ),
         "chronus": Preset(
             "deadlines are promised to whom it is worth it, and SLO leases go where they earn "
@@ -187,55 +176,19 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             place=LOCAL_SEARCH,
             defaults=MappingProxyType({"deadlines": "whole-leases"}),
         ),
-        "edf": Preset(
-            "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never "
-            "each other",
-            (*_COMMON, *_GUARDED),
-            preempts=True,
-            key=always(earliest_deadline),
-        ),
-        "edf-preemptive": Preset(
-            "the earliest deadline first; SLO jobs preempt each other and best-effort ones at "
-            "boundaries",
-            (*_COMMON, *_GUARDED),
-            preempts=True,
-            key=always(earliest_deadline_of_all),
-        ),
-        "3sigma": Preset(
-            "the most expected reward for what it takes first; SLO jobs preempt best-effort ones "
-            "at boundaries, never each other",
-            (*_COMMON, "know", "errors", *_GUARDED),
-            preempts=True,
-            knows=True,
-            by_chances=True,
-        ),
-        "genie": Preset(
-            "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never "
-            "each other",
-            (*_COMMON, "know", *_GUARDED),
-            preempts=True,
-            knows=True,
-            key=always(least_laxity),
-        ),
         "afs": Preset(
             "elastic: bases shortest first, then step by step to whom a GPU gains most (AFS); "
             "preempts and resizes at boundaries",
-            (*_COMMON, "know", "cooldown_s", *_BY_WORK),
+            (*COMMON, "know", "cooldown_s", *_BY_WORK),
             preempts=True,
             knows=True,
             key=always(shortest_on_base),
             sizing=AFS,
         ),
-        "gandiva-elastic": Preset(
-            "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own "
-            "nodes, and shrink when somebody does, at boundaries",
-            _COMMON,
-            sizing=GROW_SHRINK,
-        ),
         "aryl": Preset(
             "elastic: bases shortest first, then the knapsack of the time that more GPUs save "
             "(Aryl); resizes at boundaries, preempts nobody",
-            (*_COMMON, "know", "size", "cooldown_s"),
+            (*COMMON, "know", "size", "cooldown_s"),
             knows=True,
             key=always(shortest_on_base),
             sizing=KNAPSACK,
@@ -244,17 +197,53 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         ),
         "tiresias-las": Preset(
             "least attained service first, in K levels of GPU-seconds; preempts at boundaries",
-            (*_COMMON, *_LEVELS, *_GUARDED),
+            (*COMMON, *_LEVELS, *GUARDED),
             preempts=True,
             by_service=True,
         ),
         "tiresias-gittins": Preset(
             "likeliest to end soon first, by the services of earlier jobs, in K levels; preempts "
             "at boundaries",
-            (*_COMMON, *_LEVELS, "index", "quantum", "last", *_GUARDED),
+            (*COMMON, *_LEVELS, "index", "quantum", "last", *GUARDED),
             preempts=True,
             by_service=True,
             by_index=True,
         ),
     }
 )
+
+
+class KnownPresets(Mapping[str, Preset]):
+    """Our own presets, and those of installed packages: entry points of the group `dlq.policies`.
+
+    A preset of another package is imported when it is first asked for.
+    """
+
+    def __getitem__(self, name: str) -> Preset:
+        return _OWN[name] if name in _OWN else _loaded(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _OWN or name in _points()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*_OWN, *_points()))
+
+    def __len__(self) -> int:
+        return len(_OWN) + len(_points())
+
+
+PRESETS: Mapping[str, Preset] = KnownPresets()
+
+
+@cache
+def _points() -> Mapping[str, EntryPoint]:
+    found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+    return {name: found[name] for name in sorted(found) if name not in _OWN}
+
+
+@cache
+def _loaded(name: str) -> Preset:
+    preset = _points()[name].load()
+    if not isinstance(preset, Preset):
+        raise TypeError(f"entry point {name!r} of {ENTRY_POINTS} is no Preset")
+    return preset

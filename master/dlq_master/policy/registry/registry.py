@@ -10,12 +10,10 @@ from dlq_master.model.jobs.accounts import tells_of_members
 from dlq_master.model.order.order import Ordering
 from dlq_master.policy.order.arrival import ARRIVAL
 from dlq_master.policy.order.by_key import aged
-from dlq_master.policy.order.expected_reward import Chances
-from dlq_master.policy.order.finish_time import Auction
 from dlq_master.policy.order.gittins import Gittins
 from dlq_master.policy.order.gittins_index import ServiceDistribution
 from dlq_master.policy.order.share import ShareRules, shared
-from dlq_master.policy.order.stage import KEPT_ORDER, Order
+from dlq_master.policy.order.stage import KEPT_ORDER
 from dlq_master.policy.place.kept_together import keeping_together
 from dlq_master.policy.place.skew import Pack, packing
 from dlq_master.policy.policy import Know, Policy
@@ -72,10 +70,10 @@ def build(
         know=chosen.know if preset.knows else Know.UNKNOWN,
         blocking=preset.blocking,
         grid=not chosen.preempt_is_free,
-        order=_order(preset, chosen),
+        order=KEPT_ORDER if preset.order is None else preset.order(chosen),
         sizing=chosen.size or preset.sizing,
         reclaim=chosen.reclaim or preset.reclaim,
-        quotas=chosen.quotas if preset.by_quota else None,
+        divides=None if preset.divides is None else preset.divides(chosen),
         borrowing=chosen.team_quotas if preset.promises else None,
         limits=chosen.team_limits if preset.promises else None,
         job_limits=chosen.team_jobs if preset.promises else None,
@@ -131,17 +129,6 @@ def _promises(chosen: PolicySettings) -> Promises:
         whole_leases=chosen.whole_leases,
         quotas=chosen.slo_quotas,
     )
-
-
-def _order(preset: Preset, chosen: PolicySettings) -> Order:
-    if preset.by_auction:
-        return Auction(fairness=chosen.fairness)
-    return _chances(chosen) if preset.by_chances else KEPT_ORDER
-
-
-def _chances(chosen: PolicySettings) -> Chances:
-    """Run times that are known have no distribution."""
-    return Chances.normal(0.0 if chosen.know is Know.KNOWN else chosen.errors)
 
 
 def _packing(name: str, chosen: PolicySettings, words: Mapping[str, str]) -> PackingRule | None:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.order.order import Discipline, PromoteTo
-from dlq_master.policy.order.expected_reward import ERRORS
 from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
@@ -38,6 +37,8 @@ from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards
 from dlq_master.policy.trial.rules import FLOOR, PROFILE_S, TrialRules
+
+ERRORS = 0.2  # standard deviation of run time over estimate, where no setting gives another
 
 
 class PolicyError(ValueError):

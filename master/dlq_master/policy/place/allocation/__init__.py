@@ -2,7 +2,6 @@
 
 `allocator` is the one loop over all jobs, `line` merges waiting and running jobs of one priority
 (`running_blocks`). `space` gives out GPUs that are free or will be soon; `by_count` does the same
-where only numbers count, `policy.partition.queue_walks` where each queue has a quota.
-`type_capacity` is what a plan may still give away of one GPU type, `outcome` is the decision.
-Preemption is in `policy.transit`.
+where only numbers count. `type_capacity` is what a plan may still give away of one GPU type,
+`outcome` is the decision. Preemption is in `policy.transit`.
 """

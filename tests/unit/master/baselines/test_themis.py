@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_baselines.themis import Auction, bid, in_order
 from dlq_master.model.view import View
-from dlq_master.policy.order.finish_time import Auction, bid, in_order
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay

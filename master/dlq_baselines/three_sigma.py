@@ -41,7 +41,6 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.order.ordered import by_rank, lined_up
 
-ERRORS = 0.2  # standard deviation of run time over estimate, where nobody says another
 SHARES = 9
 _LEAST = 0.1  # of an estimate: no run time is shorter
 _SOON_S = 1.0  # a job that is about to end has a finite worth

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.policy.partition.quotas import REST, Quotas
+from dlq_master.policy.partition.quotas import REST, Quotas, Room
+from dlq_master.policy.partition.stage import Whole
 from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.line import Head
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.placement import Placement
+from dlq_master.policy.place.stage import PlaceStage
 
 
 class Quota(Space):
@@ -69,3 +71,24 @@ class Quota(Space):
         type_capacity.take(parts)
         self.room.held[self._part] += shape.gpus
         return True
+
+
+class QueueByQueue(Whole):
+    """Each queue has a static quota, and a line of its own."""
+
+    quotas: Quotas
+
+    def __init__(self, quotas: Quotas) -> None:
+        self.quotas = quotas
+
+    def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
+        return Quota(cluster, lineup, place.placement, self.quotas)
+
+    def divided(self, quotas: Quotas) -> QueueByQueue:
+        return QueueByQueue(quotas)
+
+    def part_of(self, queue: str) -> str:
+        return self.quotas.part_of(queue)
+
+    def room(self, cluster: Cluster) -> Room | None:
+        return self.quotas.room(cluster)

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_baselines.three_sigma import Chances
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import soft, strict
-from dlq_master.policy.order.expected_reward import Chances
 from support.builders import World, a_job
 
 CHANCES = Chances((0.5, 1.0, 1.5))

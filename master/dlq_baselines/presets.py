@@ -1,0 +1,69 @@
+"""The presets of baselines, by the names of their papers."""
+
+from __future__ import annotations
+
+from dlq_baselines.deadlines import earliest_deadline, earliest_deadline_of_all, least_laxity
+from dlq_baselines.themis import Auction
+from dlq_baselines.three_sigma import Chances
+from dlq_baselines.yarn_cs import QueueByQueue
+from dlq_master.policy.order.by_key import always
+from dlq_master.policy.policy import Know
+from dlq_master.policy.registry.presets import COMMON, GUARDED, Preset
+from dlq_master.policy.registry.settings import PolicySettings
+from dlq_master.policy.size.choices import GROW_SHRINK
+
+
+def _chances(chosen: PolicySettings) -> Chances:
+    """Run times that are known have no distribution."""
+    return Chances.normal(0.0 if chosen.know is Know.KNOWN else chosen.errors)
+
+
+YARN_CS = Preset(
+    "a static quota for each queue, and in it the order of arrival; nobody of the queue "
+    "passes a job that does not fit yet",
+    (*COMMON, "quota"),
+    blocking=True,
+    divides=lambda chosen: QueueByQueue(chosen.quotas),
+)
+THEMIS = Preset(
+    "whose sharing costs most first, by finish time in the shared cluster over that alone; "
+    "preempts at boundaries",
+    (*COMMON, "know", "fairness", *GUARDED),
+    preempts=True,
+    knows=True,
+    order=lambda chosen: Auction(fairness=chosen.fairness),
+)
+EDF = Preset(
+    "the earliest deadline first; SLO jobs preempt best-effort ones at boundaries, never "
+    "each other",
+    (*COMMON, *GUARDED),
+    preempts=True,
+    key=always(earliest_deadline),
+)
+EDF_PREEMPTIVE = Preset(
+    "the earliest deadline first; SLO jobs preempt each other and best-effort ones at boundaries",
+    (*COMMON, *GUARDED),
+    preempts=True,
+    key=always(earliest_deadline_of_all),
+)
+THREE_SIGMA = Preset(
+    "the most expected reward for what it takes first; SLO jobs preempt best-effort ones "
+    "at boundaries, never each other",
+    (*COMMON, "know", "errors", *GUARDED),
+    preempts=True,
+    knows=True,
+    order=_chances,
+)
+GENIE = Preset(
+    "the smallest laxity first; SLO jobs preempt best-effort ones at boundaries, never each other",
+    (*COMMON, "know", *GUARDED),
+    preempts=True,
+    knows=True,
+    key=always(least_laxity),
+)
+GANDIVA_ELASTIC = Preset(
+    "elastic: bases in the order of arrival; while nobody waits, jobs grow on their own "
+    "nodes, and shrink when somebody does, at boundaries",
+    COMMON,
+    sizing=GROW_SHRINK,
+)
