@@ -1,18 +1,19 @@
-"""Finish-time fairness: whose sharing costs most is offered the GPUs first (Themis, NSDI 2020).
+"""Finish-time fairness: the jobs whose sharing costs most are offered the GPUs first (Themis, NSDI
+2020).
 
-rho = T_shared / T_ideal of a job: from its submission to its end, were it left alone from now on,
-over its run time alone in the cluster. At every boundary the leases that are over are auctioned.
+rho = T_shared / T_ideal of a job. T_shared runs from its submission to its end, were it left alone
+from now on. T_ideal is its run time alone in the cluster. At every boundary the leases that are
+over are auctioned.
 
-What is simpler here than in the paper (3.3, 5), and why:
+Simplifications against the paper (3.3, 5), and their reasons:
 - An app is one job, and a job is a gang of one width: its bid has one row, all of its GPUs or none.
-- A bid's value is 1 / rho. Who gets nothing now is valued as if it got its GPUs one lease later,
-where
-  the paper's rho has no bound. The product of the values is the greatest if the sum over the
-  winners of log(rho after / rho now) is: a knapsack, filled by value per GPU. It misses the best by
-  less than the value of one job; which nodes a winner gets is for the place stage.
+- A bid's value is 1 / rho. A job that gets nothing now is valued as if it got its GPUs one lease
+  later, where the paper's rho has no bound. The product of the values is the greatest if the sum
+  over the winners of log(rho after / rho now) is. That is a knapsack, filled by value per GPU. It
+  misses the best by less than the value of one job; the place stage chooses the nodes of a winner.
 - No hidden payments: they make bidders tell the truth, and here nobody bids but the scheduler
 itself.
-- What the bidders leave goes to the others with the greatest rho first, not by chance.
+- GPUs that the bidders leave go to the others with the greatest rho first, not by chance.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Auction:
 
 
 class Bid(NamedTuple):
-    """What a job says when it is asked; inf where its run time is 0."""
+    """The answer of a job to an auction; inf where its run time is 0."""
 
     job: Job
     rho: float

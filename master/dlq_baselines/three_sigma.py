@@ -3,25 +3,22 @@
 
 3Sigma (Park et al., EuroSys 2018) chooses who starts by an integer program over the expected
 utility of every job and start; SLO jobs do not preempt each other, best-effort jobs make room. This
-is a baseline made from that summary, and simpler. At every plan the SLO jobs that wait are asked
-what reward they may expect if they start now; the most for each GPU-second that they are expected
-to take goes first, as in a knapsack. Who can earn nothing any more stands behind with the
+is a baseline made from that summary, and simpler. At every plan each waiting SLO job has an
+expected reward for a start now. The job with the most for each GPU-second that it is expected to
+take goes first, as in a knapsack. A job that can earn nothing any more stands behind with the
 best-effort jobs. The order of a rank is
 
     SLO jobs that run | SLO jobs that wait | who else runs | who else waits
 
 - The distribution is that of run time over estimate. 3Sigma has one for each feature of a job, from
-history;
-  here it is one for all: normal, as the simulator draws the errors of estimates, cut into `SHARES`
-  parts of the same chance. Run times that are known exactly have none.
-- Under-estimates: who has outlived all of its distribution is expected to take as long again as it
-has
-  run (3Sigma: exponentially longer, cycle by cycle).
-- Over-estimates: if not even the smaller half of the run times would have made the last deadline
-from
-  submission, the estimate is distrusted and not the deadline, since its user set it: the last
-  reward then falls to nothing over one estimate behind the last deadline, instead of at once
-  (3Sigma: a linear decay as well, where the chance to miss was high from the start).
+  history. Here it is one for all: normal, as the simulator draws the errors of estimates, cut into
+  `SHARES` parts of the same chance. Run times that are known exactly have none.
+- Under-estimates: a job that has outlived all of its distribution is expected to take as long again
+  as it has run (3Sigma: exponentially longer, cycle by cycle).
+- Over-estimates: the case is that not even the smaller half of the run times would have made the
+  last deadline from submission. Then the estimate is distrusted and not the deadline, since its
+  user set it. The last reward falls to nothing over one estimate behind the last deadline, instead
+  of at once. (3Sigma has a linear decay as well, where the chance to miss was high from the start.)
 - No start is put off while GPUs are free (3Sigma plans ahead and may leave them idle for a wider
 job).
 - All steps of a reward count. The paper's 3Sigma sees the first deadline only (5.4, MIX2): this is
@@ -47,7 +44,7 @@ _SOON_S = 1.0  # a job that is about to end has a finite worth
 
 
 class Expected(NamedTuple):
-    """What a job may expect if it starts now: reward beyond that of a late job, and seconds to
+    """The expectation of a job that starts now: reward beyond that of a late job, and seconds to
     run.
     """
 

@@ -1,14 +1,13 @@
 """Plans that may take long are not made where they are asked for: three variants of every policy.
 
 Most plans of most policies take microseconds. The rest solve integer programs, or plan promises
-over days of slots; whoever must not wait for that (a master's loop) plans with
+over days of slots. A caller that must not wait for that (a master's loop) plans with
 
-- `trapped`: the same policy, which raises `Elsewhere` where such work would begin; what it decides
-  without is exactly what the policy would decide;
+- `trapped`: the same policy, which raises `Elsewhere` where such work would begin. A decision
+  without that work is exactly the policy's;
 - `waiting`: while new promises are worked out elsewhere, everything but them goes on as they stand;
 - `plain`: nobody works them out. Kept plans are followed, nothing new is promised, and jobs lie
-where
-  they fit first: legal always, and as good as can be had at once.
+  where they fit first. That is always legal, and as good as is possible at once.
 """
 
 from __future__ import annotations

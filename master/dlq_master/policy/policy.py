@@ -31,7 +31,7 @@ from dlq_master.policy.trial.rules import TrialRules
 
 
 class Know(StrEnum):
-    """What a policy may know of a job's run time before the job has ended."""
+    """The knowledge of a policy about a job's run time before the job has ended."""
 
     UNKNOWN = "unknown"  # but for what users themselves say
     PROFILED = (
@@ -42,24 +42,24 @@ class Know(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What `registry.build` makes of a name and settings, and `pipeline.plan` follows.
+    """The policy that `registry.build` makes of a name and settings, and that `pipeline.plan`
+    follows.
 
     Six slots, one for each stage: `admit`, `partition`, `order`, `size`, `place`, `transit`. They
     are made from the choices below; a policy without a choice has the null object of that stage.
 
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
-    `packing`: which jobs are kept together; None: the placement does not ask. `know`: what it has
-    to be told of run times. `divides`: a partition of its own; None: slots come
-    first if deadlines are promised. `borrowing`: team or member (model.accounts) -> the GPUs that
-    it has by right (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise
-    the most GPUs that it may hold, and jobs that it may run. `shares`: teams with less than their
-    due come first (order.share); None: nobody asks. `profiling`: jobs of unknown run time
-    are tried first, on a part of the cluster; None: they are not. `promises`: deadlines are
-    promised, and SLO leases keep them; None: a deadline is only a number. `profile_s`: seconds
-    that a job runs until its run time is known; None: no job is measured. `guards`: the jobs that
-    the order may not preempt.
-    `rule`: the order in words, for those whom it does. `reclaim`: which lent servers go back.
+    `packing`: the jobs that are kept together; None: the placement does not ask. `know`: the run
+    times that it needs. `divides`: a partition of its own; None: slots come first if deadlines are
+    promised. `borrowing`: team or member (model.accounts) -> the GPUs that it has by right
+    (partition.borrowing); None: nobody borrows. `limits`, `job_limits`: likewise the most GPUs that
+    it may hold, and jobs that it may run. `shares`: teams with less than their due come first
+    (order.share); None: nobody asks. `profiling`: jobs of unknown run time are tried first, on a
+    part of the cluster; None: they are not. `promises`: deadlines are promised, and SLO leases keep
+    them; None: a deadline is only a number. `profile_s`: seconds that a job runs until its run time
+    is known; None: no job is measured. `guards`: the jobs that the order may not preempt. `rule`:
+    the order in words, for those whom it does. `reclaim`: the choice of lent servers that go back.
     `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it
     asked.
     """

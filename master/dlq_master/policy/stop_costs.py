@@ -1,4 +1,4 @@
-"""What it costs to take work off its GPUs, in seconds of its run time."""
+"""The cost of taking work off its GPUs, in seconds of its run time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plans are carried out here: checked, applied to the cluster, written down, and launched.
 
-Every plan goes this way. It may be the policy's plan in its turn, a loan or a reclaim by people, a
-migration to a rented machine, or a promise for new deadlines.
+Every plan goes this way. It may be the policy's plan, a loan or a reclaim by people, a migration to
+a rented machine, or a promise for new deadlines.
 """
 
 from collections.abc import Iterable

@@ -119,8 +119,8 @@ class Lateness(NamedTuple):
 
 
 class Foretold(NamedTuple):
-    """The expected cost of a job, in the currency of prices, at an instant: its first look, or the
-    first choice of a machine for it.
+    """The expected cost of a job, in the currency of prices, at its first look or at the first
+    choice of a machine for it.
     """
 
     at_s: float

@@ -78,7 +78,7 @@ class Fleet(Mapping[str, Machine]):
 
     def failures(self, pool: str) -> tuple[int, float]:
         """How many machines of a pool in a row were of no use until now, at most `MOST_TOLD`, and
-        when the last one was over or found useless.
+        when the last one was over.
         """
         over = [*self._last.get(pool, ())]
         over += [one for one in self._open.values() if one.failed and one.pool == pool]

@@ -58,8 +58,9 @@ class Cost(NamedTuple):
 
 
 class Paid(NamedTuple):
-    """For machines of a pool: the cost of their boot, of the parts that jobs held, and of the rest,
-    with the billed minimum that was not used. `foretold`: their forecast cost at the request.
+    """For machines of a pool: the cost of their boot, of the parts that jobs held, and of the rest.
+    The rest includes the billed minimum that was not used. `foretold`: their forecast cost at the
+    request.
     """
 
     boot: float = 0.0

@@ -30,7 +30,7 @@ from dlq_master.policy.promise.verdicts.reading import (
 
 
 class Amended(NamedTuple):
-    """The promises made instead, first to the job, then to the jobs whose slots move; none: nothing
+    """The promises made instead, first to the job, then to the jobs whose slots move. None: nothing
     could be promised on this ground, and this could.
     """
 

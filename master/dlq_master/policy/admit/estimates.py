@@ -19,7 +19,7 @@ _SHORTEST_S = 1.0  # a trial can end in the instant in which it begins, and a pa
 
 
 def estimates(view: View) -> list[Profile | Estimate]:
-    """Who is sent to be profiled, and of whom enough is known, in the order of arrival."""
+    """Jobs to be profiled, and jobs with enough known, in the order of arrival."""
     cluster = view.cluster
     found: list[Profile | Estimate] = []
     for job_id in sorted(cluster.profiling.unknown):
@@ -33,7 +33,7 @@ def estimates(view: View) -> list[Profile | Estimate]:
 
 
 def foretold(view: View) -> list[Estimate]:
-    """Of whom enough is known by the runs of others, in the order of families; costs O(jobs that
+    """Jobs with enough known by the runs of others, in the order of families; costs O(jobs that
     wait and have such a family).
     """
     profiling = view.cluster.profiling
@@ -47,9 +47,9 @@ def foretold(view: View) -> list[Estimate]:
 
 
 def from_history(cluster: Cluster, job: Job) -> Estimate | None:
-    """As earlier jobs of its family have run, if they have run alike on GPUs of every type that it
-    may get: what was measured on one type says nothing of another. The slowest of these types
-    counts."""
+    """By the runs of earlier jobs of its family, if they ran alike on GPUs of every type that it
+    may get. A measurement on one type says nothing of another. The slowest of these types counts.
+    """
     if not job.family:
         return None
     runs = cluster.profiling.runs.get(likeness(job))

@@ -1,5 +1,5 @@
-"""Submission control: what one user may send to be profiled within the time of a trial (Chronus,
-3.2.1).
+"""Submission control: the jobs that one user may send to trials within the time of a trial
+(Chronus, 3.2.1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Late(NamedTuple):
 
 
 class _Window:
-    """What a user has sent, and what of it still counts, by when it stops to."""
+    """The jobs that a user has sent, and those that still count, by the time when they stop to."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -66,10 +66,10 @@ def late(view: View, rules: TrialRules) -> dict[JobId, Late]:
 
 
 def refused(view: View, rules: TrialRules, job: Job, count: int = 1) -> Late | None:
-    """What keeps a user from sending so many jobs like this one now; None: nothing does.
+    """The reason that keeps a user from sending so many jobs like this one now; None: nothing does.
 
-    More than the limit at once may be sent when nothing else counts; what it is beyond the limit
-    then waits.
+    More than the limit at once may be sent when nothing else counts; the part beyond the limit then
+    waits.
     """
     limit = rules.submit_gpus
     if limit is None or not _profiled(view, job):
@@ -82,7 +82,7 @@ def refused(view: View, rules: TrialRules, job: Job, count: int = 1) -> Late | N
 def _entered(
     view: View, rules: TrialRules, limit: int
 ) -> tuple[dict[str, _Window], dict[JobId, Late]]:
-    """The windows of users with all that they have sent, and who of the pending has no place
+    """The windows of users with all jobs that they have sent, and the pending jobs without a place
     there.
     """
     cluster, now_s = view.cluster, view.now_s

@@ -1,7 +1,7 @@
-"""Orders by a key: what a job still needs, is wide, or is worth now decides who is next.
+"""Orders by a key: the remaining need, the width or the present worth of a job decides its place.
 
-Those who wait are kept in order by the cluster (`model.waiting`), since their keys do not change;
-the keys of those who run change with every second, and are worked out for the plan that needs them.
+The cluster keeps waiting jobs in order (`model.waiting`), since their keys do not change. The keys
+of running jobs change with every second, and are worked out for the plan that needs them.
 """
 
 from __future__ import annotations
@@ -45,26 +45,27 @@ def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
 
 
 def shortest_on_base(job: Job, had: Had) -> tuple[float, ...]:
-    """Who would end first on the fewest GPUs on which it runs; unknown run times last."""
+    """The job that would end first on its fewest GPUs; unknown run times last."""
     return (remaining_s(job, had) / job.speed_on(job.request.base),)
 
 
 def longest_waiting(job: Job, had: Had) -> tuple[float, ...]:
-    """Who waits before who runs, the longest without GPUs first; of those that run, whose turn has
-    just begun."""
+    """Waiting jobs before running ones, the longest without GPUs first; of the running ones, the
+    latest start first.
+    """
     if job.live_attempt is None:
         return (0.0, job.submit_time_s if job.queued_since_s is None else job.queued_since_s)
     return (1.0, -_NEVER_S if had.since_s is None else -had.since_s)
 
 
 def aged(rule: KeyRule, rate: float) -> KeyRule:
-    """The same, and whoever waits rises by `rate` of the key's unit each second, what it waited
-    before included: so who keeps its place when it runs is not passed at once by whom it has
+    """The same, and a waiting job rises by `rate` of the key's unit each second, earlier waits
+    included. So a job that keeps its place when it runs is not passed at once by jobs that it has
     passed.
 
-    Nobody's place changes while it waits, since all rise alike: instead of the others those that
-    run sink, and whoever comes later comes in further behind. With a key in seconds of work nobody
-    starves: it waits no longer than its work / rate, even if shorter jobs came all the time.
+    No place changes during a wait, since all waiting jobs rise alike. Instead running jobs sink,
+    and a new job comes in further behind. With a key in seconds of work no job starves. It waits no
+    longer than its work / rate, even if shorter jobs came all the time.
     """
     if not rate:
         return rule
@@ -82,8 +83,9 @@ def aged(rule: KeyRule, rate: float) -> KeyRule:
 
 
 def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
-    """Everybody of a rank by key; promoted jobs keep its head. `margin`: who runs stands ahead by
-    so many times what it costs to stop it and go on (policy.stop_costs)."""
+    """Everybody of a rank by key; promoted jobs keep its head. `margin`: a running job stands ahead
+    by so many times the cost of its stop and resume (policy.stop_costs).
+    """
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt
 

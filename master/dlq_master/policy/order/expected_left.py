@@ -3,8 +3,9 @@
 One order for everything that may be known of a job, so that estimates may come, and be missing, job
 by job:
 
-- with an estimate: its rest, as the geometric mean of remaining time (SRTF) and remaining service
-  (SRSF, Tiresias' two dimensions): left_s x sqrt(GPUs), of an elastic job on its base. Either alone
+- with an estimate: its rest as left_s x sqrt(GPUs), of an elastic job on its base. That is the
+  geometric mean of remaining time (SRTF) and remaining service (SRSF, Tiresias' two dimensions).
+  Either alone
   is up to a tenth worse on some workload;
 - before its trial is over (`profile_s`): as one that ends with its trial, the cheapest trial in
 GPU-seconds first;

@@ -17,8 +17,8 @@ from struct import Struct
 # Rows lie packed in memory: a lookup in 100,000 of them is paid in cache misses.
 
 # A gap between two samples: its end, how many jobs end there, and how many do not end before. Then
-# the step of the hull from there: how many jobs end within it, the service of all until then, and
-# the number of the gap at its end (0: there is no later sample).
+# the step of the hull from there: how many jobs end within it, and the service of all until then.
+# Last comes the number of the gap at its end (0: there is no later sample).
 _GAP = Struct("=dqqqdq")
 _GAP_AT, _GAP_SIZE = _GAP.unpack_from, _GAP.size
 _STEP_AT, _STEP_OFFSET = Struct("=qdq").unpack_from, Struct("=dqq").size

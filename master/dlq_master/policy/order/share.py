@@ -103,9 +103,9 @@ def asking(cluster: Cluster) -> set[str]:
 def ratios(
     used: Mapping[str, float], also: Iterable[str], rules: ShareRules, prior_gpu_s: float = 0.0
 ) -> dict[str, float]:
-    """Team or account -> its part of the use of all over its part of the due of all, for the names
-    of `used` and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all of a
-    kind together have used as is due beside that.
+    """Team or account -> its part of the use of all over its part of the due of all. The names are
+    those of `used` and `also`; empty where nothing was used. `prior_gpu_s`: GPU-seconds that all of
+    a kind together have used as is due beside that.
     """
     accounts = {*used, *also}
     members: dict[str, dict[str, float]] = defaultdict(dict)

@@ -38,8 +38,8 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 
 class LendingLine(NamedTuple):
-    """Jobs of an account (of a team, while its members have no rules) that hold or wait for as many
-    GPUs each: job -> position, in the order of positions.
+    """Jobs of an account that hold or wait for as many GPUs each: job -> position, in the order of
+    positions. While the members of a team have no rules, the account is the team.
     """
 
     account: str

@@ -17,7 +17,7 @@ _KEPT = Reason(ReasonCode.SLOT_OVER, detail="by the kept plan; no new one was ma
 
 
 def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | Reserve, ...]:
-    """What is done about promises by who does not work them out; `slot`: the one that is due.
+    """The work on promises of a caller that does not work them out; `slot`: the one that is due.
 
     Raises Elsewhere when somebody else is to be asked.
     """
@@ -31,7 +31,7 @@ def put_off(view: View, rules: Promises, slot: int | None) -> tuple[NextSlot | R
 
 
 def kept_slot(view: View, rules: Promises, slot: int) -> list[NextSlot | Reserve]:
-    """Who has this slot in the kept plan stands in it."""
+    """A job with this slot in the kept plan stands in it."""
     jobs = [view.cluster.jobs[job_id] for job_id in sorted(view.cluster.judged)]
     jobs.sort(key=lambda job: job.promised is None)
     room: dict[str, int] = {}
@@ -46,7 +46,9 @@ def kept_slot(view: View, rules: Promises, slot: int) -> list[NextSlot | Reserve
 
 
 def _enters(cluster: Cluster, job: Job, slot: int, rules: Promises, room: dict[str, int]) -> bool:
-    """Whether the slot has room for it beside those before it; who is promised it always enters."""
+    """Whether the slot has room for it beside those before it; a job with the promise always
+    enters.
+    """
     gpu_type = type_of(cluster, job)
     grid = grid_of(cluster, gpu_type, rules, slot)
     wide = round_up(job.request.gpus, grid.node_gpus)

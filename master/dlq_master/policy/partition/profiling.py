@@ -24,8 +24,8 @@ _SLACK = 1e-9  # of a sum of rates
 def scale(view: View, rules: TrialRules) -> Scale | None:
     """How many GPUs are for trials in this hour, in whole nodes; None: that has been decided.
 
-    C = lambda x T_profile, where lambda is what arrived in the hour before, each job with what it
-    costs the profiler: with less, jobs would come faster than they are profiled.
+    C = lambda x T_profile. Here lambda is the arrivals of the hour before, each job with its cost
+    for the profiler. With less, jobs would come faster than they are profiled.
     """
     cluster = view.cluster
     hour = int(view.now_s // WINDOW_S)

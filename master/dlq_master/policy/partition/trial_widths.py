@@ -46,5 +46,5 @@ def trials_of(cluster: Cluster, job: Job) -> tuple[int, ...]:
 
 
 def charged(gpus: int, node_gpus: int) -> int:
-    """What a job of so many GPUs costs the profiler: two nodes at most."""
+    """The cost of a job of so many GPUs for the profiler: two nodes at most."""
     return min(gpus, _MOST_NODES * node_gpus)

@@ -31,7 +31,7 @@ class Balance:
 
     A job has as many parameter servers as workers (the paper's default), one of them with its
     largest tensor if its skew is known. The places of the servers of running jobs are unknown. They
-    are taken to be spread like the workers, so that a node with w of W carries 2 w M (1 - w / W).
+    are taken to be spread like the workers. So a node with w of W carries 2 w M (1 - w / W).
     """
 
     def __init__(self, cluster: Cluster) -> None:

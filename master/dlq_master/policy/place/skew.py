@@ -3,10 +3,10 @@
 A job is sensitive or not by its `Shape.together`, which `policy.sensitivity` decides. The open
 points of the paper, and the choices here:
 
-- "Tiresias attempts to consolidate the job in as few machines as possible": literally (`pack=try`),
-  since Pseudocode 2 runs every job that finds enough GPUs, no job waits to be consolidated. But
-  then a sensitive job that comes to a full cluster runs slowly for as long as it runs. By default
-  it waits (`pack=wait`), as under `consolidate`.
+- "Tiresias attempts to consolidate the job in as few machines as possible": literally (`pack=try`).
+  Pseudocode 2 runs every job that finds enough GPUs, and no job waits to be consolidated. But then
+  a sensitive job that comes to a full cluster runs slowly for as long as it runs. By default it
+  waits (`pack=wait`), as under `consolidate`.
 - "For the rest, Tiresias allocates GPUs in machines to decrease fragmentation": a job that fits
   together now does so where it fits tightest. It breaks into the smallest leftovers only where it
   would wait otherwise. To take leftovers always leaves new ones on many nodes when it ends.

@@ -4,8 +4,9 @@
 GPUs as
    help. Nobody is given more. If that is more than all nodes have, GPUs are short, not money. Each
    job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
-2. *Worth*: a GPU more for job j is worth w_j exp(-slack_j / (k mean t)) times the share of j that
-   is then done sooner per second. Slack is the due date minus the fastest end, and t the fastest
+2. *Worth*: the worth of a GPU more for job j is w_j exp(-slack_j / (k mean t)), times the share of
+   j that is then done sooner per second. Slack is the due date minus the fastest end, and t the
+   fastest
    run time.
    If the wishes are still more, the GPUs go to the greatest worths. As throughput is concave in the
    GPUs, they fall from GPU to GPU of a job, and the greatest of all are an allocation. The GPUs
@@ -16,8 +17,7 @@ GPUs as
 4. GPUs that are paid for but idle go, one by one, to whom they save most.
 
 The worth of the second step counts only jobs that would be late. The paper's objective of a single
-decision does not see the price of waiting, and costs more in the long run however well it is
-solved.
+decision does not see the price of waiting. It costs more in the long run however well it is solved.
 """
 
 from __future__ import annotations

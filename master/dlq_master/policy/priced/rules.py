@@ -5,8 +5,9 @@ costs; `Reading.REFERENCE` has them, to be compared with it:
 
 * a configuration is drawn evenly from the best `alpha` of them, not by the inverse of its cost;
 * of two neighbours in the queue the one with the larger weight is moved back more often;
-* f_OBJ counts the price of all open nodes until the first job ends, the tardiness at that instant
-  and 100 times the worst tardiness of waiting jobs. It has no idle GPUs (mu), and no H;
+* f_OBJ counts the price of all open nodes until the first job ends. To this come the tardiness at
+  that instant and 100 times the worst tardiness of waiting jobs. It has no idle GPUs (mu), and no
+  H;
 * in f-bar a job costs its part of the node, by the GPUs in use;
 * the GPUs that are idle in the end go to one job of one node;
 * a job that ends on its due date is in time.

@@ -1,4 +1,4 @@
-"""What accounts hold, and which word on them keeps a job back."""
+"""The GPUs and jobs of accounts, and the rule on them that keeps a job back."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ class Word(NamedTuple):
 
 
 def over_account(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
-    """Why a job borrows or stands aside: the words on its team, and on its user in it, that leave
-    no room for it; or that others of its team, who stand before it, take what they leave."""
+    """Why a job borrows or stands aside. Either the rules of its team, and of its user in it, leave
+    no room for it. Or other jobs of its team, which stand before it, take the rest.
+    """
     code = _code(job)
     found = []
     for word in _words(HeldByAccount(cluster), policy, job):
@@ -70,8 +71,9 @@ def kinds_over_account(held: HeldByAccount, policy: Policy, job: Job) -> Iterato
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
-    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; who ends
-    first comes first: O(attempts)."""
+    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; the first
+    to end comes first: O(attempts).
+    """
     found: list[tuple[float, JobId, int]] = []
     for key, attempt in cluster.attempts.items():
         theirs = cluster.jobs[key.job_id].account

@@ -51,7 +51,7 @@ def explain(
     """Every reason why the job does not run; empty only while it holds GPUs.
 
     STARTS_NEXT is given exactly when the plan for this view would start it. `decisions`: of the
-    same cluster and policy since its last change, by whoever explains many.
+    same cluster and policy since its last change, by a caller that explains many.
     """
     told = decisions or Decisions(view, policy)
     early = _before_any_decision(view, policy, job_id)
@@ -78,8 +78,8 @@ def explain(
 def explain_briefly(
     view: View, policy: Policy, job_id: JobId, last: Outcome | None, *, holders: bool = False
 ) -> tuple[Reason, ...]:
-    """What can be said as of the last decision (None: there was none), without another one: what it
-    costs grows neither with the queue nor, without `holders`, with what runs. Left out: whether it
+    """The explanation as of the last decision (None: there was none), without another one. Its cost
+    grows neither with the queue nor, without `holders`, with the running jobs. Left out: whether it
     takes GPUs at the next boundary.
     """
     early = _before_any_decision(view, policy, job_id)
@@ -96,7 +96,7 @@ def explain_briefly(
 
 
 def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Reason, ...] | None:
-    """What is told of a job about which a plan has nothing to decide; None: it has."""
+    """The explanation of a job about which a plan has nothing to decide; None: it has."""
     job = view.cluster.jobs[job_id]
     if job.ended:
         return (Reason(ReasonCode.ENDED, detail=job.state.value),)
@@ -104,7 +104,7 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
         return ()
     if job.state is JobState.HELD:
         held = Reason(hold_code(job), detail=job.hold_reason)
-        # Whoever lets it go shall know what it waits for then.
+        # A user that releases it shall know what it waits for then.
         later = (each for each in _blocks(view, job) if each.code is not held.code)
         return (held, *later)
     if job.blocked is not None:
@@ -120,7 +120,9 @@ def _before_any_decision(view: View, policy: Policy, job_id: JobId) -> tuple[Rea
 
 
 def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Reason, ...]:
-    """Nobody is chosen meanwhile: who would be before it is not known, only what is missing."""
+    """No job is chosen meanwhile. The jobs that would be before it are unknown, only the missing
+    part is known.
+    """
     assert view.pause_starts is not None
     short = _shortage_of(view.cluster, policy, job, holders=holders)
     starting = view.pause_starts is ReasonCode.MASTER_STARTING
@@ -128,15 +130,15 @@ def _paused(view: View, policy: Policy, job: Job, *, holders: bool) -> tuple[Rea
 
 
 def hold_code(job: Job) -> ReasonCode:
-    """Who keeps a held job from starting."""
+    """The holder of a held job."""
     return ReasonCode.HELD_USER if job.hold is None else _HOLDS[job.hold]
 
 
 def jobs_ahead(
     view: View, policy: Policy, job_id: JobId, order: Lineup | None = None
 ) -> int | None:
-    """How many waiting jobs rank before it; None if it does not wait. `order`: who stands where, if
-    that is known.
+    """How many waiting jobs rank before it; None if it does not wait. `order`: the places of all
+    jobs, if they are known.
 
     Costs O(ranks and shapes), and in its own line the way to the nearer end.
     """
@@ -178,7 +180,7 @@ def _blocks(view: View, job: Job) -> Iterator[Reason]:
 def _waiting(
     view: View, policy: Policy, job: Job, outcome: Outcome, order: Lineup | None, *, holders: bool
 ) -> list[Reason]:
-    """What is missing, and who stands before it. `order` None: those are not named."""
+    """The missing part, and the jobs before it. `order` None: those are not named."""
     reasons = [*_quota(view.cluster, policy, job), *_room(job, outcome)]
     reasons += _shortage_of(view.cluster, policy, job, holders=holders)
     return reasons + _order(view, policy, job, outcome, order, short=bool(reasons))
@@ -233,12 +235,12 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
 
 
 def shortages(cluster: Cluster, policy: Policy, shape: Shape) -> tuple[Kind, ...]:
-    """What is missing for jobs of this shape, were they alone in the queue."""
+    """The missing part for jobs of this shape, were they alone in the queue."""
     return tuple([it.kind for it in _shortage(cluster, policy, shape, holders=False)])
 
 
 def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -> list[Reason]:
-    """What is missing, were it alone in the queue, and why it has to be together."""
+    """The missing part, were it alone in the queue, and why it has to be together."""
     reasons = _shortage(cluster, policy, cluster.shape(job), holders=holders)
     if job.gpu_type_promised:
         why = (
@@ -261,7 +263,7 @@ def _shortage_of(cluster: Cluster, policy: Policy, job: Job, *, holders: bool) -
 
 
 def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) -> list[Reason]:
-    """What is missing, were a job of this shape alone in the queue; who has it costs
+    """The missing part, were a job of this shape alone in the queue; its holders cost
     O(attempts).
     """
     capacity = cluster.capacity
@@ -386,7 +388,7 @@ def _and_more(words: Collection[str], more: int) -> str:
 def _order(
     view: View, policy: Policy, job: Job, outcome: Outcome, order: Lineup | None, *, short: bool
 ) -> list[Reason]:
-    """Who stands before it."""
+    """The jobs before it."""
     reasons = []
     if outcome.claims.get(job.job_id) is False:
         leaving = _leaving(view.cluster)[:BLOCKERS_NAMED]
@@ -448,7 +450,7 @@ def _best(pools: Pools, shape: Shape) -> Pool | None:
 
 
 def _holders(cluster: Cluster, shape: Shape) -> tuple[JobId, ...]:
-    """Who holds GPUs it could use: first those whose end is known, the earliest first."""
+    """Jobs with GPUs that it could use: first those with a known end, the earliest first."""
     found: list[tuple[float, JobId]] = []
     for key, attempt in cluster.attempts.items():
         types = cluster.capacity.parts(attempt.lease.allocation)

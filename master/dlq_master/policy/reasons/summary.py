@@ -29,10 +29,10 @@ from dlq_master.policy.reasons.explain import (
 
 
 class ReasonSummary:
-    """What `explain` would say first of each job, at O(1) a job after the first of its shape.
+    """The first reason of `explain` for each job, at O(1) a job after the first of its shape.
 
-    It holds for the view it was made for: whoever keeps one drops it with the next plan.
-    `decisions`: for the same view and policy, where others look at them too.
+    It holds for its view only, so its owner drops it with the next plan. `decisions`: for the same
+    view and policy, where others look at them too.
     """
 
     def __init__(self, view: View, policy: Policy, decisions: Decisions | None = None) -> None:
@@ -48,8 +48,9 @@ class ReasonSummary:
         return None if main is None else main.code
 
     def kinds(self, job: Job) -> tuple[Kind, ...]:
-        """All of them, the main one first; of what keeps a job whose GPUs are free from them only
-        the first, and not WAITING_FOR_BOUNDARY, which is no obstacle of its own."""
+        """All of them, the main one first. Of the reasons that keep a job from free GPUs it has
+        only the first, and not WAITING_FOR_BOUNDARY, which is no obstacle of its own.
+        """
         return tuple(dict.fromkeys(self._kinds(job)))
 
     def _kinds(self, job: Job) -> Iterator[Kind]:

@@ -3,7 +3,7 @@ lend.
 
 Aryl leaves that to the inference scheduler (section 4). This one follows a daily wave. Servers are
 asked back as soon as the load needs them. They are lent only when the load could have spared them
-for a while, so that an unsteady load does not lend a server that it takes back at once.
+for a while. So an unsteady load does not lend a server that it takes back at once.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ class Tenant(NamedTuple):
     """A job with workers on lent servers: the GPUs that it holds, by server.
 
     `base`: servers without which it does not run; taking one of them preempts the job. `flexible`:
-    servers that it can give away. `spare`: where any of its GPUs will do as its base, it can give
-    away so many of all that it has here, in any choice. All flexible ones are within that. None:
-    exactly the flexible ones. `elsewhere`: on how many servers that are not lent it is besides, and
+    servers that it can give away. `spare`: where any of its GPUs will do as its base, so many of
+    its GPUs here it can give away, in any choice. All flexible ones are within that. None: exactly
+    the flexible ones. `elsewhere`: on how many servers that are not lent it is besides, and
     `beside` with how many GPUs. `cost`: the weight of its preemption; 1 counts jobs. `lost_gpu_s`:
     GPU-seconds that its preemption takes: to save and to resume, or the work of one that cannot
     save.

@@ -1,8 +1,8 @@
 """The jobs on lent servers: their GPUs there, and the parts with which each can go on when some
 servers go.
 
-An elastic job can go on with any of its GPUs, as many as its base has, as long as they are on nodes
-that take work. So its base is counted where it stays: on the cluster's own nodes first.
+An elastic job can go on with any of its GPUs on nodes that take work, as many as its base has. So
+its base is counted where it stays: on the cluster's own nodes first.
 """
 
 from __future__ import annotations

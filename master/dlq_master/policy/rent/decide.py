@@ -1,14 +1,14 @@
 """Own nodes first; a machine is rented only when being late would cost more than it does.
 
-1. A job that is expected to be in time on the cluster's own nodes, or so little late that no
-   machine could pay for that, is left to them.
+1. A job is left to the cluster's own nodes if it is expected to be in time there. So is a job that
+   is so little late that no machine could pay for that.
 2. A job that would be better off on a present or coming machine goes to the cheapest place of
    these. The job with the largest loss chooses first. Capacity that is paid for already costs
    nothing.
 3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are
 nearer by the boot time.
-   A machine of it is rented if its jobs together lose more by being late on the own nodes than by
-   being late there, plus the machine. The machine counts from its request to the last job's end
+   A machine of it is rented if the lateness of its jobs on the own nodes costs more than their
+   lateness there plus the machine. The machine counts from its request to the last job's end
    (its minimum at least). The order is that of the savings, as far as the budget goes.
 4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of
 it is over.
@@ -34,8 +34,8 @@ from dlq_master.policy.rent.market import (
 )
 from dlq_master.policy.rent.placing import placed
 
-# A job that is to run on a new machine: its GPUs, its end, and its cost of being late on the own
-# nodes and there.
+# A job that is to run on a new machine: its GPUs, its end, and its cost of being late here and
+# there.
 _Guest = tuple[int, int, float, float, float]
 AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 

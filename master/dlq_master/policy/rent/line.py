@@ -21,8 +21,9 @@ USUAL_S = 3600.0
 
 
 def may_rent(job: Job) -> bool:
-    """Whether machines may be rented for a job that waits, or will. It names a cost of being late,
-    fits on one node of any host, and its team may hold more; without that it could start on none.
+    """Whether machines may be rented for a job that waits, or will. It names a cost of being late
+    and fits on one node of any host, and its team may hold more. Without that it could start on
+    none.
     """
     request = job.request
     return (

@@ -51,7 +51,7 @@ def with_moving(
     times: MachineRunTimes,
     ends: dict[int, float],
 ) -> tuple[list[Job], list[Floats], dict[int, float]]:
-    """The jobs that wait and those that might move, with the rest of each on machines; a moving job
+    """The jobs that wait and those that might move, with the rest of each on machines. A moving job
     has its save and its start left as well. Also the end of each on the own nodes. A running job
     ends there no later than on its present GPUs, unless it gives way to another.
     """

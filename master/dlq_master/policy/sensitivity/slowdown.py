@@ -103,7 +103,7 @@ def fit(runs: Iterable[TimedRun]) -> Fit | None:
     """The overlap that fits the spread runs with a rho best; None without any.
 
     Least squares of the slowdowns, so that those that cost most are foretold best. The error is
-    that of runs that the fit has not seen: each of `FOLDS` parts is left out in turn (each run,
+    that of runs that the fit has not seen. Each of `FOLDS` parts is left out in turn (each run,
     while there are no more of them).
     """
     pairs = [

@@ -1,8 +1,8 @@
 """Jobs that may run on several numbers of GPUs: bases first, then what is left.
 
-First the walk: everybody stands for the fewest GPUs on which it runs, and what a job holds beyond
-them is there for others, as GPUs that it leaves. Then the size stage shares what nobody has taken,
-and the jobs that run are grown, left alone or shrunk, at least their bases staying where they are.
+First the walk: every job stands for its fewest GPUs. Its GPUs beyond them are there for others, as
+GPUs that it leaves. Then the size stage shares the free GPUs. Running jobs are grown, left alone or
+shrunk, and at least their bases stay in place.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ from dlq_master.policy.transit.contest import Contest
 
 
 class ElasticWalk:
-    """Which jobs start and on how many GPUs, which leave, and which go on with others."""
+    """The jobs that start and their GPUs, the jobs that leave, and the jobs that go on with
+    others.
+    """
 
     def __init__(self, question: ElasticQuestion) -> None:
         self.question = question
@@ -196,7 +198,8 @@ def somebody(cluster: Cluster, job_ids: Iterable[JobId]) -> bool:
 
 def movable(cluster: Cluster, keys: Iterable[AttemptKey]) -> frozenset[JobId]:
     """The jobs of these attempts that a plan may touch: neither stopping nor silent, and on nodes
-    that take new work; if they are elastic, not held, and none of their GPUs withheld."""
+    that take new work. An elastic job must not be held, and none of its GPUs withheld.
+    """
     capacity = cluster.capacity
     capacity.ready()
     found, closed, places = set(), capacity.closed, cluster.running.places

@@ -4,11 +4,11 @@ end first.
 `least_work` goes by remaining work, in GPU-seconds, since that is how long a job keeps others
 waiting for its GPUs however wide it is. Whose run time nobody knows comes last.
 
-`rollout` tries several shares. It takes the one after which all would end soonest on average if
-each job that ends then left its GPUs to the others by least work. This is one step of improvement
-on `least_work`, and never worse than it in that forecast. Tried are Aryl's knapsack, the least
-time, the least work, what the jobs hold now, and, of few jobs, each of them first. Another size
-costs whoever runs its interruption.
+`rollout` tries several shares. It takes the one with the soonest ends on average, if each job that
+ends then left its GPUs to the others by least work. This is one step of improvement on
+`least_work`, and never worse than it in that forecast. Tried are Aryl's knapsack, the least time,
+the least work, what the jobs hold now, and, of few jobs, each of them first. Another size costs
+whoever runs its interruption.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from dlq_master.policy.stop_costs import pause_and_resume_s
 
 
 class SizeGrowth:
-    """Of one GPU type: who of these jobs gets how many of the GPUs that are left, and which."""
+    """For one GPU type: the free GPUs that each of these jobs gets."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class SizeGrowth:
         return size if saved_s > candidate.price_s else candidate.held
 
     def _price_s(self, job: Job) -> float:
-        """What a resize costs."""
+        """The price of a resize."""
         free = self.asked.at_once or not self.asked.sizing.priced
         return 0.0 if free else pause_and_resume_s(self.cluster, job)
 
@@ -233,8 +233,8 @@ class SizeGrowth:
         masks: dict[JobId, Masks],
         missing: int,
     ) -> int:
-        """Nobody is shrunk for nothing: what no other job is still short of stays with who has
-        it.
+        """No job is shrunk for nothing: GPUs that no other job is short of stay with their
+        holder.
         """
         job_id, held = job.job_id, self._held_gpus(job)
         has = count(masks[job_id])

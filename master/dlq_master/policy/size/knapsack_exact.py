@@ -1,6 +1,6 @@
 """The same knapsack, solved exactly (`knapsack` says what it is).
 
-For jobs whose steps have as many GPUs and fall in value, the steps are one concave curve: the best
+For jobs whose steps have as many GPUs and fall in value, the steps are one concave curve. The best
 k of them are the k greatest. The few curves are then joined in (max, +), and so is every job with
 other steps as a curve of its own. O(GPUs^2) for each curve, in arrays.
 """

@@ -3,8 +3,8 @@ each to the job that wins the comparison with every other one.
 
 Of two jobs the one that would end first on what it has is a, the other b. If the step goes to a, a
 ends sooner, and b has the step from then on. If it goes to b, b has it throughout. The sum of the
-two completion times is smaller with a if and only if (p_a' - p_a) / p_a > (p_b' - p_b) / p_b'. Here
-p is the throughput now and p' that with the step. A tie goes to a.
+two completion times is smaller with a under one condition: (p_a' - p_a) / p_a > (p_b' - p_b) /
+p_b'. Here p is the throughput now and p' that with the step. A tie goes to a.
 
 The paper's step is one GPU, and its scan over the jobs lets the winner of each comparison meet the
 next. The comparison is not transitive, and the winner may depend on the order. Here a step goes to
@@ -64,8 +64,8 @@ def _step(candidate: Candidate, size: int) -> _Step | None:
 
 
 class _Tournament:
-    """The winner among all that still have a step; the first of two in line counts as ending first
-    if both end at the same time.
+    """The winner among all that still have a step. Of two that end at the same time the first in
+    line counts as ending first.
     """
 
     def __init__(self, steps: list[_Step | None]) -> None:

@@ -1,4 +1,4 @@
-"""What the walk of elastic jobs is asked, and what each of them holds."""
+"""The question to the walk of elastic jobs, and the GPUs of each of them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from dlq_master.policy.size.sizing import Sizing
 
 
 class ElasticQuestion(NamedTuple):
-    """What is asked of `elastic.decide`. `movable`: running jobs that this plan may shrink, grow
-    or, if `preempts`, make leave. `at_once`: what they leave is free in this plan. `seating`: who
-    is served before everybody else; None: nothing is promised. `protected`: who does not leave,
-    whatever the order; with a `seating` that says it. `cooling`: who is given no more GPUs yet.
-    `young`: who gives GPUs to seats alone. `tied`: who may have its base, or what it has: any other
-    size would endanger what it is promised."""
+    """The question to `elastic.decide`. `movable`: running jobs that this plan may shrink, grow or,
+    if `preempts`, make leave. `at_once`: their GPUs are free in this plan. `seating`: the jobs
+    served before all others; None: nothing is promised. `protected`: jobs that do not leave,
+    whatever the order; with a `seating` that says it. `cooling`: jobs that get no more GPUs yet.
+    `young`: jobs that give GPUs to slot holders alone. `tied`: jobs that may have their base, or
+    their present size: any other size would endanger their promise.
+    """
 
     cluster: Cluster
     now_s: float
@@ -38,7 +39,7 @@ class ElasticQuestion(NamedTuple):
 
 
 class HeldByElastic(NamedTuple):
-    """What a job that runs holds: the part that it keeps in any case, and the rest."""
+    """The GPUs of a running job: the part that it keeps in any case, and the rest."""
 
     gpu_type: str
     base: Masks  # masks by node

@@ -48,9 +48,9 @@ class Candidate(NamedTuple):
         return self.left_s / self.job.speed_on(size)
 
 
-# Candidates in the order in which they are served; how many GPUs there are beyond their bases, with
-# those that they hold; whether other jobs wait that got nothing. Sizes of those that get more than
-# their base: allowed ones, in all within what there is.
+# Candidates in the order in which they are served. Then how many GPUs there are beyond their bases,
+# with those that they hold, and whether other jobs wait that got nothing. Sizes of those that get
+# more than their base: allowed ones, in all within what there is.
 Grow = Callable[[Sequence[Candidate], int, bool], dict[JobId, int]]
 
 

@@ -1,10 +1,11 @@
-"""Guards against thrashing: whom the order alone may not take off its GPUs.
+"""Guards against thrashing: jobs that the order alone may not take off their GPUs.
 
-They stand between jobs that compete by the order. Whoever holds a slot of a promise, or is to be
-measured, comes before them, but what it takes counts: a stop costs the job the same whoever came,
-and after so many of them it is left alone by everybody whom it need not make room for. What no
-other job asked for (a reclaim, a node that fails or drains, a person's wish), or takes it elsewhere
-at once (making way), neither asks them nor counts.
+They stand between jobs that compete by the order. A holder of a slot of a promise, or a job to be
+measured, comes before them, but its preemptions count. A stop costs the job the same for any
+winner. After so many of them it is left alone by every job that it need not make room for. Some
+stops ask them nothing and do not count. They are stops that no other job asked for (a reclaim, a
+node that fails or drains, a person's wish), and those that take the job elsewhere at once (making
+way).
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from dlq_master.policy.stop_costs import pause_and_resume_s
 class Guards(NamedTuple):
     """`min_run`: nobody leaves before it has run so many times what its pause and resume cost.
     `most`: after so many preemptions a job runs to its end; None: there is no such number.
-    `margin`: who runs stands ahead in the order by so many times that cost: it leaves only for who
-    is better by more. `cooldown_s`: nobody is given more GPUs before it has run so long with those
-    that it has."""
+    `margin`: a running job stands ahead in the order by so many times that cost: it leaves only for
+    a job that is better by more. `cooldown_s`: nobody is given more GPUs before it has run so long
+    with those that it has.
+    """
 
     min_run: float = 0.0
     most: int | None = None
@@ -37,9 +39,9 @@ NONE = Guards()
 
 
 def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bool:
-    """Whether its GPUs stay its own at the end of its term, whoever ranks before it.
+    """Whether its GPUs stay its own at the end of its term, whatever ranks before it.
 
-    Who borrows from other teams can be preempted any number of times: what it has is theirs.
+    A job that borrows from other teams can be preempted any number of times: its GPUs are theirs.
     """
     if job.lane < Lane.SPOT:  # it does not stand by the order
         return False

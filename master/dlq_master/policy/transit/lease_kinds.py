@@ -1,4 +1,4 @@
-"""What kind of lease a job gets: its lane says."""
+"""The kind of lease of a job, by its lane."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ class PreemptibleCapacity:
     """The capacity of a GPU type if some running jobs left.
 
     The truth is the capacity and the GPUs of jobs by node. The pool is brought up to date with them
-    only for a lookup, node by node, so that a plan pays for looking and not for changing.
-    `at_once`: looks from what is free now, otherwise from what is free later.
+    only for a lookup, node by node. So a plan pays for looking and not for changing. `at_once`:
+    looks from what is free now, otherwise from what is free later.
     """
 
     __slots__ = ("_at_once", "_changed", "_held", "_pool", "_type_capacity")

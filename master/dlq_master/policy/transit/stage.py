@@ -22,8 +22,9 @@ _NEVER_S = float("inf")
 
 
 class Boundary(NamedTuple):
-    """Attempts with a term that has to be decided now, the length of a save, and the instant at
-    which the next others have to be decided (inf: never)."""
+    """Attempts with a term that has to be decided now, and the length of a save. Also the instant
+    at which the next others have to be decided (inf: never).
+    """
 
     ending: list[AttemptKey]
     lead_s: float

@@ -1,4 +1,4 @@
-"""What a walk decided, as the verbs of a plan with their reasons."""
+"""The decision of a walk, as the verbs of a plan with their reasons."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
 def changes(
     view: View, rules: LeaseRules, outcome: Outcome, ending: list[AttemptKey], lead_s: float
 ) -> tuple[list[Change], float]:
-    """Who leaves, who starts, and who of those whose term ends goes on; and when the first of the
-    terms ends that begin with this (inf: none does)."""
+    """The jobs that leave, the jobs that start, and the jobs that go on at the end of their term.
+    Also the first end of the terms that begin with this (inf: none).
+    """
     made: list[Change] = []
     end_s = _NEVER_S
     if outcome.outranked:
@@ -107,7 +108,7 @@ def lapses(
 
 
 def resizes(view: View, rules: LeaseRules, outcome: Outcome) -> list[Resize]:
-    """Those that only give GPUs away first, so that the others find them."""
+    """Resizes that only give GPUs away first, so that the others find them."""
     cluster, node_ids = view.cluster, view.cluster.capacity.node_ids
     found = []
     for key, parts in outcome.resized.items():
@@ -135,8 +136,8 @@ def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
 def returns(view: View, *, grid: bool) -> list[Start]:
     """Jobs that stopped only to go on with other GPUs, where these are still theirs to have.
 
-    Nobody keeps GPUs for one that could not go on when it had stopped, so two may wait for the same
-    ones: whoever stopped last was granted them last.
+    No GPUs are kept for a job that could not go on when it had stopped, so two jobs may wait for
+    the same ones. The last to stop was granted them last.
     """
     cluster = view.cluster
     cluster.capacity.ready()
@@ -176,8 +177,9 @@ def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, in
 
 
 def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
-    """One more term for each, of the kind that its job's lane says: under another policy than the
-    one that started it that may be another kind."""
+    """One more term for each, of the kind that its job's lane gives. Under another policy than the
+    one that started it that may be another kind.
+    """
     jobs = view.cluster.jobs
     attempts, terms = view.cluster.attempts, view.cluster.terms
     # After an absence terms may have ended long ago: none is renewed into what is due now.

@@ -1,9 +1,9 @@
-"""Which jobs move at the beginning of a slot, so that everybody whose slot it is finds whole nodes.
+"""The jobs that move at the beginning of a slot, so that every holder of the slot finds whole
+nodes.
 
 A plan counts GPUs. Jobs that start together on empty nodes fit if their rounded widths do (Chronus,
-Proposition 1), but jobs that run stay where they are, and where others have ended these leave
-halves and quarters of nodes. Nodes of 8 have room for widths {1, 2, 4, 8n} if and only if for every
-size s
+Proposition 1). But running jobs stay in place, and where others have ended they leave halves and
+quarters of nodes. Nodes of 8 have room for widths {1, 2, 4, 8n} if and only if for every size s
 
     sum over the nodes of floor(free / s)  >=  sum over the widths w >= s of w / s,
 
@@ -37,7 +37,7 @@ class _Holder(NamedTuple):
 
 
 class _Room:
-    """What will be left of the nodes of one type, and who could move away from them."""
+    """The capacity left of the nodes of one type, and the jobs that could move away from them."""
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class _Room:
         return own or state not in ACTIVE or key not in self.ending
 
     def _base(self, ordinal: int, key: AttemptKey, held: int) -> int:
-        """What it keeps of what it holds there: whoever has grown gives the rest to those who need
-        it.
+        """The part of its GPUs there that it keeps: a grown job gives the rest to the jobs that
+        need it.
         """
         cluster = self.cluster
         job, attempt = cluster.jobs[key.job_id], cluster.attempts[key]
@@ -116,7 +116,7 @@ class _Room:
         return kept(job, parts, job.request.base).get(ordinal, 0)
 
     def _holders(self, ordinal: int, size: int) -> list[_Holder]:
-        """Who could leave the node for smaller blocks than these, the narrowest first."""
+        """The jobs that could leave the node for smaller blocks than these, the narrowest first."""
         found = []
         node_id = self.node_ids[ordinal]
         for key, held in self.cluster.capacity.claims.get(node_id, {}).items():
@@ -142,8 +142,8 @@ def movers(
     kept: int = 0,
     trial: JobId | None = None,
 ) -> dict[AttemptKey, JobId]:
-    """Who moves, and for whom, so that all who wait for their seats on GPUs of this type fit,
-    beside so many nodes that are `kept` for trials, of which `trial` is the next.
+    """The jobs that move, and the jobs for which they do. Then all slot holders that wait for GPUs
+    of this type fit, beside so many nodes that are `kept` for trials, of which `trial` is the next.
 
     As few as are found; if some may not move, perhaps too few. Of nodes that are no power of two of
     GPUs the largest such block counts.

@@ -1,8 +1,8 @@
 """Chooses the jobs that leave reserved nodes at the beginning of a slot.
 
 The plan counts no reserved node in a slot that meets the reservation, so there is room elsewhere
-for everybody whose slot it is. Who went only when the reservation begins would lose a pause that
-its plan has not, and the GPUs elsewhere would be others' until their terms end.
+for everybody whose slot it is. A job that went only when the reservation begins would lose a pause
+that its plan lacks. The GPUs elsewhere would be others' until their terms end.
 """
 
 from __future__ import annotations

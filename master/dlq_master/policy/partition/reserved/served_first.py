@@ -1,6 +1,4 @@
-"""Who is served before the walk comes to everybody else: the slots of the present plan, then
-trials.
-"""
+"""The jobs served before the order: the slots of the present plan, then trials."""
 
 from __future__ import annotations
 
@@ -27,11 +25,13 @@ from dlq_master.policy.trial.rules import TrialRules
 
 
 class ServedFirst(NamedTuple):
-    """`going`: who stops for whom, to go on elsewhere in the same slot. `fixed`: who stays where it
-    is, since the slot is its own. `waiting`: who is to be seated. `profiling`: None: nobody is
-    tried. `protected`: who then stays where it is, whatever the order. `yielding`: who leaves for a
-    better job of its own team, which does not stand in line yet. `overdue`: whose slot is over, and
-    what was reserved for it too: who is seated waits for their GPUs, and nobody else."""
+    """`going`: jobs that stop for another, to go on elsewhere in the same slot. `fixed`: jobs that
+    stay in place, since the slot is their own. `waiting`: jobs that are to be placed. `profiling`:
+    None: nobody is tried. `protected`: jobs that then stay in place, whatever the order.
+    `yielding`: jobs that leave for a better job of their own team, which does not stand in line
+    yet. `overdue`: jobs whose slot is over, and their reservation too. Slot holders wait for their
+    GPUs, and no other job does.
+    """
 
     going: Mapping[AttemptKey, JobId]
     fixed: Sequence[JobId]

@@ -1,5 +1,5 @@
-"""Before the walk: who holds the present slot, who makes way for them, and for whom nobody waits
-any more.
+"""Before the walk: the holders of the present slot, the jobs that make way for them, and the jobs
+for which no other waits any more.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ def seating_of(
     ending: Collection[AttemptKey],
     running: RunningIndex | RunningByKey,
 ) -> ServedFirst:
-    """Who is to be served first, and who leaves for that, of those whose terms end (`ending`).
-    `running`: how those who run stand."""
+    """The jobs to be served first, and the jobs that leave for that, of those whose terms end
+    (`ending`). `running`: how those who run stand.
+    """
     cluster = view.cluster
     late = _overdue(view, rules.promises)
     if not ending:
@@ -62,7 +63,7 @@ def seating_of(
 
 
 def _overdue(view: View, rules: Promises) -> list[JobId]:
-    """Who was to have ended when its slot did, and has used up all that was reserved for it."""
+    """Jobs that were to have ended when their slot did, and have used up their reservation."""
     cluster = view.cluster
     jobs = [cluster.jobs[job_id] for job_id in holding(cluster)]
     ending = [job for job in jobs if ends_now(cluster, job)]
@@ -75,7 +76,7 @@ def _overdue(view: View, rules: Promises) -> list[JobId]:
 def _movers(
     view: View, rules: SlotRules, ending: Collection[AttemptKey]
 ) -> dict[AttemptKey, JobId]:
-    """Who holds the present slot elsewhere from here on, so that all find room."""
+    """The jobs that hold the present slot elsewhere from here on, so that all find room."""
     cluster = view.cluster
     kept = 0 if rules.profiling is None else kept_nodes(cluster, rules.profiling)
     home, trial = home_type(cluster), first_trial(cluster)

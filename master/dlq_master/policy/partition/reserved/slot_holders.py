@@ -1,9 +1,9 @@
-"""Who holds the present slot of the SLO grid comes first, the widest first, and each on as few
+"""The holders of the present slot of the SLO grid come first, the widest first, and each on as few
 nodes as ever.
 
-Widths are divisors of a node, rounded up, so jobs that are placed the widest first fit in whatever
-way they are placed, if they fit at all (Chronus, Proposition 1). What runs already stays where it
-is, and may have left too little of a node: then some of it moves (`movers`).
+Widths are divisors of a node, rounded up. So jobs that are placed the widest first fit in any
+placement, if they fit at all (Chronus, Proposition 1). A job that runs already stays in place, and
+may have left too little of a node: then some of it moves (`defragmentation`).
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ class SlotSpace(Space):
         return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
 
     def serve(self, rank: int, head: Head) -> bool:
-        """It starts or claims. What it takes is written down even if it is the last: until all
-        seats and trials are served GPUs that are not here now may come back (`floor`)."""
+        """It starts or claims. Its GPUs are written down even if it is the last. Until all slot
+        holders and trials are served, GPUs that are away now may come back (`floor`).
+        """
         found = self.find_free(head)
         if found is None:
             return self.claim(head)
@@ -69,7 +70,7 @@ class SlotContest(Contest):
     spared: frozenset[int] = frozenset()  # nodes on which nobody has to leave just now
 
     def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
-        """What others may have if this attempt leaves, by GPU type."""
+        """The GPUs that others may have if this attempt leaves, by GPU type."""
         found = super().contested(attempt)
         if not self.spared:
             return found
@@ -99,8 +100,8 @@ class SlotContest(Contest):
 class SlotHolder(NamedTuple):
     """A job that holds the present slot and no GPUs; `leaving`: it is still saving elsewhere.
 
-    `whole`: what has to be cleared for it. Two nodes of which 6 GPUs each are left have room for
-    12, but so have one of 8 and a half one, which it would then take from others.
+    `whole`: the nodes to be cleared for it. Two nodes with 6 free GPUs each have room for 12. So
+    have one of 8 and a half one, which it would then take from others.
     """
 
     job_id: JobId
@@ -203,8 +204,9 @@ def ends_now(cluster: Cluster, job: Job) -> bool:
 
 
 def leave_behind(allocator: Space, overdue: Collection[JobId] = ()) -> None:
-    """What those hold who will have ended is there for others when the slot begins; `overdue`:
-    these should have, and nobody knows when they will."""
+    """GPUs of jobs that will have ended are there for others when the slot begins; `overdue`: these
+    should have, and nobody knows when they will.
+    """
     cluster = allocator.cluster
     for job_id in holding(cluster):
         if job_id in overdue:

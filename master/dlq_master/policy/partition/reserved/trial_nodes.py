@@ -1,7 +1,7 @@
 """Nodes that are kept free for trials.
 
-A promise counts on all other nodes, so all seats fit there; were some of them taken here, what is
-left for trials would lie in pieces of nodes, and a trial of two nodes would wait for ever.
+A promise counts on all other nodes, so all slot holders fit there. If some took GPUs here, the rest
+for trials would lie in pieces of nodes, and a trial of two nodes would wait for ever.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class TrialNodes(NamedTuple):
 def serve_beside(
     allocator: SlotSpace | SlotContest, waiting: Iterable[SlotHolder], gpu_type: str, nodes: int
 ) -> None:
-    """Seats for all of them, on other nodes than so many that hold no seat; who finds none there
-    gets one anywhere, for a promise is more than a trial, and before those who are narrower and
-    could lie in its way."""
+    """Slots for all of them, on other nodes than so many without a slot holder. A job that finds
+    none there gets one anywhere, for a promise is more than a trial. It comes before narrower jobs
+    that could lie in its way.
+    """
     outcome = allocator.outcome
     held: list[TrialNodes] | None = None
     for seat in waiting:
@@ -81,10 +82,11 @@ def _release(allocator: SlotSpace | SlotContest, held: Iterable[TrialNodes]) -> 
 def _clear(
     allocator: SlotSpace | SlotContest, gpu_type: str
 ) -> Iterable[tuple[int, int, int, int]]:
-    """Whole open nodes of the type that nobody will hold but best-effort work: how much others are
-    still leaving, how much that holds, and the last first, since others are placed from the first
-    on. Those that are being left come last: they are left for somebody, who has no place if they
-    are kept instead of the ones that were kept then."""
+    """Whole open nodes of the type that only best-effort work will hold. The order is by the GPUs
+    that others are still leaving, by the GPUs of that work, and the last first, since others are
+    placed from the first on. Nodes that are being left come last. A job for which they are left has
+    no place if they are kept instead of the former ones.
+    """
     cluster = allocator.cluster
     capacity = cluster.capacity
     opened, total = capacity.open[gpu_type].masks, capacity.total[gpu_type].masks

@@ -57,8 +57,9 @@ def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
 
 
 def serve_trials(allocator: Space, room: TrialRoom) -> TrialRoom:
-    """Trials begin while there is room for them, and nobody passes the first that does not, nor one
-    who has just ended one trial and is to be given the next; returns the room that is left."""
+    """Trials begin while there is room for them. No job passes the first that does not fit, nor one
+    that has just ended one trial and gets the next. Returns the remaining room.
+    """
     if isinstance(allocator, Contest):
         for block in allocator.blocks(PROFILE_RANK, apart=False):
             allocator.keep(PROFILE_RANK, block)
@@ -86,7 +87,7 @@ def _came(job: Job) -> tuple[float, int]:
 
 
 def first_trial(cluster: Cluster) -> JobId | None:
-    """Who is tried next, if anybody waits for that."""
+    """The next job to be tried, if any waits for that."""
     return next((job_id for job_id, _ in _in_line(cluster)), None)
 
 
@@ -94,7 +95,7 @@ def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
     """Keep so many GPUs from everybody who has not had their turn, whole nodes as far as there are
     any.
 
-    Nobody has to leave for that. Whoever is so wide that these are needed gets them: the walk has
+    Nobody has to leave for that. A job that is wide enough to need these gets them: the walk has
     come to all trials already.
     """
     type_capacity = allocator.capacities.get(gpu_type)
@@ -108,7 +109,7 @@ def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
 
 
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
-    """Who waits for a trial, in the order in which they were sent."""
+    """The jobs that wait for a trial, in the order in which they were sent."""
     waiting = cluster.waiting.by_rank.get(PROFILE_RANK, {})
     for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
         if not isinstance(head, RunningBlock):
@@ -124,7 +125,8 @@ def _widest(allocator: Space) -> int:
 
 def _kept(type_capacity: TypeCapacity, opened: Pool, gpus: int) -> tuple[Part, ...]:
     """Whole nodes that are free, then the one that just has the rest, or the freest. Nodes that are
-    being left come last: they are left for somebody, who had no place otherwise."""
+    being left come last: a job for which they are left had no other place.
+    """
     free, later = type_capacity.free.masks, type_capacity.later.masks
     counts = {ordinal: mask.bit_count() for ordinal, mask in enumerate(later) if mask}
 

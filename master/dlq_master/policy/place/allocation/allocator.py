@@ -19,8 +19,8 @@ class Allocator(Protocol):
     """GPUs as the walk sees them, and what it means to be served from them.
 
     The walk says whose turn it is; the allocator decides what that job gets and writes it into
-    `outcome`. There are three: `Space` (GPUs that are free now or soon), `Contest` (also the GPUs
-    of lower ranks) and `Counts` (numbers of GPUs only, as the reference simulators count).
+    `outcome`. There are three: `Space` (GPUs that are free now or soon) and `Contest` (also the
+    GPUs of lower ranks). `Counts` (numbers of GPUs only, as the reference simulators count).
     """
 
     lineup: Lineup
@@ -37,7 +37,7 @@ class Allocator(Protocol):
         """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
 
     def keep(self, rank: int, block: RunningBlock) -> None:
-        """The turn of these running jobs: those that no other job has outranked stay."""
+        """The turn of these running jobs. Those that no other job has outranked stay."""
 
     def serve(self, rank: int, head: Head) -> bool:
         """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits

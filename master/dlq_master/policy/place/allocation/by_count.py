@@ -18,12 +18,11 @@ from dlq_master.policy.place.placement import Placement
 
 
 class Counts:
-    """Everybody, waiting or running, takes from one number: who fits into what is left runs, the
-    rest does not. Which GPUs they are is settled when everybody has had their turn.
+    """All jobs, waiting or running, take from one number: a job that fits into the rest runs, the
+    others do not. The exact GPUs are chosen when every job has had its turn.
 
-    `at_once`: who has to leave is gone at once, so that its GPUs start others in this plan;
-    otherwise what fits into the GPUs that are free starts now and the rest when the others have
-    left.
+    `at_once`: a leaving job is gone at once, so that its GPUs start others in this plan. Otherwise
+    jobs that fit into the free GPUs start now and the rest when the others have left.
     """
 
     __slots__ = (
@@ -70,7 +69,7 @@ class Counts:
         return sorted({*self.lineup.waiting.ranks, *self.lineup.running.by_rank})
 
     def widest(self) -> float:
-        """As wide as what is left; who runs has been counted neither as free nor as taken yet."""
+        """As wide as the rest; running jobs have been counted neither as free nor as taken yet."""
         return max(self.left.values(), default=0)
 
     def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:

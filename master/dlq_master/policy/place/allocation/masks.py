@@ -1,4 +1,6 @@
-"""GPUs of one type as masks by node: those that a job keeps, and those that it may get beyond."""
+"""GPUs of one type as masks by node: the kept GPUs of a job, and the further ones that it may
+get.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a walk over the jobs decided, before it becomes verbs."""
+"""The decision of a walk over the jobs, before it becomes verbs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Outcome:
         self.told: dict[JobId, str] = {}
         # Work that has to leave, and one of the jobs that it leaves for.
         self.outranked: dict[AttemptKey, JobId] = {}
-        # Of these: who goes on elsewhere in the slot that begins.
+        # Of these: jobs that go on elsewhere in the slot that begins.
         self.moving: set[AttemptKey] = set()
         # Work that goes on with other GPUs: all that it then has.
         self.resized: dict[AttemptKey, Parts] = {}
@@ -63,9 +63,10 @@ class Outcome:
         self.claims: dict[JobId, bool] = {}
         # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
         self.heads: dict[str, JobId] = {}
-        # What is left for trials; None: nobody is profiled.
+        # The capacity left for trials; None: nobody is profiled.
         self.room: TrialRoom | None = None
         # Free GPUs that are kept for trials.
         self.withheld = 0
-        # Those that start have been placed anew as a whole: there may be room now for who had none.
+        # Starting jobs have been placed anew as a whole: there may be room now for a job that had
+        # none.
         self.exchanged = False

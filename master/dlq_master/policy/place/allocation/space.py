@@ -25,9 +25,9 @@ _NO_LIMIT = float("inf")
 
 
 class Space:
-    """A job that fits into what is free starts. One that fits only together with GPUs that others
-    are leaving claims them for this plan, and a promoted job that does not fit at all keeps what is
-    free where it may come to fit: whoever ranks lower does not get those GPUs.
+    """A job that fits into what is free starts. A job that fits only together with GPUs that others
+    are leaving claims them for this plan. A promoted job that does not fit at all keeps free GPUs
+    where it may come to fit. Lower ranks do not get those GPUs.
 
     `blocking`: nobody passes the first job that does not start.
     """
@@ -84,7 +84,7 @@ class Space:
         return self.most_left()
 
     def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
-        """None: whoever runs, runs."""
+        """None: all running jobs stay."""
         return ()
 
     def keep(self, rank: int, block: RunningBlock) -> None:
@@ -182,7 +182,7 @@ class Space:
         return False
 
     def reserve(self, head: Head) -> bool:
-        """It is promoted: what is free where it may come to fit is kept from lower ranks."""
+        """It is promoted: free GPUs where it may come to fit are kept from lower ranks."""
         position, job_id, shape, _ = head
         if position >= 0:
             return False

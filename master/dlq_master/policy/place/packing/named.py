@@ -15,8 +15,8 @@ from dlq_master.policy.place.packing.spare import Spare, largest_first
 def spots(
     joint: Joint, parts: Sequence[Partition], patterns: Mapping[int, Sequence[Partition]]
 ) -> list[Spots]:
-    """Best fit if it gives these parts, since that keeps empty nodes whole for jobs to come;
-    otherwise the nodes are cut as the solution says.
+    """Best fit if it gives these parts, since that keeps empty nodes whole for jobs to come.
+    Otherwise the nodes are cut as the solution says.
     """
     return _tightly(joint, parts) or _as_cut(joint, parts, patterns)
 

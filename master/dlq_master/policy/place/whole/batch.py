@@ -56,8 +56,8 @@ class PlacementBatch:
         fixed: Set[JobId],
     ) -> tuple[Parts, dict[JobId, Parts]] | None:
         """GPUs for one more job that does not fit beside the chosen ones now, each on as few nodes
-        as ever, and the new places of those. None: there is no such placement, or none was found in
-        time.
+        as ever. Also the new places of those. None: there is no such placement, or none was found
+        in time.
         """
         if shape.nodes is not None or shape.gpus > pool.total:
             return None

@@ -1,8 +1,8 @@
 """FIFO, EDF and priority scheduling as the paper compares with them: one job on each node, to its
 end.
 
-A waiting job gets the cheapest node type and number of GPUs with which it makes its due date, else
-the fastest, when a node is free. It keeps them.
+A waiting job gets the cheapest node type and number of GPUs that make its due date, else the
+fastest, when a node is free. It keeps them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Randomised greedy construction (Algorithm 1), all iterations at once: one row each.
 
 In the order of pressure, neighbours perhaps swapped, every job gets its configuration. It goes on
-the open node where the fewest GPUs stay free, else on a new node of the largest type, else it gets
+the open node where the fewest GPUs stay free, else on a new node of the largest type. Else it gets
 the best shape that still fits somewhere. Row 0 is the greedy method: nothing is drawn there.
 """
 

@@ -76,8 +76,8 @@ class Mutable:
         )
 
     def fits(self, job: int, shape: ScheduleShape | None) -> int | None:
-        """The node on which the job could have the shape: its own if it can stay, else the first
-        with room, else a closed one; -1 to wait; None: nowhere.
+        """The node on which the job could have the shape. It is its own if it can stay, else the
+        first with room, else a closed one; -1 to wait; None: nowhere.
         """
         if shape is None:
             return NOWHERE

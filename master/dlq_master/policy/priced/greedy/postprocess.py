@@ -1,8 +1,8 @@
 """The last steps of every schedule (section 3.3): smaller nodes, and idle GPUs to the jobs that
 gain most.
 
-Nodes are always of the cheapest type that holds the used GPUs (`ScheduleRows` knows no other), so
-that only the second part is left to do.
+Nodes are always of the cheapest type that holds the used GPUs (`ScheduleRows` knows no other). So
+only the second part is left to do.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ def score(batch: ScheduleRows, rules: Rules) -> Floats:
 
 
 def cost(batch: ScheduleRows, rules: Rules) -> Floats:
-    """f_OBJ as printed is a sum of four parts. They are tardiness, rho times the worst tardiness of
-    waiting jobs (a whole interval later, in the slowest configuration), mu for each idle GPU, and
-    on each node the cheapest job's cost to its end (the minimum chooses alpha_jn). Due dates count
-    from now.
+    """f_OBJ as printed is a sum of four parts. The first two are tardiness, and rho times the worst
+    tardiness of waiting jobs (a whole interval later, in the slowest configuration). The others are
+    mu for each idle GPU, and on each node the cheapest job's cost to its end (the minimum chooses
+    alpha_jn). Due dates count from now.
     """
     situation = batch.situation
     time, runs = batch.times(), batch.runs

@@ -1,10 +1,10 @@
 """Path relinking (Algorithm 2): from the best schedule, move by move, towards the other good ones.
 
-A move gives one job its shape (kind and number of GPUs, or none) in the target, on a node that has
-room for it in the source. A move is explored two steps deep: it is worth its own gain, or that of
-the best pair that it begins. The best move is made if its worth is above nothing. Then the next one
-is looked for, until none is worth it, the target is reached, or enough were made. The best point of
-the path is what remains.
+A move gives one job its shape in the target (kind and number of GPUs, or none). It goes on a node
+that has room for it in the source. A move is explored two steps deep: it is worth its own gain, or
+that of the best pair that it begins. The best move is made if its worth is above nothing. Then the
+next one is looked for, until none is worth it, the target is reached, or enough were made. The best
+point of the path is what remains.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Jobs laid out over slots by sticky least laxity: the integral plan behind a choice of deadlines.
 
-Every slot has this order: jobs that cannot wait any longer; then by laxity - a log2(width) - B if
-the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity is
-counted in slots. Nothing changes between a completion, a waiting job's last chance, a change of
-capacity, and the slot in which some waiting job outranks a running one. So only these slots are
+Every slot has this order. First come jobs that cannot wait any longer; then laxity - a log2(width)
+- B if the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity
+is counted in slots. Nothing changes between four kinds of slots: a completion, a waiting job's last
+chance, a change of capacity, and a slot in which some waiting job outranks a running one. So only
+these slots are
 looked at. B = 0 is plain least laxity; with B = inf running jobs give way only to last chances.
 """
 

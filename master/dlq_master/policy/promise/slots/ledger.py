@@ -32,8 +32,8 @@ def row(job: SloJob, step: int, grid: Grid) -> Row:
 
 def still_kept(rows: Iterable[Row]) -> Iterator[Row]:
     """Without the jobs that are too late even alone. Their promises are lost, which is told when
-    the next slot is decided, or seem so until the job runs in the slot that has begun. It keeps its
-    slots until then, but nobody else is refused for what no plan can give it.
+    the next slot is decided. Or they seem so until the job runs in the slot that has begun. It
+    keeps its slots until then, but nobody else is refused for what no plan can give it.
     """
     return (row for row in rows if row[1] <= row[2])
 

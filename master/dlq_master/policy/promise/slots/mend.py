@@ -53,7 +53,7 @@ def mended(plan: SlotPlan, jobs: Sequence[SloJob], grid: Grid) -> Mended:
 
 
 def keepable(jobs: Sequence[SloJob], grid: Grid) -> list[SloJob]:
-    """Without the guaranteed jobs that together are beyond the capacity. Those that earn the least
+    """Without the guaranteed jobs that together are beyond the capacity. Jobs with the least reward
     for a GPU and slot are left out, and no more than necessary.
     """
     held = [job for job in jobs if job.promised is not None and job.promised in within(job, grid)]

@@ -23,8 +23,8 @@ _SLACK = 1e-4  # of the capacity: the rest of smaller violations raises the boun
 @dataclass(frozen=True, slots=True)
 class Relaxed:
     """`share` of each column; `bound` on the total reward; `price` of each prefix; `regret` of each
-    column: the fall of the bound if it had to be chosen (negative: if it must not be), and `out` of
-    each job: if it had to stay out.
+    column: the fall of the bound if it had to be chosen (negative: if it must not be). `out` of
+    each job: the fall if it had to stay out.
     """
 
     share: Floats

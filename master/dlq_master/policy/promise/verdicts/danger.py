@@ -74,9 +74,9 @@ def closed_nodes(cluster: Cluster, gpu_type: str) -> str:
 def given_up(
     chosen: Selection, asked: Iterable[SloJob], own: SloJob, grid: Grid, begin_s: float, why: str
 ) -> Alternative:
-    """The message to a job whose promise no plan keeps: the cause, the promises that are kept, and
-    the time by which it could be done beside them. `begin_s`: the instant from which the plan
-    counts.
+    """The message to a job whose promise no plan keeps. It has the cause, the promises that are
+    kept, and the time by which it could be done beside them. `begin_s`: the instant from which the
+    plan counts.
     """
     kept = [job for job in asked if job.promised is not None and job.key not in chosen.broken]
     names = sorted([job.key for job in kept], key=int)

@@ -152,10 +152,10 @@ def at_risk(
     view: View, rules: Promises, told_s: Mapping[JobId, float] = MappingProxyType({})
 ) -> dict[JobId, Danger]:
     """The jobs whose promise the kept plan does not keep as the cluster is now, and why. It has
-    fewer GPUs than slots are planned for, too few slots are left to the job, or the job has run for
-    longer than was reserved. The next slot's plan mends that, or gives promises up. `told_s`: the
-    time of all of a job's work by its own steps. A job that will run for longer than was reserved
-    is at risk before it has.
+    fewer GPUs than slots are planned for, or too few slots are left to the job. Or the job has run
+    for longer than was reserved. The next slot's plan mends that, or gives promises up. `told_s`:
+    the time of all of a job's work by its own steps. A job that will run for longer than was
+    reserved is at risk before it has.
     """
     cluster, origin = view.cluster, view.cluster.slot + 1
     by_type: dict[str, dict[JobId, Job]] = defaultdict(dict)

@@ -109,7 +109,7 @@ def worked_s(cluster: Cluster, job: Job, attempt: Attempt | None, at_s: float) -
 
 
 def saved_s(cluster: Cluster, job: Job, attempt: Attempt | None, until_s: float) -> float:
-    """The work that it keeps at any end of its live attempt, in seconds of its estimate: the
+    """The work that it keeps at any end of its live attempt, in seconds of its estimate. It is the
     content of its checkpoints, as after a node that is lost. `until_s`: a checkpoint whose time is
     later, by another clock, counts no more.
     """
