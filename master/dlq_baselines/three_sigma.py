@@ -14,7 +14,7 @@ best-effort jobs. The order of a rank is
   history. Here it is one for all: normal, as the simulator draws the errors of estimates, cut into
   `SHARES` parts of the same chance. Run times that are known exactly have none.
 - Under-estimates: a job that has outlived all of its distribution is expected to take as long again
-  as it has run (3Sigma: exponentially longer, cycle by cycle).
+  as it has run. (3Sigma: exponentially longer, cycle by cycle.)
 - Over-estimates: the case is that not even the smaller half of the run times would have made the
   last deadline from submission. Then the estimate is distrusted and not the deadline, since its
   user set it. The last reward falls to nothing over one estimate behind the last deadline, instead

@@ -35,7 +35,7 @@ def check(turn: Turn, ask: OpenSession) -> None:
     state.nodes.instances.refused[ask.node_id] = new
     raise IllegalTransition(
         f"another agent speaks for node {ask.node_id}: it was heard {silent_s:.0f} s ago. If this "
-        "state directory is a copy, remove it and join anew (dlq-nodeagent join TOKEN); if the "
+        "state directory is a copy, remove it and join anew (dlq-nodeagent join TOKEN). If the "
         f"other agent is gone, wait: this one is accepted {state.terms.ttl_s:.0f} s after its last "
         "word",
         id=ask.node_id,

@@ -59,8 +59,7 @@ def set_team(turn: Turn, ask: SetTeam) -> Done[TeamSet]:
         raise Conflict(f"team {ask.team.name} has changed", version=version)
     if before is None and ask.team.name in turn.state.people.users:
         raise AlreadyExists(
-            f"{ask.team.name} is a user, who is a team of one without any other: name the team "
-            "otherwise"
+            f"{ask.team.name} is a user, and every user is a team of one: choose another name"
         )
     _check_promised(turn.state, ask)
     team = ask.team._replace(
@@ -251,8 +250,7 @@ def _beyond(state: State, who: str, account: str, rules: TeamRules) -> Iterator[
     if rules.gpu_quota is not None and total > rules.gpu_quota:
         yield (
             f"{who} holds {total} GPUs (jobs {jobs}), {total - rules.gpu_quota} beyond its quota: "
-            "those are borrowed "
-            "from now on, and given back at a boundary when others have a right to them"
+            "it borrows those from now on, and gives them back when others have a right to them"
         )
     if rules.gpu_limit is not None and total > rules.gpu_limit:
         yield (

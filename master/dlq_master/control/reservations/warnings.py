@@ -75,6 +75,6 @@ def _words(job: Job, node_id: NodeId, window: Window) -> str:
     if says_it_saves(job):
         return f"{what}: it is asked to save then, and goes on elsewhere"
     return (
-        f"{what}: it is asked to stop then, and starts again elsewhere; its spec says nothing of "
-        "saving, and what it has not saved by then is lost"
+        f"{what}: it is asked to stop then, and starts again elsewhere. Its spec says nothing of "
+        "saving, and its unsaved work is lost then"
     )

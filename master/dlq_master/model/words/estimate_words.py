@@ -49,8 +49,8 @@ def known(job: Job, attempt: Attempt | None, profile_s: float | None) -> str:
     if is_awaited(job, profile_s):
         return "it is being measured" if attempt is not None else "it is measured once it runs"
     return (
-        "nobody has said it, and this policy measures no jobs: say it with --work, or how many "
-        "steps it takes with --steps, and report them (dlq_train)"
+        "nobody has said it, and this policy measures no jobs. Say it with --work, or say the "
+        "number of its steps with --steps and report them (dlq_train)"
     )
 
 

@@ -258,7 +258,7 @@ class CheckBook:
 
     def _gives_back(self, resize: Resize, gone: Allocation) -> bool:
         """Whether it gives up all its GPUs on servers that are asked back, takes none for that, and
-        goes on with one of its sizes elsewhere. It may do so at any time, if it may save first.
+        goes on elsewhere at one of its sizes. It may do so at any time, if it may save first.
         """
         left = self.cluster.attempts[resize.key].lease.allocation - gone
         asked_back = self.servers.asked_back

@@ -4,8 +4,8 @@
 GPUs as
    help. Nobody is given more. If that is more than all nodes have, GPUs are short, not money. Each
    job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
-2. *Worth*: the worth of a GPU more for job j is w_j exp(-slack_j / (k mean t)), times the share of
-   j that is then done sooner per second. Slack is the due date minus the fastest end, and t the
+2. *Worth*: a GPU more for job j has the worth w_j exp(-slack_j / (k mean t)), times the share of j
+   then done sooner per second. Slack is the due date minus the fastest end, and t the
    fastest
    run time.
    If the wishes are still more, the GPUs go to the greatest worths. As throughput is concave in the

@@ -26,7 +26,7 @@ class PricedCause(StrEnum):
     LATE = "late"  # nothing that it can have makes its due date
     OUTBID = "outbid"  # its GPUs are worth more elsewhere
     NEEDED = "needed"  # jobs are to run on the node
-    UNUSED = "unused"  # nobody is to run on it, or another type is cheaper for who is
+    UNUSED = "unused"  # no job is to run on it, or another type is cheaper for its jobs
 
 
 class PricedChange(NamedTuple):

@@ -90,10 +90,9 @@ _LEVELS = ("order", "thresholds", "promote_knob", "promote_to", "starve_limit_s"
 _OWN: Mapping[str, Preset] = MappingProxyType(
     {
         "dlq": Preset(
-            "the default: deadlines are promised to whom it is worth it, and keep their GPUs as "
-            "late as the promise allows; until then, and for everybody else, the least expected "
-            "work first; elastic jobs get their bases first and grow into what is left; at "
-            "boundaries",
+            "the default: promises deadlines that are worth their GPUs, and holds these as late as "
+            "the promise allows; until then, and for all other jobs, the least expected work "
+            "first; elastic jobs get their bases first and grow into the rest; at boundaries",
             (*_CHRONUS, "size", "cooldown_s"),
             preempts=True,
             knows=True,
@@ -156,9 +155,8 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             key=always(longest_waiting),
         ),
         "chronus": Preset(
-            "deadlines are promised to whom it is worth it, and SLO leases go where they earn "
-            "most (Chronus, "
-            "improved); everybody else by shortest remaining time, at best-effort boundaries",
+            "promises deadlines that are worth their GPUs, and SLO leases go where they earn most "
+            "(Chronus, improved); all others by shortest remaining time, at best-effort boundaries",
             _CHRONUS,
             preempts=True,
             knows=True,
@@ -167,8 +165,8 @@ _OWN: Mapping[str, Preset] = MappingProxyType(
             defaults=MappingProxyType({"select": "all", "guarantee": "worth", "be_floor": "0.1"}),
         ),
         "chronus-paper": Preset(
-            "deadlines are promised to whoever fits, and SLO leases go to them alone, counted in "
-            "whole leases, as Chronus is printed; everybody else by shortest remaining time",
+            "promises a deadline to every job that fits, counted in whole leases, as Chronus is "
+            "printed; only these jobs get SLO leases; all others by shortest remaining time",
             _CHRONUS,
             preempts=True,
             knows=True,

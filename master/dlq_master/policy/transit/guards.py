@@ -3,9 +3,8 @@
 They stand between jobs that compete by the order. A holder of a slot of a promise, or a job to be
 measured, comes before them, but its preemptions count. A stop costs the job the same for any
 winner. After so many of them it is left alone by every job that it need not make room for. Some
-stops ask them nothing and do not count. They are stops that no other job asked for (a reclaim, a
-node that fails or drains, a person's wish), and those that take the job elsewhere at once (making
-way).
+stops ask them nothing and do not count. They are stops without another job's request (a reclaim, a
+node that fails or drains, a person's wish). The others take the job elsewhere at once (making way).
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dlq_master.policy.stop_costs import pause_and_resume_s
 class Guards(NamedTuple):
     """`min_run`: nobody leaves before it has run so many times what its pause and resume cost.
     `most`: after so many preemptions a job runs to its end; None: there is no such number.
-    `margin`: a running job stands ahead in the order by so many times that cost: it leaves only for
+    `margin`: a running job stands ahead in the order by so many times that cost. It leaves only for
     a job that is better by more. `cooldown_s`: nobody is given more GPUs before it has run so long
     with those that it has.
     """

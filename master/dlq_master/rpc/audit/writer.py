@@ -94,9 +94,8 @@ class AuditWriter:
         if self._failure:
             raise AuditUnavailable(
                 f"changes are refused: the audit log cannot be written ({self._failure})",
-                hint="make room, or mend the disk, on the master's host; jobs run on, and changes "
-                "are "
-                "accepted as soon as the audit log can be written",
+                hint="make room, or mend the disk, on the master's host. Jobs run on, and changes "
+                "are accepted as soon as the audit log can be written",
             )
 
     def put(self, line: Mapping[str, object], note_id: str = "") -> None:

@@ -143,7 +143,7 @@ def movers(
     trial: JobId | None = None,
 ) -> dict[AttemptKey, JobId]:
     """The jobs that move, and the jobs for which they do. Then all slot holders that wait for GPUs
-    of this type fit, beside so many nodes that are `kept` for trials, of which `trial` is the next.
+    of this type fit, beside so many nodes that are `kept` for trials. `trial` is the next trial.
 
     As few as are found; if some may not move, perhaps too few. Of nodes that are no power of two of
     GPUs the largest such block counts.

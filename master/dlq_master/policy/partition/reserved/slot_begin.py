@@ -1,5 +1,5 @@
 """Before the walk: the holders of the present slot, the jobs that make way for them, and the jobs
-for which no other waits any more.
+without another waiting for them.
 """
 
 from __future__ import annotations

@@ -83,9 +83,9 @@ def _clear(
     allocator: SlotSpace | SlotContest, gpu_type: str
 ) -> Iterable[tuple[int, int, int, int]]:
     """Whole open nodes of the type that only best-effort work will hold. The order is by the GPUs
-    that others are still leaving, by the GPUs of that work, and the last first, since others are
-    placed from the first on. Nodes that are being left come last. A job for which they are left has
-    no place if they are kept instead of the former ones.
+    that others are still leaving, then by the GPUs of that work. The last come first, since others
+    are placed from the first on. Nodes that are being left come last. A job for which they are left
+    has no place if they are kept instead of the former ones.
     """
     cluster = allocator.cluster
     capacity = cluster.capacity

@@ -37,7 +37,7 @@ class Allocator(Protocol):
         """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
 
     def keep(self, rank: int, block: RunningBlock) -> None:
-        """The turn of these running jobs. Those that no other job has outranked stay."""
+        """The turn of these running jobs. Jobs stay that no other job has outranked."""
 
     def serve(self, rank: int, head: Head) -> bool:
         """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits

@@ -13,7 +13,7 @@ class VerdictGround(StrEnum):
     TYPE = "type"  # it may get several GPU types, and its run time is of one of them
     KEEPS = "keeps"  # it cannot save: a stop would cost it all its work
     WIDTH = "width"  # no slot has so many GPUs
-    REACH = "reach"  # its deadline is too early even if it were alone
+    REACH = "reach"  # its deadline is too early even for it alone
     FLUID = "fluid"  # some stretch of slots has not enough GPUs, whatever the plan
     PLAN = "plan"  # in fractions it fits, but no slots were found
     HOLES = "holes"  # admitted: the kept plan has room

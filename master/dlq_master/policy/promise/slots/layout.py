@@ -2,8 +2,8 @@
 
 Every slot has this order. First come jobs that cannot wait any longer; then laxity - a log2(width)
 - B if the job ran in the slot before; wide jobs first. A job that does not fit is skipped. Laxity
-is counted in slots. Nothing changes between four kinds of slots: a completion, a waiting job's last
-chance, a change of capacity, and a slot in which some waiting job outranks a running one. So only
+is counted in slots. Nothing changes between four kinds of slots: a completion, a last chance of a
+waiting job, a change of capacity, and a slot with a new winner. So only
 these slots are
 looked at. B = 0 is plain least laxity; with B = inf running jobs give way only to last chances.
 """

@@ -22,8 +22,8 @@ from dlq_master.policy.promise.verdicts.reading import may_make_way, slo_job, to
 
 
 class Seen(NamedTuple):
-    """The values read of a job and its live attempt. They are the job as a plan sees it, the
-    seconds of work that are reserved for it in all, and its remaining slots, from the plan's start.
+    """The values read of a job and its live attempt. They are the job as a plan sees it, its
+    reserved seconds of work in all, and its remaining slots, from the plan's start.
     """
 
     job: Job

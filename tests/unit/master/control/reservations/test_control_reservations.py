@@ -166,9 +166,7 @@ def test_who_may_run_into_it_is_told_at_its_start_and_when_it_is_made(masters: M
     assert placed(master, silent)
     (words,) = told(master, silent)
     assert words.startswith("n1 is reserved from ")
-    assert words.endswith(
-        "its spec says nothing of saving, and what it has not saved by then is lost"
-    )
+    assert words.endswith("Its spec says nothing of saving, and its unsaved work is lost then")
     saves, short = master.submit(1, run_estimate_s=9e4), master.submit(1, run_estimate_s=60.0)
     assert placed(master, saves)
     assert placed(master, short)
