@@ -17,7 +17,7 @@ from dlq_master.policy.size.stage import SizeInputs
 from dlq_master.policy.transit.stage import EveryTermEnds, KeepsRunning
 
 _NEVER_S = float("inf")
-_plan = maker(Plan)
+_plan, _inputs = maker(Plan), maker(SizeInputs)
 
 
 def plan(view: View, policy: Policy) -> Plan:
@@ -123,5 +123,5 @@ def _placed(
     order = lineup(view, policy)  # 3
     first = policy.partition.first(view, keys, order)
     others = (policy.partition, policy.place, transit)
-    walk = policy.size.walk(SizeInputs(view, keys, movable, order, first, *others))  # 4
+    walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4
     return policy.place.decide(walk)  # 5

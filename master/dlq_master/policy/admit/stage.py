@@ -45,7 +45,10 @@ class Admits(NamedTuple):
 
     def wake_s(self, view: View) -> float:
         """When a step has something to change though nothing has happened (inf: never)."""
-        return min([wake(view) for wake in self.wakes])
+        next_s = next_move_s(view.cluster)
+        for wake in self.wakes:  # most policies have none
+            next_s = min(next_s, wake(view))
+        return next_s
 
 
 def admits(
@@ -58,7 +61,7 @@ def admits(
 ) -> Admits:
     """The steps of a policy with these choices; a choice that is None has no step."""
     steps: list[Callable[[View], Sequence[Change]]] = [lambda view: _repacked(view, packing)]
-    wakes: list[Callable[[View], float]] = [lambda view: next_move_s(view.cluster)]
+    wakes: list[Callable[[View], float]] = []
     if measures:
         steps.append(lambda view: _measured(view, profiling))
     steps.append(lambda view: _moved(view, placement, profiling))
