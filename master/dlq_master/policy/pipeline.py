@@ -100,7 +100,7 @@ def _decided(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Outc
         return Outcome()
     keys = policy.size.touched(view.cluster, ending, at_once=policy.transit.at_once)
     movable = policy.size.movable(view.cluster, keys)
-    if not _is_asked(view.cluster, policy, keys, movable):
+    if not (view.cluster.waiting.count or _is_asked(view.cluster, policy, keys, movable)):
         return Outcome()
     return _placed(view, policy, policy.transit, keys, movable)
 
@@ -120,7 +120,7 @@ def _placed(
     movable: frozenset[JobId],
 ) -> Outcome:
     """Stages 3 to 5, with the jobs that come before the order. `transit` offers running jobs."""
-    order = lineup(view, policy)  # 3
+    order = policy.order.lineup(view, policy.guards.margin)  # 3
     first = policy.partition.first(view, keys, order)
     others = (policy.partition, policy.place, transit)
     walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4

@@ -7,6 +7,7 @@ these. So a step that finds a change makes a plan of its own. The next plan goes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -60,11 +61,11 @@ def admits(
     measures: bool,
 ) -> Admits:
     """The steps of a policy with these choices; a choice that is None has no step."""
-    steps: list[Callable[[View], Sequence[Change]]] = [lambda view: _repacked(view, packing)]
+    steps: list[Callable[[View], Sequence[Change]]] = [partial(_repacked, rule=packing)]
     wakes: list[Callable[[View], float]] = []
     if measures:
         steps.append(lambda view: _measured(view, profiling))
-    steps.append(lambda view: _moved(view, placement, profiling))
+    steps.append(partial(_moved, placement=placement, rules=profiling))
     if promises is not None:
         steps.append(lambda view: promised(view, promises))
         wakes.append(_verdict_s)
@@ -127,14 +128,16 @@ def _measured(view: View, rules: TrialRules | None) -> Sequence[Change]:
 def _moved(view: View, placement: Placement, rules: TrialRules | None) -> Sequence[Change]:
     """Jobs that enter their queue, or change their level."""
     cluster = view.cluster
-    if not cluster.pending and next_move_s(cluster) > view.now_s:
+    levels = cluster.levels
+    timed = levels.crossings.at or levels.promotions.at
+    if not cluster.pending and not (timed and next_move_s(cluster) <= view.now_s):
         return ()
     moves: list[Change] = []
     if cluster.pending:
         moves += admissions(view, placement, rules)
-    if cluster.levels.crossings.at:
+    if levels.crossings.at:
         moves += demotions(view)
-    if cluster.levels.promotions.at:
+    if levels.promotions.at:
         moves += promotions(view)
     return moves
 

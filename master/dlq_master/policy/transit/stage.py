@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.plan import Change, Start
+from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.place.allocation.by_count import Counts
 from dlq_master.policy.place.allocation.outcome import Outcome
@@ -31,6 +32,9 @@ class Boundary(NamedTuple):
     next_s: float
 
 
+_boundary = maker(Boundary)
+
+
 class KeepsRunning:
     """The null object: no job that runs is preempted."""
 
@@ -47,7 +51,7 @@ class KeepsRunning:
             return Boundary([], 0.0, _NEVER_S)
         lead_s = view.cluster.saves.lead_s
         ending, next_s = due(view, lead_s)
-        return Boundary(ending, lead_s, next_s)
+        return _boundary((ending, lead_s, next_s))
 
     def settle(self, view: View) -> Sequence[Start]:
         """Jobs that stopped only to go on with other GPUs start on them before any decision."""

@@ -60,9 +60,7 @@ class Counts:
         }
         self.served: list[tuple[JobId, str, Shape]] = []
 
-    def walked(self) -> Outcome:
-        """The outcome of the walk."""
-        return walk(self)
+    walked = walk
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits or runs."""

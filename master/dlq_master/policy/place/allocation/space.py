@@ -68,9 +68,7 @@ class Space:
             for gpu_type, parts in usable(capacity, capacity.soon_parts()):
                 self.capacities[gpu_type].give_later(parts)
 
-    def walked(self) -> Outcome:
-        """The outcome of the walk."""
-        return walk(self)
+    walked = walk
 
     def ranks(self) -> Sequence[int]:
         """All in which somebody waits."""
