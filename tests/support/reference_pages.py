@@ -204,27 +204,37 @@ def _comment(lines: list[str], first: int, last: int) -> str:
 
 
 def reasons() -> Iterator[str]:
-    """Every reason code with its comment."""
-    path = ROOT / "master/dlq_master/model/why.py"
-    text = path.read_text()
-    (codes,) = (
-        node
-        for node in ast.parse(text).body
-        if isinstance(node, ast.ClassDef) and node.name == "ReasonCode"
-    )
+    """Every reason code and every ground of a verdict, with its comment."""
     yield "# Reasons"
     yield ""
-    yield "`dlq why` prints a reason as a sentence; `--json` and the journal have its code. The"
-    yield "[glossary](glossary.md) explains the words."
+    yield "`dlq why` prints a reason as a sentence; `--json` and the journal have its code."
+    yield "Several reasons may hold at a time. `[for 00:03:12]` behind a sentence is how long the"
+    yield "reason has kept the job waiting, over all its waits. The line `waited` adds up the main"
+    yield "reasons. The [glossary](glossary.md) explains the words."
+    yield from _codes("model/why.py", "ReasonCode")
+    yield "\n## Grounds of a verdict on a promise"
+    yield ""
+    yield "`dlq show` and the events `promise_made` and `promise_refused` have the ground."
+    yield "\n| ground | meaning |\n|---|---|"
+    yield from _codes("policy/promise/capacity/grounds.py", "VerdictGround")
+
+
+def _codes(path: str, name: str) -> Iterator[str]:
+    """A table row for each value of an enum; a comment `# why ...` begins a section."""
+    text = (ROOT / "master/dlq_master" / path).read_text()
     lines = text.splitlines()
-    for node in codes.body:
-        heading = lines[node.lineno - 2].strip()
-        if heading.startswith("# why"):
-            yield f"\n## {heading.lstrip('# ').capitalize()}\n\n| code | meaning |\n|---|---|"
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant):
-            inner = lines[node.lineno - 1 : node.end_lineno]
-            meaning = " ".join(one.partition("#")[2].strip() for one in inner).strip()
-            yield f"| `{node.value.value!s}` | {_cell(meaning)} |"
+    (codes,) = (
+        one for one in ast.parse(text).body if isinstance(one, ast.ClassDef) and one.name == name
+    )
+    above = ""
+    for line in lines[codes.lineno : codes.end_lineno]:
+        comment, entry = line.strip(), re.match(r' +[A-Z_]+ = "([a-z_]+)"(?:  # (.+))?$', line)
+        if comment.startswith("# why"):
+            yield f"\n## {comment.lstrip('# ').capitalize()}\n\n| code | meaning |\n|---|---|"
+        elif comment.startswith("# "):
+            above = comment.removeprefix("# ")
+        elif entry is not None:
+            yield f"| `{entry[1]}` | {_cell(entry[2] or above)} |"
 
 
 def events() -> Iterator[str]:

@@ -10,74 +10,95 @@ from dlq_master.model.ids import JobId
 
 class ReasonCode(StrEnum):
     # why not
-    HELD_USER = "held_user"  # its user holds it (`dlq release` lets it go)
-    HELD_ADMIN = "held_admin"  # an operator holds it, and only operators release it
-    PAUSED = "paused"  # its user paused it (`dlq resume`)
-    POISON = "poison"  # it failed so often that it is held; `dlq release` tries it again
-    DEPENDENCY = "dependency"  # other jobs come first, or can never have gone as it wants
-    BEGIN_TIME = "begin_time"  # its user does not want it earlier
-    ARRAY_LIMIT = "array_limit"  # as many tasks of its array as may are in the queue
-    BACKOFF = "backoff"  # the cluster failed its last attempt: it is tried again a little later
-    NOT_ADMITTED = "not_admitted"  # the admit stage looks at it in the next plan
-    SUBMIT_LIMIT = "submit_limit"  # its user has sent as much to be profiled as is allowed for now
-    NO_NODES = "no_nodes"  # nothing has registered yet
-    NO_SUCH_SHAPE = "no_such_shape"  # no registered node set could ever hold it
-    RUNTIME = "runtime"  # GPUs are free, but not on nodes that run containers, and it has an image
-    CONSTRAINT = "constraint"  # GPUs are free, but not on nodes that it may use
-    GPU_TYPE = "gpu_type"  # GPUs are free, but not of the type it names
-    NODES_CLOSED = "nodes_closed"  # it would fit if drained, cordoned or silent nodes were open
-    OWN_ONLY = "own_only"  # GPUs are free only on lent or rented nodes, and it has a deadline
-    MACHINE_COMING = "machine_coming"  # one is being rented for it
-    NOT_RENTED = "not_rented"  # it is expected to be late, and nothing can be rented just now
-    MAINTENANCE = "maintenance"  # GPUs are free only where it would run into a reservation
-    FAILED_NODES = "failed_nodes"  # GPUs are free only where its attempts have failed
-    RESOURCES = "resources"  # too few GPUs are free
-    FRAGMENTATION = "fragmentation"  # enough GPUs are free, but not in this shape
-    CONSOLIDATION = "consolidation"  # the same, and only because spreading would slow it down
-    WAITING_FOR_RELEASE = "waiting_for_release"  # its GPUs are being saved or released
-    WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # it will take GPUs at the next boundary
-    BEHIND_HIGHER_RANK = "behind_higher_rank"  # jobs that rank before it get the GPUs first
-    HEAD_OF_LINE = "head_of_line"  # fifo: nobody passes the first job
-    QUOTA = (
-        "quota"  # its queue holds as many GPUs as it may, or its team as many as it has by right
-    )
-    TEAM_LIMIT = "team_limit"  # its team holds as many GPUs as it may
-    PROFILER_FULL = "profiler_full"  # trials hold as many GPUs as are for them
-    KEPT_FOR_TRIALS = "kept_for_trials"  # what is free is for jobs that have to be profiled
-    PREEMPTED = "preempted"  # it ran until another took its GPUs
-    PROTECTED = "protected"  # jobs that rank behind it hold GPUs, and are not to be preempted now
-    RESERVED_FOR = "reserved_for"  # GPUs are kept for a promoted job
-    STARTS_NEXT = "starts_next"  # nothing is in its way: the next plan starts it
-    FREEZE = "freeze"  # so many nodes vanished that requeues wait
-    PLAN_FAILED = "plan_failed"  # the policy has a bug
-    MASTER_STARTING = "master_starting"  # after a restart nodes have one TTL to return
-    ENDED = "ended"  # it has ended
+    HELD_USER = "held_user"  # Its user holds the job. `dlq release` ends the hold.
+    HELD_ADMIN = "held_admin"  # An operator holds the job. Only an operator can release it.
+    PAUSED = "paused"  # `dlq pause` stopped the job. `dlq resume` queues it again.
+    # The cluster lost too many of its attempts. The master holds it until `dlq release`.
+    POISON = "poison"
+    DEPENDENCY = "dependency"  # The job waits for other jobs, or its dependency can never be met.
+    BEGIN_TIME = "begin_time"  # The begin time of the job has not come.
+    # The array already has as many tasks waiting or running as its limit allows.
+    ARRAY_LIMIT = "array_limit"
+    # A node was lost or could not start the job. The master retries it a little later.
+    BACKOFF = "backoff"
+    # The job is accepted. The admit stage looks at it in the next plan.
+    NOT_ADMITTED = "not_admitted"
+    # The user has reached `submit_gpus`, the limit of GPUs submitted for trials.
+    SUBMIT_LIMIT = "submit_limit"
+    NO_NODES = "no_nodes"  # No node has registered yet.
+    NO_SUCH_SHAPE = "no_such_shape"  # No set of the registered nodes can ever hold the job.
+    # The job has an image, and GPUs are free only on nodes without a container runtime.
+    RUNTIME = "runtime"
+    # GPUs are free only on nodes that the labels or node names of the job exclude.
+    CONSTRAINT = "constraint"
+    GPU_TYPE = "gpu_type"  # GPUs are free, but none of a type that the job names.
+    # The job fits only if drained, cordoned or silent nodes take work again.
+    NODES_CLOSED = "nodes_closed"
+    OWN_ONLY = "own_only"  # The job has a deadline, and GPUs are free only on lent or rented nodes.
+    MACHINE_COMING = "machine_coming"  # A machine is being rented for the job.
+    # The job will probably be late, and no machine can be rented for it now.
+    NOT_RENTED = "not_rented"
+    # GPUs are free only on nodes that a reservation takes before the job would end.
+    MAINTENANCE = "maintenance"
+    # GPUs are free only on nodes where attempts of the job have failed.
+    FAILED_NODES = "failed_nodes"
+    RESOURCES = "resources"  # Too few GPUs are free.
+    FRAGMENTATION = "fragmentation"  # Enough GPUs are free, but not together.
+    # Enough GPUs are free, but spreading the job over them would slow it down.
+    CONSOLIDATION = "consolidation"
+    # The jobs on its GPUs are saving or releasing them.
+    WAITING_FOR_RELEASE = "waiting_for_release"
+    WAITING_FOR_BOUNDARY = "waiting_for_boundary"  # The job gets its GPUs at the next boundary.
+    BEHIND_HIGHER_RANK = "behind_higher_rank"  # Jobs of higher priority get the free GPUs first.
+    # Under fifo and yarn-cs no job passes the first job of its queue.
+    HEAD_OF_LINE = "head_of_line"
+    QUOTA = "quota"  # The queue or the team holds as many GPUs as its quota allows.
+    # The team, or the user in it, holds as many GPUs or jobs as its limit allows.
+    TEAM_LIMIT = "team_limit"
+    PROFILER_FULL = "profiler_full"  # Trials hold as many GPUs as are reserved for trials.
+    KEPT_FOR_TRIALS = "kept_for_trials"  # The free GPUs are reserved for jobs that need a trial.
+    PREEMPTED = "preempted"  # Another job took the GPUs of this job.
+    # Jobs of lower priority hold GPUs, but `min_run` or `max_preemptions` protects them.
+    PROTECTED = "protected"
+    RESERVED_FOR = "reserved_for"  # The free GPUs are reserved for a promoted job.
+    STARTS_NEXT = "starts_next"  # Nothing is in the way: the next plan starts the job.
+    FREEZE = "freeze"  # Many nodes vanished at once, or the master lags, so nothing starts.
+    # The scheduling policy failed. Running jobs continue, and nothing starts.
+    PLAN_FAILED = "plan_failed"
+    MASTER_STARTING = "master_starting"  # The master has just started and waits for its nodes.
+    ENDED = "ended"  # The job has ended.
     # why a change was planned
-    FITS = "fits"  # GPUs are free for it
-    TERM_OVER = "term_over"  # its term ends, and no job that ranks before it needs the GPUs
-    OUTRANKED = "outranked"  # a job that ranks before it takes its GPUs
-    RESIZED = "resized"  # the policy gives an elastic job another number of GPUs
-    THRESHOLD_CROSSED = (
-        "threshold_crossed"  # its attained service crossed the threshold of its level
-    )
-    STARVED = "starved"  # it waited so long that it rises to the first level
-    ADMISSIBLE = "admissible"  # the registered nodes could hold it
-    GUARANTEED = "guaranteed"  # a deadline is promised
-    UNGUARANTEED = "unguaranteed"  # none can be
-    REPLANNED = "replanned"  # its slots are others, its promise stands
-    SLOT_OVER = "slot_over"  # the next slot has been planned
-    MAKES_WAY = "makes_way"  # it goes on elsewhere, for others whose slot begins
-    PROMISE_BROKEN = "promise_broken"  # there is no plan any more that keeps it
-    OVERRUN = "overrun"  # it has used up what was reserved for it, and has not ended
-    NOT_PROFILED = "not_profiled"  # nobody knows how long it runs
-    RAN_ALIKE = "ran_alike"  # earlier jobs of its family tell how long it runs
-    MEASURED = "measured"  # its trials tell it
-    ARRIVALS = "arrivals"  # so much came that has to be profiled
-    RENTED = "rented"  # being late would cost it more than a rented machine
-    LENT = "lent"  # a server of others may be used
-    ASKED_BACK = "asked_back"  # a server that was lent is wanted by its owner
-    EMPTY = "empty"  # nobody is left on a server that was asked back
-    LEARNED = "learned"  # what is known of the jobs has changed
+    FITS = "fits"  # GPUs are free for the job.
+    # The term ended, and no job of higher priority needs the GPUs: the lease is renewed.
+    TERM_OVER = "term_over"
+    OUTRANKED = "outranked"  # A job of higher priority takes the GPUs.
+    RESIZED = "resized"  # The policy gives an elastic job another number of GPUs.
+    # The attained service of the job crossed the threshold of its level.
+    THRESHOLD_CROSSED = "threshold_crossed"
+    STARVED = "starved"  # The job waited too long and was promoted to the first level.
+    ADMISSIBLE = "admissible"  # The registered nodes can hold the job.
+    # The plan of slots keeps a deadline of the job: the deadline is promised.
+    GUARANTEED = "guaranteed"
+    UNGUARANTEED = "unguaranteed"  # No deadline of the job can be promised. The ground says why.
+    REPLANNED = "replanned"  # The job has other slots now. Its promise stands.
+    SLOT_OVER = "slot_over"  # The next slot of the SLO grid has been planned.
+    # The job moves in the next slot, to free whole nodes or to leave a reserved one.
+    MAKES_WAY = "makes_way"
+    # No plan keeps the promise any more. The job runs as best effort.
+    PROMISE_BROKEN = "promise_broken"
+    # The job has used its reserved time and has not ended. It runs as best effort.
+    OVERRUN = "overrun"
+    NOT_PROFILED = "not_profiled"  # The run time of the job is unknown.
+    RAN_ALIKE = "ran_alike"  # Earlier jobs of its family give the run time of the job.
+    MEASURED = "measured"  # The trials of the job give its run time.
+    # The number of jobs that need a trial changed, and with it the GPUs for trials.
+    ARRIVALS = "arrivals"
+    RENTED = "rented"  # The job runs on a rented machine because lateness would cost more.
+    LENT = "lent"  # The owner of an inference server lends it. The server joins the whitelist.
+    # The owner reclaims a lent server. Its jobs leave, and none starts there.
+    ASKED_BACK = "asked_back"
+    EMPTY = "empty"  # A reclaimed server is empty. It leaves the whitelist.
+    LEARNED = "learned"  # New measurements changed which jobs the policy keeps together.
 
 
 BLOCKERS_NAMED = 10

@@ -21,6 +21,7 @@ from dlq_master.policy.promise.capacity.grids import (
     slot_s,
     type_of,
 )
+from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, within
 from dlq_master.policy.promise.capacity.rules import PRINTED_S, Promises, Selector, Selects, Slots
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
@@ -39,7 +40,6 @@ from dlq_master.policy.promise.verdicts.reading import (
 )
 from dlq_master.policy.promise.verdicts.seen import Table, seen
 
-_OVERRUN = "overrun"  # the ground of its verdict
 _NEXT = Reason(ReasonCode.SLOT_OVER)
 
 
@@ -228,7 +228,9 @@ def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
     danger = Danger(needs_s=total_s(job, extra), has_s=ran_s, over=True)
     told = Alternative(detail=danger.words(""))
     reason = Reason(ReasonCode.OVERRUN)
-    return Reserve(job.job_id, Lane.SPOT, (), None, _OVERRUN, reason, alternative=told)
+    return Reserve(
+        job.job_id, Lane.SPOT, (), None, VerdictGround.OVERRUN.value, reason, alternative=told
+    )
 
 
 def _let_end(job: Job) -> Reserve:
@@ -258,7 +260,7 @@ def _place(
         return None
     slots = _slots(job_id, chosen, slot)
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
-    verdict = "broken" if broken else job.verdict
+    verdict = VerdictGround.BROKEN.value if broken else job.verdict
     return Reserve(job_id, lane, slots, promised, verdict, Reason(code))
 
 

@@ -1670,7 +1670,7 @@ class Promise(_message.Message):
     will find it; "not_offered": the policy promises nothing.
     """
     ground: _builtins.str
-    """The reason for that, in one word (docs/reference/glossary.md); empty: none yet."""
+    """The reason for that, in one word (docs/reference/reasons.md); empty: none yet."""
     detail: _builtins.str
     """The same as a sentence."""
     guaranteed_index: _builtins.int
@@ -1801,7 +1801,7 @@ Global___RunEstimate: _TypeAlias = RunEstimate  # noqa: Y015
 
 @_typing.final
 class WaitReason(_message.Message):
-    """One typed reason for a job not to run (docs/reference/glossary.md lists the codes)."""
+    """One typed reason for a job not to run (docs/reference/reasons.md lists the codes)."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
