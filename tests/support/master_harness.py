@@ -34,7 +34,7 @@ from dlq_master.control.stimuli import (
     Explained,
     ExplainJob,
     HoldJob,
-    JobEditing,
+    JobEdit,
     Stimulus,
     SubmitJob,
     Tick,
@@ -254,7 +254,7 @@ class Master:
 
     def edit(
         self,
-        stimulus: type[JobEditing],
+        stimulus: type[JobEdit],
         job_id: JobId,
         /,
         *,

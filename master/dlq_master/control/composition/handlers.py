@@ -1,10 +1,11 @@
-"""The handler of each stimulus: the one list of everything that can happen to the master.
+"""The handlers of stimuli: the one list of everything that can happen to the master.
 
 A handler lets the stimulus take effect on the draft. It raises a DlqError when it changes nothing.
+The type of its second parameter says which stimulus it handles.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 from dlq_master.control.jobs import actions, jobs, submitting, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
@@ -14,103 +15,58 @@ from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
-from dlq_master.control.stimuli import (
-    AcceptGpus,
-    AnnounceLeave,
-    AnnounceMaintenance,
-    CancelJob,
-    CancelReservation,
-    CheckpointJob,
-    ClearGpuConditions,
-    CloseSession,
-    CommandDone,
-    CreateReservation,
-    CreateToken,
-    DeleteTeam,
-    DeleteUser,
-    ExplainJob,
-    FenceNode,
-    ForgetNode,
-    Heartbeat,
-    HoldJob,
-    LendServers,
-    OpenSession,
-    PauseJob,
-    PlanMade,
-    ProviderTold,
-    RankReports,
-    ReclaimServers,
-    RefreshUser,
-    ReleaseJob,
-    RequeueJob,
-    ResumeJob,
-    RevokeToken,
-    SetNodeFlags,
-    SetNodeLabels,
-    SetPolicy,
-    SetTeam,
-    SetUser,
-    SignalJob,
-    StopMachines,
-    SubmitJob,
-    SwitchLoans,
-    TakeEvidence,
-    TakeLook,
-    UpdateJob,
-    UseToken,
-)
 from dlq_master.control.trials import traffic
 
 # These answer with what stands at the end of the turn, after the plan.
-_LATE: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
-    SubmitJob: submitting.submit,
-    CancelJob: jobs.cancel,
-    HoldJob: jobs.hold,
-    ReleaseJob: jobs.release,
-    PauseJob: jobs.pause,
-    ResumeJob: jobs.resume,
-    ExplainJob: jobs.explain,
-    UpdateJob: updating.update,
-    RequeueJob: actions.requeue,
-    SignalJob: actions.signal,
-    CheckpointJob: actions.checkpoint,
-}
+_LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
+    submitting.submit,
+    jobs.cancel,
+    jobs.hold,
+    jobs.release,
+    jobs.pause,
+    jobs.resume,
+    jobs.explain,
+    updating.update,
+    actions.requeue,
+    actions.signal,
+    actions.checkpoint,
+)
 
 # These answer with what they return.
-_PLAIN: Final[dict[type, Callable[[Turn, Any], Any]]] = {
-    OpenSession: nodes.open_session,
-    CloseSession: nodes.close_session,
-    Heartbeat: nodes.heartbeat,
-    RankReports: nodes.rank_reports,
-    CommandDone: nodes.command_done,
-    TakeEvidence: traffic.take,
-    TakeLook: loans.take_look,
-    AnnounceMaintenance: maintenance.announce,
-    FenceNode: nodes.fence,
-    SetNodeFlags: nodes.set_flags,
-    SetNodeLabels: labels.set_labels,
-    AcceptGpus: nodes.accept_gpus,
-    ClearGpuConditions: gpu_health.clear,
-    ForgetNode: nodes.forget,
-    CreateToken: people.create_token,
-    RevokeToken: people.revoke_token,
-    UseToken: people.use_token,
-    SetUser: people.set_user,
-    RefreshUser: people.refresh_user,
-    DeleteUser: people.delete_user,
-    SetPolicy: policies.set_policy,
-    SetTeam: teams.set_team,
-    DeleteTeam: teams.delete_team,
-    CreateReservation: reservations.create,
-    CancelReservation: reservations.cancel,
-    LendServers: loans.lend,
-    SwitchLoans: loan_switch.switch,
-    ReclaimServers: reclaims.reclaim,
-    PlanMade: scheduling.plan_made,
-    ProviderTold: pools.told,
-    StopMachines: pools.stop,
-    AnnounceLeave: pools.announce_leave,
-}
+_PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
+    nodes.open_session,
+    nodes.close_session,
+    nodes.heartbeat,
+    nodes.rank_reports,
+    nodes.command_done,
+    traffic.take,
+    loans.take_look,
+    maintenance.announce,
+    nodes.fence,
+    nodes.set_flags,
+    labels.set_labels,
+    nodes.accept_gpus,
+    gpu_health.clear,
+    nodes.forget,
+    people.create_token,
+    people.revoke_token,
+    people.use_token,
+    people.set_user,
+    people.refresh_user,
+    people.delete_user,
+    policies.set_policy,
+    teams.set_team,
+    teams.delete_team,
+    reservations.create,
+    reservations.cancel,
+    loans.lend,
+    loan_switch.switch,
+    reclaims.reclaim,
+    scheduling.plan_made,
+    pools.told,
+    pools.stop,
+    pools.announce_leave,
+)
 
 
 def _plain(handler: Callable[[Turn, Any], Any]) -> Callable[[Turn, Any], Answer]:
@@ -121,7 +77,13 @@ def _plain(handler: Callable[[Turn, Any], Any]) -> Callable[[Turn, Any], Answer]
     return handle
 
 
+def _handled(handler: Callable[[Turn, Any], Any]) -> type:
+    kinds = list(get_type_hints(handler).values())
+    assert isinstance(kinds[1], type), handler
+    return kinds[1]
+
+
 HANDLERS: Final[dict[type, Callable[[Turn, Any], Answer]]] = {
-    **_LATE,
-    **{kind: _plain(handler) for kind, handler in _PLAIN.items()},
+    **{_handled(handler): handler for handler in _LATE},
+    **{_handled(handler): _plain(handler) for handler in _PLAIN},
 }

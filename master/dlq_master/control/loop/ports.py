@@ -1,7 +1,7 @@
 """The calls of the rest of the master to the loop, and the calls of the loop to the world."""
 
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.accuracy import Quality
@@ -15,6 +15,7 @@ from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.stimuli import (
+    Answered,
     Command,
     JoinToken,
     Reservation,
@@ -38,6 +39,8 @@ from dlq_master.model.why import ReasonCode
 from dlq_master.planner.forecasts import Changes, Compared, Forecast, Range, StartEstimate
 from dlq_master.store.batch import PastJobs as PastJobs
 from dlq_master.store.tables.accounts import Books as Books
+
+A = TypeVar("A")  # the answer to a stimulus
 
 
 class ReadModel(Protocol):
@@ -138,7 +141,7 @@ class Control(Protocol):
     @property
     def published(self) -> ReadModel: ...
 
-    async def ask(self, stimulus: Stimulus) -> Any:
+    async def ask(self, stimulus: Answered[A]) -> A:
         """Put a stimulus in, wait until its turn is on disk, return its answer or raise a
         DlqError.
         """

@@ -24,7 +24,9 @@ from dlq_master.control.stimuli.admin import SetUser as SetUser
 from dlq_master.control.stimuli.admin import TeamSet as TeamSet
 from dlq_master.control.stimuli.admin import UserDeleted as UserDeleted
 from dlq_master.control.stimuli.admin import UseToken as UseToken
+from dlq_master.control.stimuli.caller import Answered as Answered
 from dlq_master.control.stimuli.caller import Caller as Caller
+from dlq_master.control.stimuli.caller import Stimulus as Stimulus
 from dlq_master.control.stimuli.jobs import SAME as SAME
 from dlq_master.control.stimuli.jobs import AskedArray as AskedArray
 from dlq_master.control.stimuli.jobs import AskedDeadline as AskedDeadline
@@ -86,64 +88,17 @@ from dlq_master.store.tables.tenants import Waited as Waited
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Stimulus):
     """The metronome: `schedule`, `leases`, `compact`, `backup`. Not awaited."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class PlanMade:
+class PlanMade(Stimulus):
     """The planner has answered, or has failed to. Not awaited."""
 
     answer: Answer
 
 
-JobEditing: TypeAlias = (
-    CancelJob
-    | HoldJob
-    | ReleaseJob
-    | PauseJob
-    | ResumeJob
-    | UpdateJob
-    | RequeueJob
-    | SignalJob
-    | CheckpointJob
-)
-JobStimulus: TypeAlias = SubmitJob | JobEditing | ExplainJob
-NodeStimulus: TypeAlias = (
-    OpenSession
-    | CloseSession
-    | Heartbeat
-    | RankReports
-    | TakeEvidence
-    | TakeLook
-    | AnnounceLeave
-    | CommandDone
-    | AnnounceMaintenance
-)
-AdminStimulus: TypeAlias = (
-    CreateToken
-    | RevokeToken
-    | UseToken
-    | FenceNode
-    | SetNodeFlags
-    | SetNodeLabels
-    | AcceptGpus
-    | ClearGpuConditions
-    | ForgetNode
-    | SetUser
-    | RefreshUser
-    | DeleteUser
-    | SetPolicy
-    | SetTeam
-    | DeleteTeam
-    | LendServers
-    | StopMachines
-    | ReclaimServers
-    | SwitchLoans
-    | CreateReservation
-    | CancelReservation
-)
-Stimulus: TypeAlias = JobStimulus | NodeStimulus | AdminStimulus | Tick | PlanMade | ProviderTold
 Command: TypeAlias = Launch | Stop | Signal | Save | LookAtGpus

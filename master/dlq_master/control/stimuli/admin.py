@@ -3,20 +3,17 @@
 from dataclasses import dataclass
 
 from dlq_master.control.placement.chosen_policy import Chosen
-from dlq_master.control.stimuli.caller import Caller
+from dlq_master.control.stimuli.caller import Answered, CallerRequest, NodeRequest
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag
-from dlq_master.store.tables.tenants import Team
+from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.tables.tenants import Reservation, Team
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateToken:
-    """Make a join token; the caller made the secret and hands in its hash. Answered with
-    `JoinToken`.
-    """
+class CreateToken(CallerRequest[JoinToken]):
+    """Make a join token; the caller made the secret and hands in its hash."""
 
-    caller: Caller
-    request_id: str
     token_id: str
     secret_hash: str
     node_id: str
@@ -24,32 +21,20 @@ class CreateToken:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RevokeToken:
-    """Make a token useless. Answered with None."""
+class RevokeToken(CallerRequest[None]):
+    """Make a token useless."""
 
-    caller: Caller
-    request_id: str
     token_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UseToken:
-    """A node wants in. Answered with the node's id; refused with Unauthenticated."""
+class UseToken(Answered[NodeId]):
+    """A node wants in. Refused with Unauthenticated."""
 
     token_id: str
     secret_hash: str
     key_fingerprint: str
     wished_node_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FenceNode:
-    """The machine is off, says an operator. Answered with `Fenced`."""
-
-    caller: Caller
-    request_id: str
-    node_id: NodeId
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +46,16 @@ class Fenced:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetNodeFlags:
-    """Set and clear flags of a node. Answered with the `Node`."""
+class FenceNode(NodeRequest[Fenced]):
+    """The machine is off, says an operator."""
 
-    caller: Caller
-    request_id: str
-    node_id: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetNodeFlags(NodeRequest[Node]):
+    """Set and clear flags of a node."""
+
     set_flags: frozenset[NodeFlag]
     clear_flags: frozenset[NodeFlag]
     reason: str
@@ -74,54 +63,34 @@ class SetNodeFlags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetNodeLabels:
-    """Set and clear labels of a node. Answered with the `Node`."""
+class SetNodeLabels(NodeRequest[Node]):
+    """Set and clear labels of a node."""
 
-    caller: Caller
-    request_id: str
-    node_id: NodeId
     set_labels: frozenset[str]  # `K=V`
     clear_labels: frozenset[str]  # names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptGpus:
-    """Use the GPUs that a node shows beyond those it was accepted with. Answered with the
-    `Node`.
-    """
-
-    caller: Caller
-    request_id: str
-    node_id: NodeId
+class AcceptGpus(NodeRequest[Node]):
+    """Use the GPUs that a node shows beyond those it was accepted with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClearGpuConditions:
-    """Take GPUs for healthy; no indexes: all of them. Answered with the `Node`."""
+class ClearGpuConditions(NodeRequest[Node]):
+    """Take GPUs for healthy; no indexes: all of them."""
 
-    caller: Caller
-    request_id: str
-    node_id: NodeId
     indexes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetNode:
-    """Drop a node that is DOWN and empty; its certificate is refused from now on. Answered with
-    None.
-    """
-
-    caller: Caller
-    request_id: str
-    node_id: NodeId
+class ForgetNode(NodeRequest[None]):
+    """Drop a node that is DOWN and empty; its certificate is refused from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetUser:
-    """Add or change a user. `request_id` "" = the login broker's own. Answered with the `User`."""
+class SetUser(CallerRequest[User]):
+    """Add or change a user. `request_id` "" = the login broker's own."""
 
-    caller: Caller
-    request_id: str
     name: str
     role: str
     uid: int
@@ -131,26 +100,14 @@ class SetUser:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefreshUser:
+class RefreshUser(Answered[User | None]):
     """The groups that a user's account has now, on the master's host. Changes nothing of a user who
-    is gone or has another uid by now. Answered with the `User`, or None."""
+    is gone or has another uid by now. Its answer is None then."""
 
     name: str
     uid: int
     gid: int
     groups: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteUser:
-    """Remove a user. Jobs that live are given to `give_to` as far as that can be, else cancelled if
-    `cancel_jobs`; while any is left the user stays. Answered with `UserDeleted`."""
-
-    caller: Caller
-    request_id: str
-    name: str
-    cancel_jobs: bool = False
-    give_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +119,13 @@ class UserDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetPolicy:
-    """Let another policy decide from now on. Answered with `PolicySet`."""
+class DeleteUser(CallerRequest[UserDeleted]):
+    """Remove a user. Jobs that live are given to `give_to` as far as that can be, else cancelled if
+    `cancel_jobs`; while any is left the user stays."""
 
-    caller: Caller
-    request_id: str
-    policy: str = ""
-    settings: tuple[tuple[str, str], ...] = ()
-    from_file: bool = False  # what master.toml says; policy and settings are not asked then
-    force: bool = False  # even if promises are dropped
+    name: str
+    cancel_jobs: bool = False
+    give_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,13 +137,13 @@ class PolicySet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTeam:
-    """Add or change a team, the whole of it. Answered with `TeamSet`."""
+class SetPolicy(CallerRequest[PolicySet]):
+    """Let another policy decide from now on."""
 
-    caller: Caller
-    request_id: str
-    team: Team  # its version: the one that is to be changed; 0 = do not care
-    force: bool = False  # even if more is promised than its quota
+    policy: str = ""
+    settings: tuple[tuple[str, str], ...] = ()
+    from_file: bool = False  # what master.toml says; policy and settings are not asked then
+    force: bool = False  # even if promises are dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,20 +155,24 @@ class TeamSet:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTeam:
+class SetTeam(CallerRequest[TeamSet]):
+    """Add or change a team, the whole of it."""
+
+    team: Team  # its version: the one that is to be changed; 0 = do not care
+    force: bool = False  # even if more is promised than its quota
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTeam(CallerRequest[int]):
     """Remove a team. Answered with the number of its jobs that have not ended."""
 
-    caller: Caller
-    request_id: str
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateReservation:
-    """Keep nodes free for a while. Answered with the `Reservation`."""
+class CreateReservation(CallerRequest[Reservation]):
+    """Keep nodes free for a while."""
 
-    caller: Caller
-    request_id: str
     node_ids: tuple[NodeId, ...]
     begin_s: float | None  # None: now
     end_s: float
@@ -222,9 +181,7 @@ class CreateReservation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelReservation:
-    """Cancel a reservation, or end it early. Answered with None."""
+class CancelReservation(CallerRequest[None]):
+    """Cancel a reservation, or end it early."""
 
-    caller: Caller
-    request_id: str
     reservation_id: str

@@ -1,9 +1,13 @@
-"""Who asks."""
+"""The caller of a request, and the forms that a stimulus has."""
 
 import math
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
+from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.person import Owned, belongs
+
+A_co = TypeVar("A_co", covariant=True)  # the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +49,38 @@ class Caller:
     def may_see(self, owned: Owned) -> bool:
         """Whether it is any business of the caller's."""
         return self.sees_all or self.owns(owned)
+
+
+class Stimulus:
+    """Everything that can enter the loop's inbox."""
+
+    __slots__ = ()
+
+
+class Answered(Stimulus, Generic[A_co]):
+    """A stimulus whose sender waits for its answer, after the commit."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallerRequest(Answered[A_co]):
+    """A change that a caller asks for; a repeat with its `request_id` gets the first answer."""
+
+    caller: Caller
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRequest(CallerRequest[A_co]):
+    """The same, about one node."""
+
+    node_id: NodeId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionReport(Stimulus):
+    """A message of an agent on one of its sessions. Not awaited, except where it is `Answered`."""
+
+    node_id: NodeId
+    session_id: int

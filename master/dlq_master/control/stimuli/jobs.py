@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from dlq_master.control.stimuli.caller import Caller
+from dlq_master.control.stimuli.caller import Answered, CallerRequest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
@@ -62,12 +62,21 @@ class AskedDeadline(NamedTuple):
     at_s: float | None = None  # if it is set, it counts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubmitJob:
-    """Accept a job. Answered with `Submitted` after it is on disk."""
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job as stored, why it does not run yet, and how many are ahead of it, where that is known
+    at once.
+    """
 
-    caller: Caller
-    request_id: str
+    job: Job
+    reasons: tuple[Reason, ...]
+    jobs_ahead: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitJob(CallerRequest[Submitted]):
+    """Accept a job."""
+
     digest: str  # of the request but for its begin; another one with the same id is refused
     name: str
     queue: str  # "" = the default queue
@@ -92,23 +101,26 @@ class SubmitJob:
     sized: bool = False  # as many GPUs of its sizes as could ever be had will do
 
 
+class FieldChange(NamedTuple):
+    """One field before and after, for people."""
+
+    field: str
+    before: str
+    after: str
+
+
 @dataclass(frozen=True, slots=True)
-class Submitted:
-    """The job as stored, why it does not run yet, and how many are ahead of it, where that is known
-    at once.
-    """
+class UpdatedJob:
+    """The job after its update, and what was changed."""
 
     job: Job
-    reasons: tuple[Reason, ...]
-    jobs_ahead: int | None = None
+    changes: tuple[FieldChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobEdit:
-    """The fields of all edits of one job. Answered with the `Job` after the change."""
+class JobEdit(CallerRequest[Any]):
+    """The fields of all edits of one job; an update is answered with `UpdatedJob`."""
 
-    caller: Caller
-    request_id: str
     job_id: JobId
     expected_version: int = 0  # 0 = do not care
 
@@ -156,7 +168,7 @@ SAME: Final = Same.SAME
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateJob(JobEdit):
-    """Ask for something else. Answered with `UpdatedJob`."""
+    """Ask for something else."""
 
     name: str | Same = SAME
     queue: str | Same = SAME
@@ -169,22 +181,6 @@ class UpdateJob(JobEdit):
     on_miss: str | Same = SAME
     sizes: tuple[int, ...] | Same = SAME  # of an elastic job; none: the size of its request alone
     team: str | Same = SAME
-
-
-class FieldChange(NamedTuple):
-    """One field before and after, for people."""
-
-    field: str
-    before: str
-    after: str
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatedJob:
-    """The job after its update, and what was changed."""
-
-    job: Job
-    changes: tuple[FieldChange, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,13 +204,6 @@ class CheckpointJob(JobEdit):
     """Ask all ranks to save and go on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainJob:
-    """Why does it not run? Reads only. Answered with `Explained`."""
-
-    job_id: JobId
-
-
 @dataclass(frozen=True, slots=True)
 class Explained:
     """Every reason, and how many jobs are ahead of it in its order (None: it does not wait)."""
@@ -223,3 +212,10 @@ class Explained:
     reasons: tuple[Reason, ...]
     jobs_ahead: int | None
     waited: Waited | None = None  # how long it has waited for what
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJob(Answered[Explained]):
+    """Why does it not run? Reads only."""
+
+    job_id: JobId

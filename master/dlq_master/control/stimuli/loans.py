@@ -4,27 +4,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dlq_master.control.stimuli.caller import Caller
+from dlq_master.control.stimuli.caller import CallerRequest, SessionReport
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.policy.reclaim.demand import Choice, Demand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LendServers:
-    """Lend these servers, or so many. Answered with their ids."""
+class LendServers(CallerRequest[tuple[NodeId, ...]]):
+    """Lend these servers, or so many. The answer is their ids."""
 
-    caller: Caller
-    request_id: str
     node_ids: tuple[NodeId, ...] = ()
     count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchLoans:
+class SwitchLoans(CallerRequest[None]):
     """Follow the load of the inference side from now on, or do not."""
 
-    caller: Caller
-    request_id: str
     on: bool
 
 
@@ -33,23 +29,6 @@ class Found(NamedTuple):
 
     choice: Choice
     basis: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReclaimServers:
-    """Take these servers back, or so many, or those of a plan. Answered with `Reclaimed`, or with
-    `ToChoose` where the choice takes long: then it is to be asked again with what was found."""
-
-    caller: Caller
-    request_id: str
-    node_ids: tuple[NodeId, ...] = ()
-    count: int = 0
-    within_s: float | None = None
-    force: bool = False
-    token: str = ""
-    plan_only: bool = False
-    found: Found | None = None
-    hurry: bool = False  # take a choice that is found at once
 
 
 class ToChoose(NamedTuple):
@@ -88,6 +67,21 @@ class Reclaimed(NamedTuple):
     too_long: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReclaimServers(CallerRequest[Reclaimed | ToChoose]):
+    """Take these servers back, or so many, or those of a plan. Where the choice takes
+    long the answer is `ToChoose`: then it is to be asked again with what was found."""
+
+    node_ids: tuple[NodeId, ...] = ()
+    count: int = 0
+    within_s: float | None = None
+    force: bool = False
+    token: str = ""
+    plan_only: bool = False
+    found: Found | None = None
+    hurry: bool = False  # take a choice that is found at once
+
+
 class Reading(NamedTuple):
     """The report of a device about its use."""
 
@@ -97,11 +91,9 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeLook:
-    """The report of the GPUs of a node, as it was asked by that number. Not awaited."""
+class TakeLook(SessionReport):
+    """The report of the GPUs of a node, as it was asked by that number."""
 
-    node_id: NodeId
-    session_id: int
     number: int
     readings: tuple[Reading, ...]
 

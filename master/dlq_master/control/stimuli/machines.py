@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.control.stimuli.caller import Caller
-from dlq_master.model.ids import NodeId
+from dlq_master.control.stimuli.caller import CallerRequest, NodeRequest, Stimulus
 
 
 class Verb(StrEnum):
@@ -38,7 +37,7 @@ class Listed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderTold:
+class ProviderTold(Stimulus):
     """The answer of a provider to a request. `fault`: why it did nothing, or nobody knows whether
     it did.
     """
@@ -51,22 +50,17 @@ class ProviderTold:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StopMachines:
-    """Give these machines back, or all of a pool. Answered with their request ids."""
+class StopMachines(CallerRequest[tuple[str, ...]]):
+    """Give these machines back, or all of a pool. The answer is their request ids."""
 
-    caller: Caller
-    request_id: str
     machine_ids: tuple[str, ...] = ()
     pool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceLeave:
-    """The provider of this node takes it back in so long. Answered with how many ranks are
-    there.
+class AnnounceLeave(NodeRequest[int]):
+    """The provider of this node takes it back in so long. The answer is the number of
+    ranks there.
     """
 
-    caller: Caller
-    request_id: str
-    node_id: NodeId
     leave_s: float

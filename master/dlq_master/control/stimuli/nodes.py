@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from dlq_master.control.stimuli.caller import Caller
+from dlq_master.control.stimuli.caller import Answered, NodeRequest, SessionReport
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.recording import Evidence
@@ -18,22 +18,6 @@ class AgentInstance(NamedTuple):
     place: str
     memory_id: str
     machine_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenSession:
-    """A node said hello. Answered with `Opened`; an older session of the node is dead from here."""
-
-    node_id: NodeId
-    facts: Registered
-    highest_epoch: int
-    reports: tuple["ReportedRank", ...]
-    pool_name: str = ""  # of a rented machine
-    instance_id: str = ""  # what its provider calls it
-    agent: AgentInstance | None = None  # None: an agent of before, which does not say
-    unexplained: tuple[
-        tuple[AttemptKey, int, int], ...
-    ] = ()  # key, epoch, rank: runs without a record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +39,24 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloseSession:
-    """The stream ended. Nothing is concluded from it but that commands cannot be sent."""
+class OpenSession(Answered[Opened]):
+    """A node said hello. An older session of the node is dead from here."""
 
     node_id: NodeId
-    session_id: int
+    facts: Registered
+    highest_epoch: int
+    reports: tuple["ReportedRank", ...]
+    pool_name: str = ""  # of a rented machine
+    instance_id: str = ""  # what its provider calls it
+    agent: AgentInstance | None = None  # None: an agent of before, which does not say
+    unexplained: tuple[
+        tuple[AttemptKey, int, int], ...
+    ] = ()  # key, epoch, rank: runs without a record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseSession(SessionReport):
+    """The stream ended. Nothing is concluded from it but that commands cannot be sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +102,9 @@ class ToldDisk(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """Sign of life. Not awaited: the session answers it at once, without the disk."""
+class Heartbeat(SessionReport):
+    """Sign of life: the session answers it at once, without the disk."""
 
-    node_id: NodeId
-    session_id: int
     progress: tuple[ReportedProgress, ...] = ()
     hold_revision: int = 0  # the word on holds that all its ranks have; 0: none in this session
     health: tuple[ToldGpu, ...] | None = None  # of all its GPUs; None: as told before
@@ -177,18 +172,14 @@ class ReportedRank:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankReports:
-    """Reports of a node. Answered with the highest sequence, after the commit: then it may be
-    acked.
-    """
+class RankReports(SessionReport, Answered[int]):
+    """Reports of a node. The answer is the highest sequence, which may be acked then."""
 
-    node_id: NodeId
-    session_id: int
     reports: tuple[ReportedRank, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakeEvidence:
+class TakeEvidence(Answered[None]):
     """The report of a node about the traffic of a rank. Answered when it is on disk, or of no
     use.
     """
@@ -199,25 +190,11 @@ class TakeEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandDone:
-    """A node took a command, or refused it. Not awaited."""
+class CommandDone(SessionReport):
+    """A node took a command, or refused it."""
 
-    node_id: NodeId
-    session_id: int
     sequence: int
     refusal: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnnounceMaintenance:
-    """An agent will be away for `maintenance_s`; 0: it is back for good. Answered with
-    `Maintenance`.
-    """
-
-    caller: Caller
-    request_id: str
-    node_id: NodeId
-    maintenance_s: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,18 +207,33 @@ class Maintenance:
     hold_s: float | None  # shortest silence that a rank there survives; None: no rank is there
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnnounceMaintenance(NodeRequest[Maintenance]):
+    """An agent will be away for `maintenance_s`; 0: it is back for good."""
+
+    maintenance_s: float
+
+
 # --- commands, as the sessions send them ------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Run one rank. `sequence` is 0 inside Welcome."""
+class RankCommand:
+    """A command about one rank. `epoch` and `key` are the fence of its launch; `sequence` is 0
+    inside Welcome.
+    """
 
     sequence: int
     key: AttemptKey
     epoch: int
     node_id: NodeId
     node_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(RankCommand):
+    """Run one rank."""
+
     gpu_indexes: tuple[int, ...]
     node_ids: tuple[NodeId, ...]
     node_addresses: tuple[str, ...]
@@ -275,38 +267,23 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """End one rank. `sequence` is 0 inside Welcome; `epoch` is that of the attempt's fence."""
+class Stop(RankCommand):
+    """End one rank."""
 
-    sequence: int
-    key: AttemptKey
-    epoch: int
-    node_id: NodeId
-    node_rank: int
     cause: str
     grace_s: float
     delay_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Signal:
+class Signal(RankCommand):
     """Send a signal to one rank's main process; "" = that of its notice."""
 
-    sequence: int
-    key: AttemptKey
-    epoch: int
-    node_id: NodeId
-    node_rank: int
     signal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Save:
+class Save(RankCommand):
     """Ask one rank to save and go on; `number` rises with every request."""
 
-    sequence: int
-    key: AttemptKey
-    epoch: int
-    node_id: NodeId
-    node_rank: int
     number: int

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import DlqError, InvalidRequest, WorkWouldBeLost
 from dlq_master.control.loop.ports import Control
-from dlq_master.control.stimuli import Caller, JobStimulus, UpdatedJob
+from dlq_master.control.stimuli import Caller, JobEdit, UpdatedJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.jobs.visible import visible_jobs
@@ -31,7 +31,7 @@ class EditOutcome(NamedTuple):
 
 
 async def edit_each(
-    control: Control, request: EditRequest, caller: Caller, make: Callable[[Edit], JobStimulus]
+    control: Control, request: EditRequest, caller: Caller, make: Callable[[Edit], JobEdit]
 ) -> EditOutcome:
     """Change what the request names. Of several, those that have ended are left alone unless all
     have; when all that are left refuse, the first refusal is raised.

@@ -19,7 +19,7 @@ from dlq_master.control.stimuli import (
     Explained,
     ExplainJob,
     HoldJob,
-    JobStimulus,
+    JobEdit,
     PauseJob,
     ReleaseJob,
     RequeueJob,
@@ -179,7 +179,7 @@ class JobService(JobServiceServicer):
         )
         return wire.UpdateJobResponse(**self._changed(outcome), changes=outcome.changes)
 
-    def _update(self, request: wire.UpdateJobRequest, edit: Edit) -> JobStimulus:
+    def _update(self, request: wire.UpdateJobRequest, edit: Edit) -> JobEdit:
         read = self._control.published
         job = read.job(edit["job_id"])
         spec = b"" if job is None else read.spec(job.spec_id)
@@ -260,7 +260,7 @@ class JobService(JobServiceServicer):
             yield message
 
     async def _edit(
-        self, request: EditRequest, context: Context, make: Callable[[Edit], JobStimulus]
+        self, request: EditRequest, context: Context, make: Callable[[Edit], JobEdit]
     ) -> Changed:
         """One change to a job, or to each task that was named; see edits.py."""
         return self._changed(await edit_each(self._control, request, caller_of(context), make))
