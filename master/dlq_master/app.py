@@ -427,7 +427,7 @@ def _check_loans(config: MasterConfig) -> None:
 def _check_pools(config: MasterConfig) -> None:
     check_pools(config.pools, config.renting)
     if config.pools:
-        from dlq_master.policy.priced.presets import build  # numpy comes with it
+        from dlq_master.policy.registry.renting import build  # numpy comes with it
 
         try:
             build(config.renting.policy, config.renting.settings)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.policy.priced.presets import build
+from dlq_master.policy.registry.renting import build
 from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.priced.world import replay
 from dlq_simulator.traces import read_trace

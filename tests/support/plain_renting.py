@@ -8,18 +8,11 @@ from math import inf
 
 import numpy as np
 
+from dlq_master.model.plan import Provision, Release
+from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import Catalogue, Floats
 from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
-from dlq_master.policy.rent.market import (
-    Change,
-    Here,
-    MachineOffer,
-    Market,
-    Provision,
-    Put,
-    Release,
-    Wanting,
-)
+from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put, Wanting
 
 _HOUR_S = 3600.0
 
@@ -29,7 +22,9 @@ def late_cost(one: Wanting, end_s: float) -> float:
     return one.weight * max(0.0, end_s - one.due_s)
 
 
-def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
+def decide(
+    market: Market, solver: Solver, draw: np.random.Generator
+) -> tuple[list[Put], list[Provision | Release]]:
     """As `policy.rent.decide.decide`."""
     late = [one for one in market.wanting if late_cost(one, one.own_end_s) > 0.0]
     put, left = _placed(market, late)
@@ -43,12 +38,12 @@ def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Ch
     rented = _rented(market, left, _schedule(market, left, solver, draw)) if left else []
     come = {one.request_id for one in put}
     over = [
-        Release(at.request_id)
+        Release(at.request_id, Reason(ReasonCode.RENTED, detail="nobody needs it"))
         for at in market.here
         if at.open and not at.jobs and at.request_id not in come
         if market.now_s >= at.paid_until_s - 5.0
     ]
-    return [*put, *rented, *over]
+    return put, [*rented, *over]
 
 
 def _least(market: Market, one: Wanting, n: int, offer: MachineOffer) -> float:
@@ -142,12 +137,13 @@ def _rented(market: Market, left: list[Wanting], made: Schedule) -> list[Provisi
         if one.job in made.grants:
             there.setdefault(made.grants[one.job].node, []).append(one)
     found = [_weighed(market, made, node, jobs) for node, jobs in there.items()]
-    room = [offer.left for offer in market.offers]
+    room = {offer.type.name: offer.left for offer in market.offers}
+    prices = {offer.type.name: offer.type.price_per_hour for offer in market.offers}
     per_hour, spare, chosen = market.spare_per_hour, market.spare, []
     for new in sorted(found, key=lambda new: (-new.saves, new.jobs)):
-        price = market.offers[new.offer].type.price_per_hour
-        if new.saves > 0.0 and room[new.offer] and price <= per_hour and new.costs <= spare:
-            room[new.offer] -= 1
+        price = prices[new.pool]
+        if new.saves > 0.0 and room[new.pool] and price <= per_hour and new.costs <= spare:
+            room[new.pool] -= 1
             per_hour, spare = per_hour - price, spare - new.costs
             chosen.append(new)
     return chosen
@@ -166,4 +162,5 @@ def _weighed(market: Market, made: Schedule, node: int, jobs: list[Wanting]) -> 
     own = sum(late_cost(one, one.own_end_s) for one in jobs)
     late = sum(late_cost(one, end_s) for one, end_s in zip(jobs, ends, strict=True))
     saves = own - late - costs if max(ends) <= offer.until_s else -inf
-    return Provision(n, tuple(one.job for one in jobs), gpus, costs, saves)
+    why = Reason(ReasonCode.RENTED, detail=offer.name)
+    return Provision(offer.name, tuple(one.job for one in jobs), gpus, costs, saves, why)

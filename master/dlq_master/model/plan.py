@@ -93,6 +93,39 @@ class Revoke(NamedTuple):
     reason: Reason
 
 
+class Migrate(NamedTuple):
+    """The running job saves and leaves, with the learned grace. It then goes on on so many GPUs of
+    a rented machine, which are kept for it.
+    """
+
+    key: AttemptKey
+    machine: str
+    gpus: int
+    grace_s: float
+    reason: Reason
+
+
+class Provision(NamedTuple):
+    """Rent a machine of the pool for these jobs, `gpus` of it for each.
+
+    It is expected to cost `costs`. Being late would cost its jobs `saves` more than that.
+    """
+
+    pool: str
+    jobs: tuple[int, ...]
+    gpus: tuple[int, ...]
+    costs: float
+    saves: float
+    reason: Reason
+
+
+class Release(NamedTuple):
+    """Give a rented machine back: no job is there, and none is to come."""
+
+    machine: str
+    reason: Reason
+
+
 class Demote(NamedTuple):
     """Move the job to a lower level."""
 
@@ -205,6 +238,9 @@ Change = (
     | Lapse
     | Resize
     | Revoke
+    | Migrate
+    | Provision
+    | Release
     | Demote
     | Promote
     | Reserve

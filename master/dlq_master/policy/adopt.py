@@ -55,7 +55,9 @@ def adopt(cluster: Cluster, before: Ordering | None, policy: Policy) -> Adopted:
         history=None,  # learned anew from the ended jobs that are there, as after a restart
     )
     changed = [job for job_id, job in after.items() if job != cluster.jobs[job_id]]
-    return Adopted(thaw(frozen, policy.ordering), tuple(changed))
+    adopted = thaw(frozen, policy.ordering)
+    adopted.migrations = cluster.migrations
+    return Adopted(adopted, tuple(changed))
 
 
 def endangered(cluster: Cluster, before: Promises | None, after: Promises | None) -> list[JobId]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
@@ -13,8 +14,15 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.rent.stage import RentDecision, RentQuestion
 from dlq_master.policy.size.stage import SizeInputs
 from dlq_master.policy.transit.stage import EveryTermEnds, KeepsRunning
+from dlq_master.policy.transit.taking import Taking
+
+if TYPE_CHECKING:  # numpy comes with these
+    import numpy as np
+
+    from dlq_master.policy.rent.times import MachineRunTimes
 
 _NEVER_S = float("inf")
 _plan, _inputs = maker(Plan), maker(SizeInputs)
@@ -34,6 +42,8 @@ def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]
     4. size: how many GPUs each of them is to get;
     5. place: each gets exact GPUs;
     6. transit: leases begin, are renewed, and lapse.
+
+    A seventh stage, `rent`, decides beside the own nodes.
 
     The ideal is one decision over all jobs at every instant. There are two deviations. A stage that
     has to settle something first makes a plan of its own (`again`): the decision then reads the new
@@ -56,6 +66,26 @@ def plan_with_outcome(view: View, policy: Policy) -> tuple[Plan, Outcome | None]
         wake_s = decided_s
     again = outcome.exchanged or trials
     return _plan((tuple(changes), None if wake_s == _NEVER_S else wake_s, again)), outcome
+
+
+def rent(
+    view: View,
+    policy: Policy,
+    times: Callable[[], MachineRunTimes],
+    draw: Callable[[], np.random.Generator],
+) -> RentDecision:
+    """The last stage: jobs start on rented machines, and machines are rented and given back.
+
+    It reads what the plan of the other stages has left, once a second. Its plan passes the same
+    check and the same apply. `times`: run times on machines; `draw`: a generator, the same at each
+    call.
+    """
+
+    def outranked() -> Mapping[AttemptKey, JobId]:
+        gives_way = policy.taking is Taking.BOUNDARY
+        return at_boundary(view, policy).outranked if gives_way else {}
+
+    return policy.rent.decide(view, RentQuestion(times, draw, outranked))
 
 
 def decide(view: View, policy: Policy) -> Outcome:

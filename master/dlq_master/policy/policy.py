@@ -21,6 +21,7 @@ from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.stage import PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming, ReclaimRules
+from dlq_master.policy.rent.stage import RentMethod, RentsMachines, RentsNothing
 from dlq_master.policy.sensitivity.packing import PackingRule
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.size.stage import AsAsked, ElasticSizes, Size
@@ -45,8 +46,9 @@ class Policy:
     """The policy that `registry.build` makes of a name and settings, and that `pipeline.plan`
     follows.
 
-    Six slots, one for each stage: `admit`, `partition`, `order`, `size`, `place`, `transit`. They
-    are made from the choices below; a policy without a choice has the null object of that stage.
+    Six slots, one for each stage: `admit`, `partition`, `order`, `size`, `place`, `transit`. The
+    seventh, `rent`, decides beside the own nodes. They are made from the choices below; a policy
+    without a choice has the null object of that stage.
 
     `grid`: leases end on the boundaries of the term grid; without it (simulations in which
     preemption is free) a lease never ends by itself. `settings` are kept as they were asked for.
@@ -61,7 +63,7 @@ class Policy:
     is known; None: no job is measured. `guards`: the jobs that the order may not preempt. `rule`:
     the order in words, for those whom it does. `reclaim`: the choice of lent servers that go back.
     `sizing`: how elastic jobs share what is left beyond their bases; None: every job gets what it
-    asked.
+    asked. `renting`: the choice of machines that are rented; None: there are no pools.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Policy:
     shares: ShareRules | None = None
     sizing: Sizing | None = None
     reclaim: Reclaiming = EXACT
+    renting: RentMethod | None = None
     promises: Promises | None = None
     profiling: TrialRules | None = None
     profile_s: float | None = None
@@ -91,6 +94,7 @@ class Policy:
     size: Size = field(init=False, repr=False, compare=False)
     place: PlaceStage = field(init=False, repr=False, compare=False)
     transit: KeepsRunning = field(init=False, repr=False, compare=False)
+    rent: RentsNothing = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Fills the slots by the choices: a choice of None gives the null object of its stage."""
@@ -100,6 +104,7 @@ class Policy:
             ("size", self._size()),
             ("place", PlaceStage(self.placement, self.blocking)),
             ("transit", transit(self._leases())),
+            ("rent", self._rent()),
         ):
             object.__setattr__(self, slot, stage)
 
@@ -144,6 +149,11 @@ class Policy:
         if self.sizing is None:
             return AsAsked()
         return ElasticSizes(self.sizing, self.guards, self.promises)
+
+    def _rent(self) -> RentsNothing:
+        if self.renting is None:
+            return RentsNothing()
+        return RentsMachines(self.renting, grows=self.sizing is not None, grid=self.grid)
 
     def _leases(self) -> LeaseRules:
         by_lane = self.promises is not None

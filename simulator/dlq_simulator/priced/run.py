@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from dlq_master.policy.priced.learning import LearnedTimes
-from dlq_master.policy.priced.presets import build
 from dlq_master.policy.priced.situation import Schedule, Situation, Solver
+from dlq_master.policy.registry.renting import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import Billed, ReplayOutcome, Span, measure, percentile

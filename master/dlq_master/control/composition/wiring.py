@@ -9,7 +9,7 @@ from dlq_master.control.jobs import eligible, limits
 from dlq_master.control.loans import loans
 from dlq_master.control.loop.state import State
 from dlq_master.control.loop.turn import Steps, Turn, Wiring
-from dlq_master.control.machines import migrations, pools, renting
+from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import nodes
 from dlq_master.control.people import people
 from dlq_master.control.placement import avoided_nodes, scheduling, usage
@@ -115,8 +115,17 @@ WIRING: Final = Wiring(
         ),
         "compact": (people.drop_expired, _forget_requests),
     },
-    stepped=(_gates, _retries, _risks, _bookings, _waits, journal.note_steps, stops.tell),
-    before_plan=(eligible.settle, avoided_nodes.steer, migrations.arrive),
+    stepped=(
+        _gates,
+        _retries,
+        _risks,
+        _bookings,
+        _waits,
+        journal.note_steps,
+        stops.tell,
+        renting.provide,
+    ),
+    before_plan=(eligible.settle, avoided_nodes.steer, renting.arrive),
     plan=scheduling.plan,
     before_commit=(_write_waits, _write_forecasts, _write_usage, _write_costs),
     commands=dispatch.commands_for,

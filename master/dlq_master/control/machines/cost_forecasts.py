@@ -5,26 +5,27 @@ costs (model/usage/cost.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Foretold, Job, Lateness
+from dlq_master.model.plan import Provision
 from dlq_master.policy.expected_end import expected_end_s
 
 if TYPE_CHECKING:
-    from dlq_master.policy.rent.market import Change, Market, Wanting
+    from dlq_master.policy.rent.market import Market, Wanting
+    from dlq_master.policy.rent.stage import RentDecision
 
 _HOUR_S = 3600.0
 
 
-def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
+def foretell(turn: Turn, decided: RentDecision) -> None:
     """Tell it of those who wait, before anything of this is done."""
-    from dlq_master.policy.rent.market import Provision, Put
-
-    if not (changes or turn.state.machines.unforetold):
+    market = decided.market
+    told = decided.plan.changes or decided.puts or turn.state.machines.unforetold
+    if market is None or not told:
         return
     jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
     for job_id in sorted(waiting.keys() & turn.state.machines.unforetold):
@@ -32,15 +33,17 @@ def foretell(turn: Turn, market: Market, changes: Sequence[Change]) -> None:
         late = _late(jobs[job_id].lateness, own_s)
         _keep(turn, jobs[job_id], Foretold(turn.now_s, None if late == inf else late))
     here = {at.request_id: at for at in market.here}
-    for change in changes:
+    for put in decided.puts:
+        at = here[put.request_id]
+        begin_s = max(market.now_s, at.ready_s)
+        _chosen(turn, market, waiting[JobId(put.job)], at.offer, begin_s, put.gpus)
+    place = {offer.type.name: n for n, offer in enumerate(market.offers)}
+    for change in decided.plan.changes:
         if isinstance(change, Provision):
-            begin_s = market.now_s + market.offers[change.offer].type.boot_s
+            offer = place[change.pool]
+            begin_s = market.now_s + market.offers[offer].type.boot_s
             for job, gpus in zip(change.jobs, change.gpus, strict=True):
-                _chosen(turn, market, waiting[JobId(job)], change.offer, begin_s, gpus)
-        elif isinstance(change, Put):
-            at = here[change.request_id]
-            begin_s = max(market.now_s, at.ready_s)
-            _chosen(turn, market, waiting[JobId(change.job)], at.offer, begin_s, change.gpus)
+                _chosen(turn, market, waiting[JobId(job)], offer, begin_s, gpus)
 
 
 def of_those_that_run(turn: Turn) -> None:

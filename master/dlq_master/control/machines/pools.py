@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from math import inf
-from typing import TYPE_CHECKING
 
 from dlq_common.errors import IllegalTransition, NotFound
 from dlq_master.control.loop.once import Done, once
@@ -23,12 +22,10 @@ from dlq_master.control.stimuli.machines import Act, AnnounceLeave, ProviderTold
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool, NodeState
+from dlq_master.model.plan import Provision
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import JoinToken
 from dlq_master.store.stored_tables import MACHINES
-
-if TYPE_CHECKING:  # numpy comes with it, and a master starts without
-    from dlq_master.policy.rent.market import Provision
 
 MOST_TRIES = 3  # to start one; to give one back there is no end
 _FIRST_RETRY_S, _LONGEST_RETRY_S = 2.0, 300.0
@@ -235,7 +232,7 @@ def _in_words(why: Provision) -> str:
 
 def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:
     """The first host of a static pool that nobody rents and that answers; there is one
-    (`renting.left`).
+    (the check of the plan).
     """
     return free_hosts(turn, pool)[0]
 

@@ -1,7 +1,11 @@
-"""Renting: once a second `policy.rent` decides on the live state, and this module carries it out.
+"""Renting: once a second the rent stage of the policy decides, and its plan is carried out here.
 
 It looks only while a machine is there or a job waits that may be late. The queue does not place
-jobs on rented machines; the turn that decides on a job starts it there.
+jobs on rented machines; the plan that decides on a job starts it there, or makes it migrate. A
+migrating job saves, leaves its GPUs and starts on the machine.
+
+When the master restarts before the job has left, the job queues as any other. When its agent
+restarts, or the line is silent, it is as with any stop.
 """
 
 from __future__ import annotations
@@ -11,45 +15,61 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines import cost_forecasts, migrations, pools
+from dlq_master.control.loop.turn import Steps, Turn
+from dlq_master.control.machines import cost_forecasts, pools
 from dlq_master.control.machines.pool_config import STATIC, PoolConfig
-from dlq_master.control.machines.run_times import node_type, run_times
+from dlq_master.control.machines.run_times import run_times
+from dlq_master.control.machines.state import pool_of
 from dlq_master.control.placement import execution, scheduling
-from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.machines.rented import Machine, MachineState
-from dlq_master.model.view import View
-from dlq_master.policy.rent.line import in_line, may_rent, own_end_s
-from dlq_master.policy.rent.moving import Moving, movable, with_moving
+from dlq_master.model.machines.rented import MachineState
+from dlq_master.model.machines.renting import RentingView
+from dlq_master.model.plan import Migrate, Provision, Release
+from dlq_master.policy import pipeline
+from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:
-    from dlq_master.policy.rent.market import Market
+    import numpy as np
 
 
 def watch(turn: Turn) -> None:
-    """Decide, and do it."""
+    """Ask the rent stage, and carry its plan out."""
     state = turn.state
     if not state.config.pools:
         return
     if execution.pause_of(state, turn.now_s) is not None or state.frozen:
         return  # nobody knows yet what runs
-    line = list(in_line(state.cluster))
-    pending = [state.cluster.jobs[job_id] for job_id in state.cluster.pending]
-    here = [one for one in state.machines.open() if one.state in _THERE]
-    there = {one.node_id for one in here}
-    # A job that failed on one of them goes to none of them; an idle one goes back.
-    wanting = [
-        job for job in (*line, *pending) if may_rent(job) and there.isdisjoint(job.request.avoid)
-    ]
-    moving = {
-        key: job
-        for key, job in movable(state.cluster, turn.now_s).items()
-        if there.isdisjoint(job.request.avoid)
-    }
-    if wanting or here or moving:
-        _decide(turn, line, wanting, here, moving)
+    left = {pool.name: _left(turn, pool) for pool in state.config.pools}
+    view = execution.look(turn)._replace(machines=_machines(turn, left))
+    decided = pipeline.rent(view, state.policy, lambda: run_times(turn), lambda: _draw(turn))
+    if decided.market is not None:
+        state.machines.words = {name: words for name, (_, words) in left.items()}
+        cost_forecasts.foretell(turn, decided)
+        for change in decided.plan.changes:
+            if isinstance(change, Migrate):
+                _note_migration(turn, change)
+        execution.carry_out(turn, decided.plan, machines=view.machines)
     cost_forecasts.of_those_that_run(turn)
+
+
+def arrive(turn: Turn) -> None:
+    """Before the policy decides on them: jobs that have left for a machine start there."""
+    state = turn.state
+    if arrived := state.cluster.migrations.arrived(state.cluster.jobs, state.cluster.attempts):
+        view = execution.look(turn)._replace(machines=_machines(turn, {}))
+        execution.carry_out(turn, state.policy.rent.arrivals(view, arrived))
+
+
+def provide(turn: Turn, steps: Steps) -> None:
+    """Rent the machines of a plan, and give its others back."""
+    for one in steps.happened:
+        if isinstance(one.change, Provision):
+            pool = pool_of(turn.state.config.pools, one.change.pool)
+            assert pool is not None  # the check of the plan
+            pools.rent(turn, pool, one.change)
+        elif isinstance(one.change, Release):
+            machine = turn.state.machines.fleet[one.change.machine]
+            pools.give_back(turn, machine, one.change.reason.detail)
 
 
 def could_hold(turn: Turn, job: Job) -> bool:
@@ -78,83 +98,38 @@ _FEWEST_SIZES = 2
 _THERE = (MachineState.STARTING, MachineState.UP)
 
 
-def _decide(
-    turn: Turn, line: list[Job], wanting: list[Job], here: list[Machine], moving: Moving
-) -> None:
+def _machines(turn: Turn, left: Mapping[str, tuple[int, str]]) -> RentingView:
+    """`left`: of each pool, how many more machines may be rented, and why none."""
+    renting, rented = turn.state.config.renting, turn.state.machines
+    hour, day = renting.most_per_hour, renting.most_per_day
+    return RentingView(
+        here={one.request_id: one for one in rented.open() if one.state in _THERE},
+        joined=turn.state.nodes.sessions.keys(),
+        left={name: more for name, (more, _) in left.items()},
+        spare_per_hour=inf if hour is None else hour - rented.per_hour(),
+        spare=inf if day is None else day - rented.day_cost(turn.now_s),
+    )
+
+
+def _draw(turn: Turn) -> np.random.Generator:
     import numpy as np  # not before the first pool: a master starts without it
 
-    from dlq_master.policy.priced.presets import build
-    from dlq_master.policy.rent.market import Provision, Put, Release
-    from dlq_master.policy.rent.settle import settled
+    return np.random.default_rng([turn.state.epoch, turn.state.journal.next_sequence])
 
-    state = turn.state
-    renting = state.config.renting
-    market, changes = settled(
-        View(state.cluster, turn.now_s),
-        state.policy,
-        build(renting.policy, renting.settings),
-        lambda outranked: _market(turn, line, wanting, here, moving, outranked),
-        lambda: np.random.default_rng([state.epoch, state.journal.next_sequence]),
+
+def _note_migration(turn: Turn, change: Migrate) -> None:
+    turn.note(
+        "job_moves",
+        job_id=change.key.job_id,
+        attempt=change.key.number,
+        node_id=turn.state.machines.fleet[change.machine].node_id,
+        actor="scheduler",
+        cause=f"being late costs it more than to go on on {change.gpus} GPUs of {change.machine}",
     )
-    cost_forecasts.foretell(turn, market, changes)
-    for change in changes:
-        match change:
-            case Put():
-                migrations.put(turn, change)
-            case Release():
-                pools.give_back(turn, state.machines.fleet[change.request_id], "nobody needs it")
-            case Provision():
-                pools.rent(turn, state.config.pools[change.offer], change)
 
 
-def _market(
-    turn: Turn,
-    line: list[Job],
-    wanting: list[Job],
-    here: list[Machine],
-    moving: Moving,
-    outranked: Mapping[AttemptKey, JobId],
-) -> Market:
-    from dlq_master.policy.rent import market
-    from dlq_master.policy.rent.market import MachineOffer, Market
-
-    state, config = turn.state, turn.state.config
-    order = {pool.name: n for n, pool in enumerate(config.pools)}
-    times = run_times(turn)
-    ends = own_end_s(
-        state.cluster,
-        turn.now_s,
-        line,
-        times.in_line,
-        grows=state.policy.sizing is not None,
-        outranked=outranked,
-        moving=moving,
-    )
-    offers = tuple(MachineOffer(node_type(pool), left(turn, pool)) for pool in config.pools)
-    machines = tuple(
-        market.here(
-            state.cluster,
-            one,
-            order[one.pool],
-            offers[order[one.pool]].type,
-            state.machines.on_the_way.to(one.request_id),
-        )
-        for one in here
-        if one.pool in order
-    )
-    jobs = market.wanting(
-        *with_moving(state.cluster, turn.now_s, wanting, moving, outranked, times, ends)
-    )
-    renting, rented = config.renting, state.machines
-    per_hour = inf if renting.most_per_hour is None else renting.most_per_hour - rented.per_hour()
-    spare = (
-        inf if renting.most_per_day is None else renting.most_per_day - rented.day_cost(turn.now_s)
-    )
-    return Market(turn.now_s, offers, machines, jobs, per_hour, spare)
-
-
-def left(turn: Turn, pool: PoolConfig) -> int:
-    """How many more of its machines may be rented now; `Pools.words` says why none."""
+def _left(turn: Turn, pool: PoolConfig) -> tuple[int, str]:
+    """How many more of its machines may be rented now, and why none."""
     rented = turn.state.machines
     most = pool.most - sum(one.pool == pool.name for one in rented.open())
     words = ""
@@ -167,5 +142,4 @@ def left(turn: Turn, pool: PoolConfig) -> int:
     elif pool.provider == STATIC:
         most = min(most, len(pools.free_hosts(turn, pool)))
         words = "" if most else "no host of it is free and answers"
-    rented.words[pool.name] = words
-    return 0 if words else most
+    return (0, words) if words else (most, "")

@@ -18,7 +18,6 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
-from dlq_master.policy.rent.moving import OnTheWay
 from dlq_master.store.batch import Loaded
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class MachinesState:
     leave_s: dict[str, float] = field(
         default_factory=dict
     )  # by machine: when its provider takes it
-    on_the_way: OnTheWay = field(default_factory=OnTheWay)  # from own nodes to a machine
     times: MachineRunTimes | None = (
         None  # of jobs (run_times.py), when they were learned, and from whom
     )

@@ -13,6 +13,7 @@ from dlq_master.control.reservations import warnings
 from dlq_master.control.trials import traffic
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.machines.renting import NOTHING_RENTED, RentingView
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.model.plan import Plan, Start
 from dlq_master.model.view import View
@@ -47,13 +48,20 @@ def check(turn: Turn, plan: Plan) -> None:
         raise _conflict(error) from error
 
 
-def carry_out(turn: Turn, plan: Plan, actor: str = "scheduler") -> None:
-    """Check a plan, apply it and launch what it starts.
+def carry_out(
+    turn: Turn,
+    plan: Plan,
+    actor: str = "scheduler",
+    *,
+    machines: RentingView = NOTHING_RENTED,
+) -> None:
+    """Check a plan, apply it and launch what it starts. `machines`: the plan's own view of them.
 
     Raises Conflict for a plan that is not legal; then nothing has changed.
     """
     try:
-        happened = plans.carry_out(look(turn), plan, turn.state.policy, turn.state.epoch)
+        view = look(turn)._replace(machines=machines)
+        happened = plans.carry_out(view, plan, turn.state.policy, turn.state.epoch)
     except IllegalPlan as error:
         raise _conflict(error) from error
     follow(turn, happened, actor)

@@ -8,6 +8,7 @@ stands, and a choice of the file follows the file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
@@ -29,6 +30,7 @@ from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
+from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.store.tables.tenants import Team
 
 LISTED = 10  # jobs that a refusal names
@@ -38,7 +40,7 @@ _log = get_logger("master.policies")
 
 def policy_of(config: MasterConfig) -> Policy:
     """The configured preset. Raises ConfigError naming what is wrong with it."""
-    return live_policy(config.scheduler.policy, config.scheduler.settings)
+    return _renting(config, live_policy(config.scheduler.policy, config.scheduler.settings))
 
 
 def live_policy(name: str, settings: Mapping[str, str], teams: Iterable[Team] = ()) -> Policy:
@@ -89,7 +91,7 @@ def choose(
 
     Raises ConfigError if the file is wrong.
     """
-    filed = live_policy(config.scheduler.policy, config.scheduler.settings, teams)
+    filed = _renting(config, live_policy(config.scheduler.policy, config.scheduler.settings, teams))
     said = Chosen(config.scheduler.policy, dict(config.scheduler.settings), "", now_s)
     known = None if stored is None else read_chosen(stored)
     if known is None:
@@ -97,7 +99,7 @@ def choose(
     if not known.by:
         return filed, known if known.same(said) else said
     try:
-        return live_policy(known.policy, known.settings, teams), known
+        return _renting(config, live_policy(known.policy, known.settings, teams)), known
     except ConfigError as error:
         _log.error("policy_not_understood", policy=known.policy, cause=error.what)
         return filed, said
@@ -130,6 +132,7 @@ def retune(turn: Turn, teams: Mapping[str, Team]) -> None:
     policy = live_policy(
         state.placement.chosen.policy, state.placement.chosen.settings, teams.values()
     )
+    policy = _renting(state.config, policy)
     before, after = state.policy.ordering, policy.ordering
     if _lines(before) == _lines(after):
         state.policy = policy
@@ -160,6 +163,18 @@ def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobI
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
+def _renting(config: MasterConfig, policy: Policy) -> Policy:
+    """The policy with the choice of machines that the pools of master.toml allow."""
+    if not config.pools:
+        return policy
+    from dlq_master.control.machines.run_times import node_type  # numpy comes with these
+    from dlq_master.policy.registry.renting import build as build_method
+
+    solver = build_method(config.renting.policy, config.renting.settings)
+    types = tuple(node_type(pool) for pool in config.pools)
+    return replace(policy, renting=RentMethod(types, solver))
+
+
 def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
     scheduler = turn.state.config.scheduler
     name = scheduler.policy if ask.from_file else ask.policy
@@ -169,6 +184,7 @@ def _asked(turn: Turn, ask: SetPolicy) -> tuple[Chosen, Policy]:
         policy = live_policy(name, settings, turn.state.people.teams.values())
     except ConfigError as error:
         raise InvalidRequest(error.what, field="policy") from None
+    policy = _renting(turn.state.config, policy)
     return Chosen(name, dict(settings), by, turn.now_s), policy
 
 

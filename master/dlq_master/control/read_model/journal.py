@@ -13,7 +13,7 @@ from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
 from dlq_master.model.jobs.job import Checkpoint, Resizing, Taken
 from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
-from dlq_master.model.plan import Reserve, Start
+from dlq_master.model.plan import Provision, Release, Reserve, Start
 from dlq_master.model.resources import Allocation
 from dlq_master.model.why import ReasonCode
 from dlq_master.model.words.promise_words import no_promise
@@ -23,13 +23,16 @@ from dlq_master.model.words.sentence import PLAIN, preempted
 def note_steps(turn: Turn, steps: Steps) -> None:
     """Write a line of the journal for each step of a state machine."""
     for one in steps.happened:
-        if isinstance(one.event, Renewed):
-            continue  # no edge of the machine; the row has the new term
+        if isinstance(one.event, _TOLD_BY_ROWS):
+            continue  # no edge of a machine of states
         kind, facts = line(one)
         _note(turn, one, steps.actor, kind, steps.cause or cause(one), facts)
         if (told := resized(one)) is not None:
             why, sizes = told
             _note(turn, one, steps.actor, "job_resized", why, sizes)
+
+
+_TOLD_BY_ROWS = (Renewed, Provision, Release)
 
 
 def _note(

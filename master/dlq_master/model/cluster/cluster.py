@@ -13,6 +13,7 @@ from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.costs import StopCosts
 from dlq_master.model.attempts.slow_saves import SlowSaves
 from dlq_master.model.cache import Memo
+from dlq_master.model.cluster.migrations import Migrations
 from dlq_master.model.estimates.demand import Offers
 from dlq_master.model.estimates.history import History
 from dlq_master.model.estimates.slowdowns import Slowdowns
@@ -85,6 +86,7 @@ class Cluster:
         self.returning: dict[
             JobId, None
         ] = {}  # they wait only to go on where GPUs were kept for them
+        self.migrations = Migrations()
         self.by_term = self.running.by_term
         self.resizes_live = True  # False: the state is a forecast, and no joining rank is launched
         self._jobs: dict[JobId, Job] = {}

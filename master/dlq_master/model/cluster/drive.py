@@ -32,12 +32,15 @@ from dlq_master.model.plan import (
     Estimate,
     Lapse,
     Loan,
+    Migrate,
     NextSlot,
     Plan,
     Profile,
     Promote,
+    Provision,
     Reclaim,
     Reject,
+    Release,
     Renew,
     Repack,
     Reserve,
@@ -55,9 +58,12 @@ from dlq_master.model.why import ReasonCode
 
 
 class Happened(NamedTuple):
-    """One event that was applied, and to whom; `change` is the plan's verb behind it, if any."""
+    """One event that was applied, and to whom; `change` is the plan's verb behind it, if any.
 
-    event: JobEvent | AttemptEvent | NodeEvent
+    A machine is rented and given back by its driver: the event is then the verb itself.
+    """
+
+    event: JobEvent | AttemptEvent | NodeEvent | Provision | Release
     job_id: JobId | None = None
     attempt: int | None = None
     node_id: NodeId | None = None
@@ -179,6 +185,13 @@ def _apply(
         case Revoke():
             stop = attempt_steps.StopRequested(cause=change.cause, grace_s=change.grace_s)
             steps = step_attempt(cluster, change.key, stop, now_s)
+        case Migrate():
+            stop = attempt_steps.StopRequested(cause=StopCause.PREEMPT, grace_s=change.grace_s)
+            steps = step_attempt(cluster, change.key, stop, now_s)
+            cluster.migrations.add(change)
+        case Provision() | Release():
+            happened.append(Happened(change, change=change))
+            return
         case Demote() | Promote() | Reserve() | Profile() | Estimate() | Admit() | Reject():
             steps = step_job(cluster, change.job_id, _event(cluster, change, now_s), now_s)
         case Loan() | Reclaim() | Return():

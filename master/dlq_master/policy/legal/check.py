@@ -20,12 +20,15 @@ from dlq_master.model.plan import (
     Estimate,
     Lapse,
     Loan,
+    Migrate,
     NextSlot,
     Plan,
     Profile,
     Promote,
+    Provision,
     Reclaim,
     Reject,
+    Release,
     Renew,
     Repack,
     Reserve,
@@ -40,6 +43,7 @@ from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
+from dlq_master.policy.legal.machines import MachinesBook
 from dlq_master.policy.legal.servers import Servers, job_fault, scale_fault
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.types import types_for
@@ -76,7 +80,7 @@ class CheckBook:
     planner's pools.
     """
 
-    __slots__ = ("cluster", "freed", "jobs", "policy", "servers", "taken", "view")
+    __slots__ = ("cluster", "freed", "jobs", "machines", "policy", "servers", "taken", "view")
 
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view
@@ -86,6 +90,7 @@ class CheckBook:
         self.freed: dict[NodeId, int] = {}  # by lapses at no cost
         self.jobs: set[JobId] = set()  # that an earlier change names
         self.servers = Servers(view.cluster)
+        self.machines = MachinesBook(view, policy)
 
     def enter(self, change: Change) -> None:
         """Count the change as made. Raises IllegalPlan if it is not legal beside those before
@@ -100,8 +105,8 @@ class CheckBook:
                 self.lapse(change)
             case Resize():
                 self.resize(change)
-            case Revoke():
-                self.leaves(change, change.key)
+            case Revoke() | Migrate():
+                self.revoke(change)
             case Demote() | Promote():
                 self.move(change)
             case Admit() | Reject():
@@ -110,8 +115,10 @@ class CheckBook:
                 self.reserve(change)
             case Profile() | Estimate() | Scale():
                 self.profile(change)
-            case NextSlot() | Repack() | Weigh() | Loan() | Reclaim() | Return():
+            case NextSlot() | Repack() | Weigh():
                 self.whole(change)
+            case Loan() | Reclaim() | Return() | Provision() | Release():
+                self.server(change)
             case _:
                 assert_never(change)
 
@@ -279,7 +286,17 @@ class CheckBook:
         if decision_time_s(term_end_s, self.cluster.saves.lead_s) > self.view.now_s:
             raise IllegalPlan(change, "the boundary is too far ahead to decide")
 
-    def leaves(self, change: Renew | Lapse | Resize | Revoke, key: AttemptKey) -> Attempt:
+    def revoke(self, change: Revoke | Migrate) -> None:
+        self.leaves(change, change.key)
+        if isinstance(change, Revoke):
+            return
+        job = self.cluster.jobs[change.key.job_id]
+        if change.gpus != job.gpus_now and not self._may_have(job.request, change.gpus):
+            raise IllegalPlan(change, f"{job.gpus_now} GPUs asked, {change.gpus} given")
+        if fault := self.machines.fault(change, self.taken):
+            raise IllegalPlan(change, fault)
+
+    def leaves(self, change: Renew | Lapse | Resize | Revoke | Migrate, key: AttemptKey) -> Attempt:
         self._once(change, key.job_id)
         return self._active(change, key)
 
@@ -322,12 +339,18 @@ class CheckBook:
         if fault:
             raise IllegalPlan(change, fault)
 
-    def whole(self, change: NextSlot | Repack | Weigh | Loan | Reclaim | Return) -> None:
+    def server(self, change: Loan | Reclaim | Return | Provision | Release) -> None:
+        """Servers that are lent, and machines that are rented."""
+        if isinstance(change, Provision | Release):
+            fault = self.machines.fault(change, self.taken)
+        else:
+            fault = self.servers.fault(change)
+        if fault:
+            raise IllegalPlan(change, fault)
+
+    def whole(self, change: NextSlot | Repack | Weigh) -> None:
         """Changes that concern no single job."""
-        if isinstance(change, Loan | Reclaim | Return):
-            if fault := self.servers.fault(change):
-                raise IllegalPlan(change, fault)
-        elif isinstance(change, NextSlot):
+        if isinstance(change, NextSlot):
             if change.slot <= self.cluster.slot:
                 raise IllegalPlan(change, f"slot {self.cluster.slot} has been decided already")
         elif isinstance(change, Weigh):

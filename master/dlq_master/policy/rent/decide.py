@@ -21,36 +21,34 @@ from math import inf
 
 import numpy as np
 
+from dlq_master.model.plan import Provision, Release
+from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
 from dlq_master.policy.rent.bids import HOUR_S, Bids, bids, late_costs, pay_at_all
-from dlq_master.policy.rent.market import (
-    Change,
-    Here,
-    MachineOffer,
-    Market,
-    Provision,
-    Release,
-)
+from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put
 from dlq_master.policy.rent.placing import placed
 
 # A job that is to run on a new machine: its GPUs, its end, and its cost of being late here and
 # there.
 _Guest = tuple[int, int, float, float, float]
+_UNUSED = Reason(ReasonCode.RENTED, detail="nobody needs it")
 AHEAD_S = 5.0  # a machine is given back so long before it would cost more
 
 
-def decide(market: Market, solver: Solver, draw: np.random.Generator) -> list[Change]:
-    """The changes; nothing for an unchanged part. Costs one call of the solver, if anybody is left
-    for it.
+def decide(
+    market: Market, solver: Solver, draw: np.random.Generator
+) -> tuple[list[Put], list[Provision | Release]]:
+    """The jobs that go to present machines, and the changes of machines. Costs one call of the
+    solver, if a job is left for it.
     """
     put, left = placed(market, bids(market))
     if left.jobs:
         left = _as_many_as_fit(market, pay_at_all(market, left))
     rented = _rented(market, left, _schedule(market, left, solver, draw)) if left.jobs else []
     come = {one.request_id for one in put}
-    over = [Release(at.request_id) for at in market.here if _over(market, at, come)]
-    return [*put, *rented, *over]
+    over = [Release(at.request_id, _UNUSED) for at in market.here if _over(market, at, come)]
+    return put, [*rented, *over]
 
 
 def _as_many_as_fit(market: Market, left: Bids) -> Bids:
@@ -106,12 +104,13 @@ def _rented(market: Market, left: Bids, made: Schedule) -> list[Provision]:
     """New machines that pay, the greatest saving first, as far as there are any and the budget
     goes.
     """
-    room = [offer.left for offer in market.offers]
+    room = {offer.type.name: offer.left for offer in market.offers}
+    prices = {offer.type.name: offer.type.price_per_hour for offer in market.offers}
     per_hour, spare, chosen = market.spare_per_hour, market.spare, []
     for new in sorted(_weighed(market, left, made), key=lambda new: (-new.saves, new.jobs)):
-        price = market.offers[new.offer].type.price_per_hour
-        if new.saves > 0.0 and room[new.offer] and price <= per_hour and new.costs <= spare:
-            room[new.offer] -= 1
+        price = prices[new.pool]
+        if new.saves > 0.0 and room[new.pool] and price <= per_hour and new.costs <= spare:
+            room[new.pool] -= 1
             per_hour, spare = per_hour - price, spare - new.costs
             chosen.append(new)
     return chosen
@@ -133,16 +132,19 @@ def _weighed(market: Market, left: Bids, made: Schedule) -> list[Provision]:
     guests = zip(jobs, gpus, ends_s.tolist(), who.own.tolist(), late.tolist(), strict=True)
     for grant, guest in zip(grants, guests, strict=True):
         there.setdefault(grant.node, []).append(guest)
-    return [_new(market, made.types[node], those) for node, those in there.items()]
+    return [
+        _new(market.now_s, market.offers[made.types[node]].type, those)
+        for node, those in there.items()
+    ]
 
 
-def _new(market: Market, n: int, guests: list[_Guest]) -> Provision:
-    offer = market.offers[n].type
+def _new(now_s: float, offer: NodeType, guests: list[_Guest]) -> Provision:
     jobs, gpus, ends_s, own, late = zip(*guests, strict=True)
-    span_s = max(max(ends_s) - market.now_s, offer.minimum_billing_s)
+    span_s = max(max(ends_s) - now_s, offer.minimum_billing_s)
     costs = span_s * offer.price_per_hour / HOUR_S
     saves = sum(own) - sum(late) - costs if max(ends_s) <= offer.until_s else -inf
-    return Provision(n, jobs, gpus, costs, saves)
+    why = Reason(ReasonCode.RENTED, detail=offer.name)
+    return Provision(offer.name, jobs, gpus, costs, saves, why)
 
 
 def _over(market: Market, at: Here, come: set[str]) -> bool:

@@ -12,6 +12,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import CLOSED
+from dlq_master.model.plan import Migrate
 from dlq_master.policy.priced.catalogue import Floats, NodeType
 from dlq_master.policy.rent.line import free_on
 
@@ -64,26 +65,6 @@ class Market(NamedTuple):
     spare: float = inf
 
 
-class Provision(NamedTuple):
-    """Rent a machine for these jobs; being late would cost them `saves` more than it costs to
-    rent.
-    """
-
-    offer: int
-    jobs: tuple[int, ...]
-    gpus: tuple[int, ...]  # that each of them is to have there
-    costs: float
-    saves: float
-
-
-class Release(NamedTuple):
-    """Give a machine back: nobody is there, nobody is to come, and it would cost more from now
-    on.
-    """
-
-    request_id: str
-
-
 class Put(NamedTuple):
     """A job is to run on so many GPUs of a machine: now if it is up, as soon as it is otherwise."""
 
@@ -92,11 +73,8 @@ class Put(NamedTuple):
     gpus: int
 
 
-Change = Provision | Release | Put
-
-
 def here(
-    cluster: Cluster, machine: Machine, offer: int, of: NodeType, coming: Sequence[Put] = ()
+    cluster: Cluster, machine: Machine, offer: int, of: NodeType, coming: Sequence[Migrate] = ()
 ) -> Here:
     """A machine that boots or is up, as it is just now. `coming`: jobs that have been stopped to go
     on there.
@@ -108,8 +86,8 @@ def here(
         free = 0  # people or rules keep new work off it
     ready_s = machine.asked_s + of.boot_s if machine.up_s is None else machine.up_s
     jobs = tuple(int(key.job_id) for key in cluster.attempts_on(machine.node_id))
-    free -= sum([put.gpus for put in coming])
-    jobs += tuple([put.job for put in coming])
+    free -= sum([one.gpus for one in coming])
+    jobs += tuple([int(one.key.job_id) for one in coming])
     return Here(machine.request_id, offer, ready_s, machine.paid_until_s, free, jobs)
 
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.promise.verdicts.reading import pause_of, worked_s
 from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
     from dlq_master.policy.priced.catalogue import Floats
-    from dlq_master.policy.rent.market import Put
     from dlq_master.policy.rent.times import MachineRunTimes
 
 Moving = Mapping[AttemptKey, Job]
@@ -64,35 +63,6 @@ def with_moving(
             width = cluster.attempts[key].lease.allocation.width
             ends[job.job_id] = min(ends[job.job_id], now_s + times.on_own_s(job, width))
     return jobs, lefts, ends
-
-
-class OnTheWay:
-    """Jobs that have been stopped to go on on a machine. Never stored: a forgotten job queues as
-    any other.
-    """
-
-    def __init__(self) -> None:
-        self._puts: dict[JobId, Put] = {}
-
-    def add(self, put: Put) -> None:
-        """It has been stopped for this."""
-        self._puts[JobId(put.job)] = put
-
-    def to(self, request_id: str) -> list[Put]:
-        """The jobs that are to come to a machine."""
-        return [put for put in self._puts.values() if put.request_id == request_id]
-
-    def arrived(self, cluster: Cluster) -> list[Put]:
-        """A job that has left its GPUs, and is to start on its machine now, before any other
-        decision on it.
-        """
-        for job_id in list(self._puts):
-            job = cluster.jobs.get(job_id)
-            attempt = None if job is None else cluster.live_attempt(job)
-            if job is None or not (job.waiting or (attempt is not None and attempt.stop_cause)):
-                del self._puts[job_id]  # it has ended, is held, or runs on after all
-        ready = [job_id for job_id in sorted(self._puts) if cluster.jobs[job_id].waiting]
-        return [self._puts.pop(job_id) for job_id in ready]
 
 
 def _runs_on(attempt: Attempt) -> bool:

@@ -85,7 +85,7 @@ def test_who_crawls_saves_and_goes_on_on_a_machine() -> None:
     host.exit(again, 0)
     host.report()
     site.tick()
-    assert site.master.state.machines.on_the_way.to(host.node_id) == []
+    assert site.master.state.cluster.migrations.to(host.node_id) == []
     assert site.only().state == "draining"
 
 
@@ -117,7 +117,7 @@ def test_whatever_comes_between_nobody_is_forgotten(gone: str) -> None:
         assert site.master.job(key.job_id).state == "cancelled"
     else:
         assert where(site, key.job_id) == ("own01", 1)
-    assert site.master.state.machines.on_the_way.to(host.node_id) == []
+    assert site.master.state.cluster.migrations.to(host.node_id) == []
 
 
 def cordon(site: Site) -> None:

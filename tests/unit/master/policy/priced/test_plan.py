@@ -10,8 +10,8 @@ from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.names import SETTINGS
 from dlq_master.policy.priced.plan import PricedCause, PricedChange, PricedVerb, changes
-from dlq_master.policy.priced.presets import PRICED, build
 from dlq_master.policy.priced.situation import Grant, Schedule, Situation
+from dlq_master.policy.registry.renting import PRICED, build
 from dlq_master.policy.registry.settings import PolicyError
 from support.extent import times
 from unit.master.policy.priced.drawing import chance, drawn, job, situation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.policy.priced.catalogue import NodeType
-from dlq_master.policy.priced.presets import build
+from dlq_master.policy.registry.renting import build
 from dlq_master.policy.rent.decide import decide
 from dlq_master.policy.rent.market import Here, MachineOffer, Market, Wanting
 from support import plain_renting

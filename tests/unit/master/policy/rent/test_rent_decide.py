@@ -9,19 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_master.model.plan import Provision, Release
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.rent.decide import decide
-from dlq_master.policy.rent.market import (
-    Change,
-    Here,
-    MachineOffer,
-    Market,
-    Provision,
-    Put,
-    Release,
-    Wanting,
-)
+from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put, Wanting
 from dlq_master.policy.rent.own import InLine, own_ends
 from support.plain_renting import late_cost
 
@@ -45,9 +37,10 @@ def wanting(
 
 def decided(
     *jobs: Wanting, here: tuple[Here, ...] = (), left: int = 2, **more: float
-) -> list[Change]:
+) -> list[Put | Provision | Release]:
     market = Market(0.0, (MachineOffer(SPOT, left),), here, jobs, **more)
-    return decide(market, marginal, np.random.default_rng(0))
+    puts, others = decide(market, marginal, np.random.default_rng(0))
+    return [*puts, *others]
 
 
 def test_a_machine_is_rented_for_what_it_saves() -> None:
@@ -89,7 +82,9 @@ def test_one_that_comes_is_kept_for_whom_it_comes() -> None:
 def test_an_idle_machine_goes_when_its_minimum_is_over() -> None:
     idle = Here("spot-1-1", 0, 0.0, HOUR_S, 4)
     assert decided(here=(idle,)) == []
-    assert decided(here=(idle._replace(paid_until_s=3.0),)) == [Release("spot-1-1")]
+    (made,) = decided(here=(idle._replace(paid_until_s=3.0),))
+    assert isinstance(made, Release)
+    assert made.machine == "spot-1-1"
 
 
 def test_budgets_and_numbers_are_kept() -> None:

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlq_master.model.ids import JobId
+from dlq_master.model.cluster.migrations import Migrations
+from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import HoldKind, Job, Lateness
 from dlq_master.model.nodes.node import NodeFlag, NodePool
+from dlq_master.model.plan import Migrate
 from dlq_master.model.resources import Request
+from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import NodeType
-from dlq_master.policy.rent.market import Put
-from dlq_master.policy.rent.moving import OnTheWay, movable, with_moving
+from dlq_master.policy.rent.moving import movable, with_moving
 from dlq_master.policy.rent.times import MachineRunTimes
 from support.builders import World, a_job, a_node
 
@@ -79,20 +81,29 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
     assert with_moving(*now, moving.keys(), times, {1: 1e6})[2] == {1: 1e6}, "it gives way"
 
 
+def arrived(way: Migrations, world: World) -> list[Migrate]:
+    return way.arrived(world.cluster.jobs, world.cluster.attempts)
+
+
+def migrates(job_id: int) -> Migrate:
+    why = Reason(ReasonCode.RENTED, detail="spot")
+    return Migrate(AttemptKey(JobId(job_id), 1), "spot-1", 4, 30.0, why)
+
+
 def test_who_is_on_the_way_arrives_once_it_waits() -> None:
-    world, way = crawling(), OnTheWay()
-    put = Put(1, "spot-1", 4)
+    world, way = crawling(), Migrations()
+    put = migrates(1)
     world.hold(1, HoldKind.PAUSED)
     way.add(put)
-    assert (way.arrived(world.cluster), way.to("spot-1")) == ([], [put]), "it still saves"
+    assert (arrived(way, world), way.to("spot-1")) == ([], [put]), "it still saves"
     world.leave(1)
-    assert (way.arrived(world.cluster), way.to("spot-1")) == ([], []), "it is held"
+    assert (arrived(way, world), way.to("spot-1")) == ([], []), "it is held"
 
 
 @pytest.mark.parametrize("what", ["runs", "is over", "was never"])
 def test_who_does_not_leave_is_forgotten(what: str) -> None:
-    world, way = crawling(), OnTheWay()
+    world, way = crawling(), Migrations()
     if what == "is over":
         world.finish(1)
-    way.add(Put(JobId(9) if what == "was never" else 1, "spot-1", 4))
-    assert (way.arrived(world.cluster), way.to("spot-1")) == ([], [])
+    way.add(migrates(9 if what == "was never" else 1))
+    assert (arrived(way, world), way.to("spot-1")) == ([], [])
