@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # numpy comes with these, and a master starts without
 
 
 class RentQuestion(NamedTuple):
-    """What the stage reads beside the view.
+    """The facts that the stage reads beside the view.
 
     `times`: how long jobs run on machines, as learned by now. `draw`: a generator, the same at each
     call. `outranked`: the running jobs that give way at the end of their terms, and to whom. That
