@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.order.order import Discipline, PromoteTo
@@ -132,19 +132,29 @@ def parse(name: str, allowed: tuple[str, ...], words: Mapping[str, str]) -> Poli
     """The settings of policy `name`; raises PolicyError on a key it does not have, or a bad
     value.
     """
-    values: dict[str, object] = {}
-    for key, text in words.items():
-        if key not in allowed:
-            raise PolicyError(f"policy {name} has no setting {key!r}{suggestion(key, allowed)}")
-        field, read = _READERS[key]
-        try:
-            values[field] = read(text)
-        except ValueError as error:
-            raise PolicyError(f"setting {key}={text}: {error}") from error
-    chosen = PolicySettings()._replace(**values)  # type: ignore[arg-type]  # keyed by _READERS
+    chosen = PolicySettings()._replace(**read(name, allowed, words, _READERS))
     if chosen.place is LOCAL_SEARCH and chosen.search_space != SPACE:
         return chosen._replace(place=local_search_within(chosen.search_space))
     return chosen
+
+
+def read(
+    name: str,
+    allowed: tuple[str, ...],
+    words: Mapping[str, str],
+    readers: Mapping[str, tuple[str, Callable[[str], object]]],
+) -> dict[str, Any]:
+    """The values of these words, by field; raises PolicyError like `parse`."""
+    values: dict[str, Any] = {}
+    for key, text in words.items():
+        if key not in allowed:
+            raise PolicyError(f"policy {name} has no setting {key!r}{suggestion(key, allowed)}")
+        field, reader = readers[key]
+        try:
+            values[field] = reader(text)
+        except ValueError as error:
+            raise PolicyError(f"setting {key}={text}: {error}") from error
+    return values
 
 
 def suggestion(word: str, known: tuple[str, ...]) -> str:
@@ -153,13 +163,15 @@ def suggestion(word: str, known: tuple[str, ...]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f" (there are: {', '.join(sorted(known))})"
 
 
-def _one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
-    def read(text: str) -> object:
+def one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
+    """A reader of these words."""
+
+    def chosen(text: str) -> object:
         if text not in choices:
             raise ValueError(f"expected one of {', '.join(choices)}")
         return choices[text]
 
-    return read
+    return chosen
 
 
 def _thresholds(text: str) -> Thresholds:
@@ -255,67 +267,69 @@ def _trial(text: str) -> float:
     return seconds
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
+    """A number of things, or none."""
     if not text.isdecimal():
         raise ValueError("expected a whole number from 0 on")
     return int(text)
 
 
 def _count_or_off(text: str) -> int | None:
-    return None if text == "off" else _count(text)
+    return None if text == "off" else count(text)
 
 
-def _count(text: str) -> int:
+def count(text: str) -> int:
+    """A number of things, at least one."""
     if not text.isdecimal() or not int(text):
         raise ValueError("expected a whole number from 1 on")
     return int(text)
 
 
 _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
-    "order": ("order", _one_of(_ORDERS)),
+    "order": ("order", one_of(_ORDERS)),
     "thresholds": ("thresholds", _thresholds),
-    "place": ("place", _one_of(PLACEMENTS)),
+    "place": ("place", one_of(PLACEMENTS)),
     "packlimit": ("packlimit", _packlimit),
-    "pack": ("pack", _one_of({pack.value: pack for pack in Pack})),
-    "predict": ("predicts", _one_of({"off": False, "on": True})),
+    "pack": ("pack", one_of({pack.value: pack for pack in Pack})),
+    "predict": ("predicts", one_of({"off": False, "on": True})),
     "tolerate": ("tolerated_slowdown", _slowdown),
-    "preempt": ("preempt_is_free", _one_of(_PRICES)),
-    "search": ("search_space", _count),
-    "size": ("size", _one_of(SIZINGS)),
-    "reclaim": ("reclaim", _one_of(RECLAIMS)),
-    "index": ("gittins_index", _one_of({index.value: index for index in Index})),
-    "last": ("last", _one_of({last.value: last for last in Last})),
+    "preempt": ("preempt_is_free", one_of(_PRICES)),
+    "search": ("search_space", count),
+    "size": ("size", one_of(SIZINGS)),
+    "reclaim": ("reclaim", one_of(RECLAIMS)),
+    "index": ("gittins_index", one_of({index.value: index for index in Index})),
+    "last": ("last", one_of({last.value: last for last in Last})),
     "quantum": ("quantum_gpu_s", _positive),
-    "refresh": ("refresh", _count),
-    "know": ("know", _one_of(_KNOWLEDGE)),
+    "refresh": ("refresh", count),
+    "know": ("know", one_of(_KNOWLEDGE)),
     "fairness": ("fairness", _share),
     "errors": ("errors", _share),
     "quota": ("quotas", quotas.parsed),
     "promote_knob": ("promote_knob", _positive_or_off),
     "starve_limit_s": ("starve_limit_s", _positive_or_off),
-    "select": ("selects", _one_of({choice.value: choice for choice in Selects})),
-    "guarantee": ("guarantees", _one_of({choice.value: choice for choice in Guarantees})),
+    "select": ("selects", one_of({choice.value: choice for choice in Selects})),
+    "guarantee": ("guarantees", one_of({choice.value: choice for choice in Guarantees})),
     "margin": ("margin", _margin),
-    "selector": ("selector", _one_of({choice.value: choice for choice in Selector})),
-    "spot": ("spot", _one_of({choice.value: choice for choice in Spot})),
-    "slots": ("slots", _one_of({choice.value: choice for choice in Slots})),
-    "trials": ("trials", _one_of({choice.value: choice for choice in Trials})),
+    "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
+    "spot": ("spot", one_of({choice.value: choice for choice in Spot})),
+    "slots": ("slots", one_of({choice.value: choice for choice in Slots})),
+    "trials": ("trials", one_of({choice.value: choice for choice in Trials})),
     "be_floor": ("be_floor", _share),
-    "deadlines": ("whole_leases", _one_of({"exact": False, "whole-leases": True})),
+    "deadlines": ("whole_leases", one_of({"exact": False, "whole-leases": True})),
     "slo_quota": ("slo_quotas", _gpus_by_team),
     "team_quota": ("team_quotas", _gpus_by_team),
-    "share": ("fair", _one_of({"none": False, "fair": True})),
+    "share": ("fair", one_of({"none": False, "fair": True})),
     "team_share": ("team_shares", _weights),
     "half_life_s": ("half_life_s", _positive),
     "team_jobs": ("team_jobs", _gpus_by_team),
     "team_limit": ("team_limits", _gpus_by_team),
     "profile_s": ("profile_s", _trial),
-    "profile_floor": ("profile_floor", _whole),
+    "profile_floor": ("profile_floor", whole),
     "submit_gpus": ("submit_gpus", _count_or_off),
     "min_run": ("min_run", _times),
     "hysteresis": ("hysteresis", _times),
     "max_preemptions": ("max_preemptions", _count_or_off),
     "aging": ("aging", _share_or_off),
     "cooldown_s": ("cooldown_s", _times),
-    "promote_to": ("promote_to", _one_of({to.value: to for to in PromoteTo})),
+    "promote_to": ("promote_to", one_of({to.value: to for to in PromoteTo})),
 }
