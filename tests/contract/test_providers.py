@@ -19,10 +19,10 @@ import pytest
 
 from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
-from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
 from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
+from support.fake_provider import FakeProvider
 from support.fake_slurm import FakeSlurm
 from support.waiting import wait_until
 

@@ -24,7 +24,7 @@ from dlq_master.control.config import NodesConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.starting import start
-from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
+from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
@@ -33,6 +33,7 @@ from dlq_master.store.batch import Batch, User
 from dlq_master.store.memory import MemoryStore
 from dlq_master.store.stored_tables import MACHINES, USERS
 from dlq_master.store.tables.table import put
+from support.fake_provider import FAKE
 from support.master_harness import config_of
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.stored_values import a_machine, a_node

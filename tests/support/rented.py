@@ -9,7 +9,7 @@ from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.machines.pool_config import FAKE, PoolConfig, RentingConfig
+from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.stimuli import AskedLateness
 from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.ids import JobId, NodeId
@@ -18,7 +18,7 @@ from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import NodePool
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.providers.desk import ProviderDesk
-from dlq_master.providers.fake import FakeProvider
+from support.fake_provider import FAKE, FakeProvider
 from support.lent_servers import Server
 from support.master_harness import Master, config_of
 

@@ -15,7 +15,6 @@ from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.exec import ExecProvider
-from dlq_master.providers.fake import FakeProvider
 from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
 from dlq_master.providers.slurm import SlurmProvider
 from dlq_master.providers.static import StaticProvider
@@ -42,8 +41,6 @@ def provider_of(pool: PoolConfig) -> Provider:
                 timeout_s=pool.timeout,
                 user=pool.user,
             )
-        case "fake":
-            return FakeProvider()
     raise ValueError(f"no provider {pool.provider}")  # refused with the configuration
 
 

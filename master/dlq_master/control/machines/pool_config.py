@@ -18,9 +18,7 @@ from dlq_common.text.names import check_word
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.nodes.node import NodePool
 
-STATIC, EXEC, SLURM, FAKE = "static", "exec", "slurm", "fake"
-PROVIDERS = (STATIC, EXEC, SLURM)  # the fake is for tests that ask for it by name
-RENTED_FROM = (*PROVIDERS, FAKE)
+STATIC, EXEC, SLURM = PROVIDERS = "static", "exec", "slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +102,7 @@ def _check_pool(pool: PoolConfig, key: str) -> None:
         _keyed(f"{key}.{name}", partial(check_word, text, name))
     if pool.name in [word.value for word in NodePool]:
         _wrong(f"{key}.name", f"{pool.name!r} is the name of another kind of nodes")
-    if pool.provider not in RENTED_FROM:
+    if pool.provider not in PROVIDERS:
         known = ", ".join(PROVIDERS)
         hint = did_you_mean(pool.provider, PROVIDERS)
         _wrong(f"{key}.provider", f"there is no provider {pool.provider!r}; known: {known}{hint}")

@@ -7,7 +7,7 @@ import threading
 
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.desk import ProviderDesk
-from dlq_master.providers.fake import FakeProvider
+from support.fake_provider import FakeProvider
 from support.rented import SPOT
 
 PATIENCE_S = 20.0

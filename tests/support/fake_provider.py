@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.port import MachineWish
 
+FAKE = "fake"  # the name of such a provider in a pool
+
 
 @dataclass
 class FakeProvider:
