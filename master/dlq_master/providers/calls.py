@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -17,14 +19,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from dlq_common.clock import SteadyClock
 from dlq_master.providers import leash
-from dlq_master.providers.exchange import TooMuch, exchange
 from dlq_master.providers.leash import FAILED
 from dlq_master.providers.port import ProviderFailed
 
 MOST_BYTES = 4 * 1024**2
+_CHUNK = 64 * 1024
 _MOST_WORDS = 400
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "SLURM_CONF", "HTTPS_PROXY", "https_proxy")
+
+
+class TooMuch(Exception):
+    """The program wrote more than it may. Reading on would fill this process's memory."""
 
 
 def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = "") -> str:
@@ -42,7 +49,7 @@ def call(words: Sequence[str], *, text: str = "", timeout_s: float, user: str = 
     finally:
         os.close(pipe)
     try:
-        out, errors = exchange(process, text.encode(), timeout_s=timeout_s, most_bytes=MOST_BYTES)
+        out, errors = _exchange(process, text.encode(), timeout_s)
     except subprocess.TimeoutExpired:
         raise ProviderFailed(f"{name} did not end within {timeout_s:g} s and was killed") from None
     except TooMuch:
@@ -89,6 +96,58 @@ def _started(told: list[str], pipe: int) -> subprocess.Popen[bytes]:
         start_new_session=True,
         pass_fds=[pipe],
     )
+
+
+def _exchange(
+    process: subprocess.Popen[bytes], told: bytes, timeout_s: float
+) -> tuple[bytes, bytes]:
+    """Its standard output and error, once it has closed both and ended. Raises TooMuch, or
+    subprocess.TimeoutExpired.
+    """
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    now_s = SteadyClock().boottime_s
+    out, errors, end_s = bytearray(), bytearray(), now_s() + timeout_s
+    with selectors.DefaultSelector() as streams:
+        streams.register(process.stdin, selectors.EVENT_WRITE)
+        streams.register(process.stdout, selectors.EVENT_READ, out)
+        streams.register(process.stderr, selectors.EVENT_READ, errors)
+        while streams.get_map():
+            left_s = end_s - now_s()
+            if left_s <= 0.0:
+                raise subprocess.TimeoutExpired(process.args, timeout_s)
+            for key, _ in streams.select(left_s):
+                if key.data is None:
+                    told = _written(key.fd, told)
+                    more = bool(told)
+                else:
+                    more = _read(key.fd, key.data)
+                if not more:
+                    streams.unregister(key.fd)
+                    if key.data is None:
+                        process.stdin.close()
+    process.wait(max(0.0, end_s - now_s()))
+    return bytes(out), bytes(errors)
+
+
+def _written(fd: int, told: bytes) -> bytes:
+    """The events still to be reported. A pipe that has room for anything takes so much without
+    blocking.
+    """
+    try:
+        return told[os.write(fd, told[: select.PIPE_BUF]) :]
+    except BrokenPipeError:  # it does not want to know
+        return b""
+
+
+def _read(fd: int, heard: bytearray) -> bool:
+    """Whether there may be more."""
+    chunk = os.read(fd, _CHUNK)
+    heard += chunk
+    if len(heard) > MOST_BYTES:
+        raise TooMuch
+    return bool(chunk)
 
 
 def _account(user: str) -> str:

@@ -7,6 +7,7 @@ at a preemption with send_user_signal) or ends it (SIGTERM). A killed pilot is n
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from shlex import quote
 
 from dlq_master.control.stimuli.machines import Listed
@@ -35,49 +36,39 @@ rm -rf "$state"
 """  # noqa: E501
 
 
+@dataclass(frozen=True, slots=True)
 class SlurmProvider:
     """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration
     there; `sbatch`: its further options; `leave_s`: how long jobs have to save once Slurm stops a
     pilot, as its KillWait or GraceTime says.
     """
 
-    def __init__(
-        self,
-        pool: str,
-        agent: str,
-        *,
-        config: str = "",
-        sbatch: tuple[str, ...] = (),
-        leave_s: float = 30.0,
-        timeout_s: float = 60.0,
-        user: str = "",
-    ) -> None:
-        self._pool = pool
-        self._agent = agent
-        self._config = config
-        self._sbatch = sbatch
-        self._leave_s = leave_s
-        self._timeout_s = timeout_s
-        self._user = user
+    pool: str
+    agent: str
+    config: str = ""
+    sbatch: tuple[str, ...] = ()
+    leave_s: float = 30.0
+    timeout_s: float = 60.0
+    user: str = ""
 
     def start(self, wish: MachineWish) -> str:
         """See the port. One that is in the queue already is not asked for again."""
         known = [one.instance_id for one in self._named(wish.request_id)]
         if known:
             return known[0]
-        config = f" --config {quote(self._config)}" if self._config else ""
+        config = f" --config {quote(self.config)}" if self.config else ""
         script = _SCRIPT.format(
             token=quote(wish.token),
-            agent=quote(self._agent),
+            agent=quote(self.agent),
             master=quote(wish.join_address),
             node=quote(wish.node_id),
             pool=quote(wish.pool),
             config=config,
-            leave=f"{max(1, round(self._leave_s))}s",
+            leave=f"{max(1, round(self.leave_s))}s",
         )
-        warned = f"--signal=B:USR1@{max(1, round(self._leave_s))}"
+        warned = f"--signal=B:USR1@{max(1, round(self.leave_s))}"
         words = ("sbatch", "--parsable", f"--job-name={wish.request_id}", "--no-requeue", warned)
-        told = self._call(*words, *self._sbatch, text=script).strip().partition(";")[0]
+        told = self._call(*words, *self.sbatch, text=script).strip().partition(";")[0]
         if not told.isdecimal():
             raise ProviderFailed(f"sbatch did not print a job id: {told[:80]!r}")
         return told
@@ -90,18 +81,15 @@ class SlurmProvider:
 
     def list(self) -> tuple[Listed, ...]:
         """See the port."""
-        return self._listed()
-
-    def _named(self, request_id: str) -> tuple[Listed, ...]:
-        return tuple(one for one in self._listed() if one.request_id == request_id)
-
-    def _listed(self) -> tuple[Listed, ...]:
         words = ("squeue", "--noheader", "--me", f"--states={_STATES}", "--format=%i|%j")
         rows = [line.strip().partition("|") for line in self._call(*words).splitlines()]
-        mine = f"{self._pool}-"
+        mine = f"{self.pool}-"
         return tuple(
             Listed(name, job_id) for job_id, _, name in rows if name.startswith(mine) and job_id
         )
 
+    def _named(self, request_id: str) -> tuple[Listed, ...]:
+        return tuple(one for one in self.list() if one.request_id == request_id)
+
     def _call(self, *words: str, text: str = "") -> str:
-        return call(words, text=text, timeout_s=self._timeout_s, user=self._user)
+        return call(words, text=text, timeout_s=self.timeout_s, user=self.user)

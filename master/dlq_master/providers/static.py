@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.port import MachineWish
 
 
+@dataclass(frozen=True, slots=True)
 class StaticProvider:
     """See the port. Nothing starts or stops: the agents are there. The list of rented hosts lives
     with the master.
     """
 
-    def __init__(self) -> None:
-        self._rented: dict[str, str] = {}
+    _rented: dict[str, str] = field(default_factory=dict)
 
     def start(self, wish: MachineWish) -> str:
         """Its name is its host's."""
