@@ -1,4 +1,4 @@
-"""Calls of operators and admins, over the wire. Every change gets its request_id first."""
+"""Calls of operators and admins, over the wire."""
 
 from __future__ import annotations
 
@@ -7,27 +7,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 from dlq_common.text.wire import to_duration
 
 
-class Admin:
-    """Tokens, nodes, users. Each method raises a DlqError when the master refuses."""
+class Admin(Service[AdminServiceStub]):
+    """Tokens, nodes, users."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = AdminServiceStub(connection.channel)
+    stub_kind = AdminServiceStub
 
     def create_token(
         self, *, node_id: str = "", lifetime_s: float | None = None
     ) -> wire.CreateJoinTokenResponse:
         """A token with which one node can join; its secret is in this answer and nowhere else."""
-        request = wire.CreateJoinTokenRequest(
-            request_id=self._request_id(),
-            node_id=node_id,
-            lifetime_duration=None if lifetime_s is None else to_duration(lifetime_s),
-        )
-        return self._connection.call(self.stub.CreateJoinToken, request)
+        lifetime = None if lifetime_s is None else to_duration(lifetime_s)
+        request = wire.CreateJoinTokenRequest(node_id=node_id, lifetime_duration=lifetime)
+        return self._change(self.stub.CreateJoinToken, request)
 
     def tokens(self) -> Sequence[wire.JoinToken]:
         """Tokens that can still be used."""
@@ -35,15 +30,12 @@ class Admin:
 
     def revoke_token(self, token_id: str) -> None:
         """Make a token useless."""
-        request = wire.RevokeJoinTokenRequest(request_id=self._request_id(), token_id=token_id)
-        self._connection.call(self.stub.RevokeJoinToken, request)
+        self._change(self.stub.RevokeJoinToken, wire.RevokeJoinTokenRequest(token_id=token_id))
 
     def fence_node(self, node_id: str, *, reason: str = "") -> wire.FenceNodeResponse:
         """Declare a node dead; the caller has made sure that the machine is off."""
-        request = wire.FenceNodeRequest(
-            request_id=self._request_id(), node_id=node_id, reason=reason
-        )
-        return self._connection.call(self.stub.FenceNode, request)
+        request = wire.FenceNodeRequest(node_id=node_id, reason=reason)
+        return self._change(self.stub.FenceNode, request)
 
     def set_node_flags(
         self,
@@ -58,43 +50,35 @@ class Admin:
         jobs.
         """
         request = wire.SetNodeFlagsRequest(
-            request_id=self._request_id(),
             node_id=node_id,
             set_flags=set_flags,
             clear_flags=clear_flags,
             reason=reason,
             accept_loss=accept_loss,
         )
-        return self._connection.call(self.stub.SetNodeFlags, request)
+        return self._change(self.stub.SetNodeFlags, request)
 
     def set_node_labels(
         self, node_id: str, *, set_labels: Mapping[str, str], clear_labels: Sequence[str] = ()
     ) -> node_pb2.Node:
         """Set and clear labels that jobs may ask for."""
         request = wire.SetNodeLabelsRequest(
-            request_id=self._request_id(),
-            node_id=node_id,
-            set_labels=set_labels,
-            clear_labels=clear_labels,
+            node_id=node_id, set_labels=set_labels, clear_labels=clear_labels
         )
-        return self._connection.call(self.stub.SetNodeLabels, request).node
+        return self._change(self.stub.SetNodeLabels, request).node
 
     def clear_gpu_conditions(self, node_id: str, gpu_indexes: Iterable[int] = ()) -> node_pb2.Node:
         """Use GPUs again that were withheld for a fault; none named: all of them."""
-        request = wire.ClearGpuConditionsRequest(
-            request_id=self._request_id(), node_id=node_id, gpu_indexes=sorted(gpu_indexes)
-        )
-        return self._connection.call(self.stub.ClearGpuConditions, request).node
+        request = wire.ClearGpuConditionsRequest(node_id=node_id, gpu_indexes=sorted(gpu_indexes))
+        return self._change(self.stub.ClearGpuConditions, request).node
 
     def accept_gpus(self, node_id: str) -> node_pb2.Node:
         """Use the GPUs that a node shows beyond those it was accepted with."""
-        request = wire.AcceptGpusRequest(request_id=self._request_id(), node_id=node_id)
-        return self._connection.call(self.stub.AcceptGpus, request).node
+        return self._change(self.stub.AcceptGpus, wire.AcceptGpusRequest(node_id=node_id)).node
 
     def forget_node(self, node_id: str) -> None:
         """Forget a node that is DOWN and holds nothing, and refuse its certificate."""
-        request = wire.ForgetNodeRequest(request_id=self._request_id(), node_id=node_id)
-        self._connection.call(self.stub.ForgetNode, request)
+        self._change(self.stub.ForgetNode, wire.ForgetNodeRequest(node_id=node_id))
 
     def users(self) -> Sequence[wire.User]:
         """All users by name."""
@@ -104,20 +88,16 @@ class Admin:
         """Add or change a user. `same_person`: also with another uid; else the name with a new uid
         is a new person.
         """
-        request = wire.SetUserRequest(
-            request_id=self._request_id(), user=user, same_person=same_person
-        )
-        return self._connection.call(self.stub.SetUser, request).user
+        request = wire.SetUserRequest(user=user, same_person=same_person)
+        return self._change(self.stub.SetUser, request).user
 
     def delete_user(
         self, name: str, *, cancel_jobs: bool = False, give_to: str = ""
     ) -> wire.DeleteUserResponse:
         """Remove a user: no new certificate, and the present one is refused. IllegalTransition
         while jobs live that are neither given away nor to be cancelled."""
-        request = wire.DeleteUserRequest(
-            request_id=self._request_id(), name=name, cancel_jobs=cancel_jobs, give_to=give_to
-        )
-        return self._connection.call(self.stub.DeleteUser, request)
+        request = wire.DeleteUserRequest(name=name, cancel_jobs=cancel_jobs, give_to=give_to)
+        return self._change(self.stub.DeleteUser, request)
 
     def policy(self) -> wire.GetPolicyResponse:
         """The policy that decides, the possible ones, and the state of the planning process."""
@@ -133,13 +113,6 @@ class Admin:
     ) -> wire.SetPolicyResponse:
         """Let another policy decide; `from_file`: that of master.toml."""
         request = wire.SetPolicyRequest(
-            request_id=self._request_id(),
-            policy=policy,
-            settings=settings,
-            from_file=from_file,
-            force=force,
+            policy=policy, settings=settings, from_file=from_file, force=force
         )
-        return self._connection.call(self.stub.SetPolicy, request)
-
-    def _request_id(self) -> str:
-        return self._connection.ids.request_id()
+        return self._change(self.stub.SetPolicy, request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_pb2
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 from dlq_common.text.wire import to_duration
 
 # How long the master may take beyond the time that it waits for its twin.
@@ -14,12 +14,10 @@ _MARGIN_S = 5.0
 _COMPARE_S = 60.0
 
 
-class Forecasts:
-    """The forecasts of the master's twin. Each method raises a DlqError when the master refuses."""
+class Forecasts(Service[ForecastServiceStub]):
+    """The forecasts of the master's twin."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = ForecastServiceStub(connection.channel)
+    stub_kind = ForecastServiceStub
 
     def of_job(self, job_id: str, *, wait_s: float) -> wire.EstimateJobResponse:
         """When a job that is there starts and ends; `missing` gives the reason for an unknown

@@ -1,4 +1,4 @@
-"""Jobs over the wire: thin typed calls. Every change gets its request_id before its first try."""
+"""Jobs over the wire: thin typed calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
@@ -41,12 +41,10 @@ class Updated(Edited):
     changes: Sequence[wire.FieldChange] = ()
 
 
-class Jobs:
-    """Calls of users about jobs. Each method raises a DlqError when the master refuses."""
+class Jobs(Service[JobServiceStub]):
+    """Calls of users about jobs."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = JobServiceStub(connection.channel)
+    stub_kind = JobServiceStub
 
     @property
     def caller(self) -> str:
@@ -63,9 +61,9 @@ class Jobs:
     ) -> wire.SubmitJobResponse:
         """Queue a job. Repeated with the same `request_id`, it returns the first answer."""
         request = wire.SubmitJobRequest(
-            request_id=request_id or self.new_request_id(), spec=spec, validate_only=validate_only
+            request_id=request_id, spec=spec, validate_only=validate_only
         )
-        return self._connection.call(self.stub.SubmitJob, request)
+        return self._change(self.stub.SubmitJob, request)
 
     def get(self, job_id: str, *, with_profile: bool = False) -> wire.GetJobResponse:
         """One job with its spec and all attempts, and with its traffic profile if that is
@@ -106,12 +104,7 @@ class Jobs:
         """The answers of ListJobs, page after page to the last; at least one. Changes the
         request.
         """
-        while True:
-            answer = self._connection.call(self.stub.ListJobs, request)
-            yield answer
-            if not answer.next_page_token:
-                return
-            request.page_token = answer.next_page_token
+        return self._pages(self.stub.ListJobs, request)
 
     def cancel(self, job_id: str, *, kill: bool = False) -> job_pb2.Job:
         """Ask for a job's end; cancelling one that has ended changes nothing."""
@@ -138,55 +131,38 @@ class Jobs:
     # The same for a job, for `12` (all tasks of an array that have not ended) or `12_[0-3]`.
 
     def cancel_each(self, target: str, *, kill: bool = False) -> Edited:
-        """See `cancel`."""
-        key = self.new_request_id()
-        request = wire.CancelJobRequest(request_id=key, job_id=target, kill=kill)
-        return _edited(self._connection.call(self.stub.CancelJob, request))
+        request = wire.CancelJobRequest(job_id=target, kill=kill)
+        return _edited(self._change(self.stub.CancelJob, request))
 
     def hold_each(self, target: str, *, admin: bool = False, reason: str = "") -> Edited:
-        """See `hold`."""
-        key = self.new_request_id()
-        request = wire.HoldJobRequest(request_id=key, job_id=target, admin=admin, reason=reason)
-        return _edited(self._connection.call(self.stub.HoldJob, request))
+        request = wire.HoldJobRequest(job_id=target, admin=admin, reason=reason)
+        return _edited(self._change(self.stub.HoldJob, request))
 
     def release_each(self, target: str) -> Edited:
-        """See `release`."""
-        request = wire.ReleaseJobRequest(request_id=self.new_request_id(), job_id=target)
-        return _edited(self._connection.call(self.stub.ReleaseJob, request))
+        return _edited(self._change(self.stub.ReleaseJob, wire.ReleaseJobRequest(job_id=target)))
 
     def pause_each(self, target: str, *, accept_loss: bool = False) -> Edited:
-        """See `pause`."""
-        request = wire.PauseJobRequest(
-            request_id=self.new_request_id(), job_id=target, accept_loss=accept_loss
-        )
-        answer = self._connection.call(self.stub.PauseJob, request)
+        request = wire.PauseJobRequest(job_id=target, accept_loss=accept_loss)
+        answer = self._change(self.stub.PauseJob, request)
         return replace(_edited(answer), losses=list(answer.losses))
 
     def resume_each(self, target: str) -> Edited:
-        """See `resume`."""
-        request = wire.ResumeJobRequest(request_id=self.new_request_id(), job_id=target)
-        return _edited(self._connection.call(self.stub.ResumeJob, request))
+        return _edited(self._change(self.stub.ResumeJob, wire.ResumeJobRequest(job_id=target)))
 
     def requeue_each(self, target: str, *, hold: bool = False, accept_loss: bool = False) -> Edited:
         """Let jobs save, leave their GPUs and wait again; WorkWouldBeLost as in `pause`."""
-        key = self.new_request_id()
-        request = wire.RequeueJobRequest(
-            request_id=key, job_id=target, hold=hold, accept_loss=accept_loss
-        )
-        answer = self._connection.call(self.stub.RequeueJob, request)
+        request = wire.RequeueJobRequest(job_id=target, hold=hold, accept_loss=accept_loss)
+        answer = self._change(self.stub.RequeueJob, request)
         return replace(_edited(answer), losses=list(answer.losses))
 
     def signal_each(self, target: str, signal: str, *, all_ranks: bool = False) -> Edited:
         """Send a signal such as `USR1` to main processes that go on."""
-        request = wire.SignalJobRequest(
-            request_id=self.new_request_id(), job_id=target, signal=signal, all_ranks=all_ranks
-        )
-        return _edited(self._connection.call(self.stub.SignalJob, request))
+        request = wire.SignalJobRequest(job_id=target, signal=signal, all_ranks=all_ranks)
+        return _edited(self._change(self.stub.SignalJob, request))
 
     def checkpoint(self, job_id: str) -> wire.CheckpointJobResponse:
         """Ask a job to save and go on; a checkpoint later than `ask_time` is the answer."""
-        request = wire.CheckpointJobRequest(request_id=self.new_request_id(), job_id=job_id)
-        return self._connection.call(self.stub.CheckpointJob, request)
+        return self._change(self.stub.CheckpointJob, wire.CheckpointJobRequest(job_id=job_id))
 
     def update_each(self, target: str, wishes: wire.UpdateJobRequest) -> Updated:
         """Ask for something else; `wishes` holds the new values and perhaps the expected
@@ -194,8 +170,8 @@ class Jobs:
         """
         request = wire.UpdateJobRequest()
         request.CopyFrom(wishes)
-        request.request_id, request.job_id = self.new_request_id(), target
-        answer = self._connection.call(self.stub.UpdateJob, request)
+        request.job_id = target
+        answer = self._change(self.stub.UpdateJob, request)
         edited = _edited(answer)
         return Updated(edited.jobs, edited.refusals, changes=list(answer.changes))
 
@@ -224,12 +200,7 @@ class Jobs:
         request = wire.ListEventsRequest(
             job_id=one, job_ids=several, page_size=PAGE_SIZE, filter=chosen
         )
-        while True:
-            answer = self._connection.call(self.stub.ListEvents, request)
-            yield answer
-            if not answer.next_page_token:
-                return
-            request.page_token = answer.next_page_token
+        return self._pages(self.stub.ListEvents, request)
 
     def new_request_id(self) -> str:
         """An idempotency key, made before the first try so that every retry carries the same."""

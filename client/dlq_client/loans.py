@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 from dlq_common.text.wire import to_duration
 
 # A master looks for the fewest jobs for about 2 s, thrice at most.
 PATIENCE_S = 30.0
 
 
-class Loans:
-    """Each method raises a DlqError when the master refuses; then nothing has changed."""
+class Loans(Service[LoanServiceStub]):
+    """Servers that the inference side lends to training."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = LoanServiceStub(connection.channel)
+    stub_kind = LoanServiceStub
 
     def servers(self) -> Sequence[wire.LoanServer]:
         """All servers of the inference side, lent or not."""
@@ -33,16 +31,15 @@ class Loans:
 
     def switch(self, *, on: bool) -> wire.LoanController:
         """Follow the load of the inference side from now on, or do not."""
-        request = wire.SetLoanControllerRequest(request_id=self._connection.ids.request_id(), on=on)
-        return self._connection.call(self.stub.SetLoanController, request).controller
+        request = wire.SetLoanControllerRequest(on=on)
+        return self._change(self.stub.SetLoanController, request).controller
 
     def lend(self, node_ids: Sequence[str] = (), count: int = 0) -> Sequence[wire.LoanServer]:
         """Lend these, or this number. They take jobs once their devices show that they are
         empty.
         """
-        request_id = self._connection.ids.request_id()
-        request = wire.LendServersRequest(request_id=request_id, node_ids=node_ids, count=count)
-        return self._connection.call(self.stub.LendServers, request).servers
+        request = wire.LendServersRequest(node_ids=node_ids, count=count)
+        return self._change(self.stub.LendServers, request).servers
 
     def plan(
         self,
@@ -74,11 +71,10 @@ class Loans:
         "away".
         """
         request = wire.ReclaimServersRequest(
-            request_id=self._connection.ids.request_id(),
             node_ids=node_ids,
             count=count,
             within_duration=None if within_s is None else to_duration(within_s),
             force=force,
             token=token,
         )
-        return self._connection.call(self.stub.ReclaimServers, request, deadline_s=PATIENCE_S)
+        return self._change(self.stub.ReclaimServers, request, deadline_s=PATIENCE_S)

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 from dlq.v1 import pool_service_pb2 as wire
 from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 
 
-class Pools:
-    """Each method raises a DlqError when the master refuses; then nothing has changed."""
+class Pools(Service[PoolServiceStub]):
+    """Machines that are rented from providers."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = PoolServiceStub(connection.channel)
+    stub_kind = PoolServiceStub
 
     def list(self, name: str = "") -> wire.ListPoolsResponse:
         """The machines that may be rented and the rented ones; of one pool, or of all."""
@@ -24,7 +22,5 @@ class Pools:
         """Give machines back, or all of a pool. They are gone when their state is "away" or
         "failed".
         """
-        request = wire.StopMachinesRequest(
-            request_id=self._connection.ids.request_id(), machine_ids=machine_ids, pool=pool
-        )
-        return self._connection.call(self.stub.StopMachines, request).machines
+        request = wire.StopMachinesRequest(machine_ids=machine_ids, pool=pool)
+        return self._change(self.stub.StopMachines, request).machines

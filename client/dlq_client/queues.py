@@ -7,17 +7,13 @@ from collections.abc import Sequence
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 
 
-class Queues:
-    """Calls about queues, and about the cluster. Each method raises a DlqError when the master
-    refuses.
-    """
+class Queues(Service[QueueServiceStub]):
+    """Calls about queues, and about the cluster."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = QueueServiceStub(connection.channel)
+    stub_kind = QueueServiceStub
 
     def list(self) -> Sequence[queue_pb2.Queue]:
         """All queues, the first to be served first."""

@@ -6,16 +6,14 @@ from collections.abc import Sequence
 
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 from dlq_common.text.wire import to_timestamp
 
 
-class Reservations:
-    """Each method raises a DlqError when the master refuses."""
+class Reservations(Service[ReservationServiceStub]):
+    """Nodes that are kept free for a while."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = ReservationServiceStub(connection.channel)
+    stub_kind = ReservationServiceStub
 
     def list(self) -> Sequence[wire.Reservation]:
         """The reservations that are not over, the first to begin first."""
@@ -33,18 +31,15 @@ class Reservations:
     ) -> wire.Reservation:
         """Reserve nodes; `begin_s` None: from now on. WorkWouldBeLost as with `set_node_flags`."""
         request = wire.CreateReservationRequest(
-            request_id=self._connection.ids.request_id(),
             node_ids=node_ids,
             begin_time=None if begin_s is None else to_timestamp(begin_s),
             end_time=to_timestamp(end_s),
             reason=reason,
             accept_loss=accept_loss,
         )
-        return self._connection.call(self.stub.CreateReservation, request).reservation
+        return self._change(self.stub.CreateReservation, request).reservation
 
     def cancel(self, reservation_id: str) -> None:
         """Cancel one, or end it early."""
-        request = wire.CancelReservationRequest(
-            request_id=self._connection.ids.request_id(), reservation_id=reservation_id
-        )
-        self._connection.call(self.stub.CancelReservation, request)
+        request = wire.CancelReservationRequest(reservation_id=reservation_id)
+        self._change(self.stub.CancelReservation, request)

@@ -8,16 +8,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Service
 from dlq_common.text.wire import to_timestamp
 
 
-class Usages:
+class Usages(Service[UsageServiceStub]):
     """The usage that the caller may see."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.stub = UsageServiceStub(connection.channel)
+    stub_kind = UsageServiceStub
 
     def get(
         self,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import grpc
 
@@ -31,6 +32,7 @@ LARGEST_ANSWER_BYTES = 64 * 1024 * 1024
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
+Stub = TypeVar("Stub")
 
 
 class Connection:
@@ -98,6 +100,60 @@ class Connection:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Change(Protocol):
+    request_id: str
+
+
+class _Listing(Protocol):
+    page_token: str
+
+
+class _Page(Protocol):
+    @property
+    def next_page_token(self) -> str: ...
+
+
+Changing = TypeVar("Changing", bound=_Change)
+Listing = TypeVar("Listing", bound=_Listing)
+Page = TypeVar("Page", bound=_Page)
+
+
+class Service(Generic[Stub]):
+    """The calls of one service. Each raises a DlqError when the master refuses; then nothing has
+    changed.
+    """
+
+    stub_kind: type[Any]
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stub: Stub = self.stub_kind(connection.channel)
+
+    def _change(
+        self,
+        method: grpc.UnaryUnaryMultiCallable[Changing, Response],
+        request: Changing,
+        *,
+        deadline_s: float | None = None,
+    ) -> Response:
+        """The answer to a change, which gets its key before its first try: every retry carries the
+        same.
+        """
+        request.request_id = request.request_id or self._connection.ids.request_id()
+        return self._connection.call(method, request, deadline_s=deadline_s)
+
+    def _pages(
+        self, method: grpc.UnaryUnaryMultiCallable[Listing, Page], request: Listing
+    ) -> Iterator[Page]:
+        """The answers to a list, page after page to the last; at least one. Changes the request."""
+        while True:
+            answer = self._connection.call(method, request)
+            yield answer
+            if not answer.next_page_token:
+                return
+            request.page_token = answer.next_page_token
 
 
 def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Connection:
