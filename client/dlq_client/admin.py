@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dlq.v1 import admin_service_pb2 as wire
 from dlq.v1 import node_pb2
 from dlq.v1.admin_service_pb2_grpc import AdminServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 from dlq_common.text.wire import to_duration
 
 
-class Admin(Service[AdminServiceStub]):
+class Admin(ServiceCalls[AdminServiceStub]):
     """Tokens, nodes, users."""
 
     stub_kind = AdminServiceStub

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_pb2
 from dlq.v1.forecast_service_pb2_grpc import ForecastServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 from dlq_common.text.wire import to_duration
 
 # How long the master may take beyond the time that it waits for its twin.
@@ -14,7 +14,7 @@ _MARGIN_S = 5.0
 _COMPARE_S = 60.0
 
 
-class Forecasts(Service[ForecastServiceStub]):
+class Forecasts(ServiceCalls[ForecastServiceStub]):
     """The forecasts of the master's twin."""
 
     stub_kind = ForecastServiceStub

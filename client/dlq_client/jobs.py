@@ -9,7 +9,7 @@ from typing import Protocol
 from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 
 # One answer is enough for nearly every cluster; the master's most is 10,000.
 PAGE_SIZE = 5_000
@@ -41,7 +41,7 @@ class Updated(Edited):
     changes: Sequence[wire.FieldChange] = ()
 
 
-class Jobs(Service[JobServiceStub]):
+class Jobs(ServiceCalls[JobServiceStub]):
     """Calls of users about jobs."""
 
     stub_kind = JobServiceStub

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from dlq.v1 import loan_service_pb2 as wire
 from dlq.v1.loan_service_pb2_grpc import LoanServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 from dlq_common.text.wire import to_duration
 
 # A master looks for the fewest jobs for about 2 s, thrice at most.
 PATIENCE_S = 30.0
 
 
-class Loans(Service[LoanServiceStub]):
+class Loans(ServiceCalls[LoanServiceStub]):
     """Servers that the inference side lends to training."""
 
     stub_kind = LoanServiceStub

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dlq.v1 import node_pb2
 from dlq.v1 import node_service_pb2 as wire
 from dlq.v1.node_service_pb2_grpc import NodeServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 
 PAGE_SIZE = 5_000
 
 
-class Nodes(Service[NodeServiceStub]):
+class Nodes(ServiceCalls[NodeServiceStub]):
     """The machines of the cluster."""
 
     stub_kind = NodeServiceStub

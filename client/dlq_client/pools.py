@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from dlq.v1 import pool_service_pb2 as wire
 from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 
 
-class Pools(Service[PoolServiceStub]):
+class Pools(ServiceCalls[PoolServiceStub]):
     """Machines that are rented from providers."""
 
     stub_kind = PoolServiceStub

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dlq.v1 import queue_pb2
 from dlq.v1 import queue_service_pb2 as wire
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 
 
-class Queues(Service[QueueServiceStub]):
+class Queues(ServiceCalls[QueueServiceStub]):
     """Calls about queues, and about the cluster."""
 
     stub_kind = QueueServiceStub

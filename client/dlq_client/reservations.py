@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq.v1.reservation_service_pb2_grpc import ReservationServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 from dlq_common.text.wire import to_timestamp
 
 
-class Reservations(Service[ReservationServiceStub]):
+class Reservations(ServiceCalls[ReservationServiceStub]):
     """Nodes that are kept free for a while."""
 
     stub_kind = ReservationServiceStub

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dlq.v1 import team_pb2
 from dlq.v1 import team_service_pb2 as wire
 from dlq.v1.team_service_pb2_grpc import TeamServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 
 
-class Teams(Service[TeamServiceStub]):
+class Teams(ServiceCalls[TeamServiceStub]):
     """Teams, their limits and their members."""
 
     stub_kind = TeamServiceStub

@@ -8,11 +8,11 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq.v1.usage_service_pb2_grpc import UsageServiceStub
-from dlq_client.line.connection import Service
+from dlq_client.line.connection import ServiceCalls
 from dlq_common.text.wire import to_timestamp
 
 
-class Usages(Service[UsageServiceStub]):
+class Usages(ServiceCalls[UsageServiceStub]):
     """The usage that the caller may see."""
 
     stub_kind = UsageServiceStub

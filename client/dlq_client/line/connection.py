@@ -120,7 +120,7 @@ Listing = TypeVar("Listing", bound=_Listing)
 Page = TypeVar("Page", bound=_Page)
 
 
-class Service(Generic[Stub]):
+class ServiceCalls(Generic[Stub]):
     """The calls of one service. Each raises a DlqError when the master refuses; then nothing has
     changed.
     """
