@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.line.contact import Contact
-from dlq_nodeagent.line.uplink import LinkState, Uplink, UplinkSettings, UplinkTransport
+from dlq_nodeagent.line.uplink import Contact, LinkState, Uplink, UplinkSettings, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
 from dlq_nodeagent.model.messages import (
     Command,

@@ -34,10 +34,10 @@ from dlq_nodeagent.launch.slurm_launch import install_stand_ins
 from dlq_nodeagent.launch.tasks import install_tasks
 from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels
-from dlq_nodeagent.line.contact import Contact
 from dlq_nodeagent.line.identity import keep_renewed, stored_address
 from dlq_nodeagent.line.relay import LogRelay
 from dlq_nodeagent.line.session import GrpcTransport
+from dlq_nodeagent.line.uplink import Contact
 from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts

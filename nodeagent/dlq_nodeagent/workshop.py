@@ -51,25 +51,15 @@ log = structlog.get_logger("nodeagent.workshop")
 class Answers(Protocol):
     """The receiver of answers: the core."""
 
-    def prepared(self, key: RankKey, preparation: Preparation) -> None:
-        """See AgentCore."""
-        ...
+    def prepared(self, key: RankKey, preparation: Preparation) -> None: ...
 
-    def preparing(self, key: RankKey, detail: str) -> None:
-        """See AgentCore."""
-        ...
+    def preparing(self, key: RankKey, detail: str) -> None: ...
 
-    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
-        """See AgentCore."""
-        ...
+    def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None: ...
 
-    def gpus_seen(self, look: GpuLook) -> None:
-        """See AgentCore."""
-        ...
+    def gpus_seen(self, look: GpuLook) -> None: ...
 
-    def profile_read(self, key: RankKey, found: ProfileFound) -> None:
-        """See AgentCore."""
-        ...
+    def profile_read(self, key: RankKey, found: ProfileFound) -> None: ...
 
 
 class Workshop:
@@ -103,7 +93,6 @@ class Workshop:
         self.answers: Answers | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
-        """See the port."""
         launch = order.launch
         self._preparing.add(launch.key)
 
@@ -127,12 +116,10 @@ class Workshop:
         )
 
     def abandon(self, key: RankKey) -> None:
-        """See the port."""
         self._preparing.discard(key)
         self._launching.abandon(key)
 
     def look(self, order: LookOrder) -> None:
-        """See the port."""
         self._run(
             lambda: self._look(order),
             lambda answer: self._asker().looked(order.launch.key, order.purpose, answer),
@@ -141,7 +128,6 @@ class Workshop:
         )
 
     def look_at_gpus(self, number: int) -> None:
-        """See the port."""
         if self._at_gpus:
             return  # a driver may hang: no more than one thread waits for it
         self._at_gpus = True
@@ -163,20 +149,16 @@ class Workshop:
                 yield GpuReading(device.index, usage.used_memory_bytes, len(usage.processes))
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
-        """See the port."""
         self._send_log(order, handle, never_ran)
 
     def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
-        """See the port."""
         self._run_inside(order, handle)
 
     def tidy(self, key: RankKey) -> None:
-        """See the port."""
         self._launching.forget(key)
         self.drop_profile(key)
 
     def read_profile(self, order: ReadOrder) -> None:
-        """See the port."""
         self._run(
             lambda: self._station.read(order),
             lambda found: self._asker().profile_read(order.launch.key, found),
@@ -185,11 +167,9 @@ class Workshop:
         )
 
     def drop_profile(self, key: RankKey) -> None:
-        """See the port."""
         self._reading.submit(self._station.remove, key)
 
     def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
-        """See the port."""
         self._reading.submit(self._station.keep_only, tuple(keys))
 
     def close(self) -> None:

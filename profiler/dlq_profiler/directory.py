@@ -48,12 +48,6 @@ def read_directory(path: Path) -> Contents:
     return Contents(recordings=tuple(recordings), tensors=tensors, refused=tuple(refused))
 
 
-def profile_host(path: Path) -> tuple[ProcessProfile, ...]:
-    """A profile of every process that recorded into a directory: one host's part of a job."""
-    contents = read_directory(path)
-    return profiles_of(contents.recordings, contents.tensors)
-
-
 def profile_directories(
     paths: Sequence[Path], *, world_size: int | None = None
 ) -> tuple[JobProfile, tuple[RecordingError, ...]]:

@@ -124,16 +124,16 @@ def test_asking_for_an_unknown_device_is_a_key_error(bench: Bench) -> None:
 
 
 def test_every_device_is_healthy_at_first(bench: Bench) -> None:
-    assert [health.healthy for health in bench.devices.health()] == [True] * 4
+    assert [vitals.symptoms for vitals in bench.devices.vitals()] == [()] * 4
 
 
 def test_a_lost_device_stays_listed_and_says_why_it_is_unhealthy(bench: Bench) -> None:
     before = bench.devices.devices()
     bench.lose(before[3].uuid)
     assert bench.devices.devices() == before
-    health = {entry.uuid: entry for entry in bench.devices.health()}
-    assert health[before[3].uuid].reason == "gpu_is_lost"
-    assert [entry.healthy for entry in bench.devices.health()] == [True, True, True, False]
+    vitals = {entry.uuid: entry for entry in bench.devices.vitals()}
+    assert vitals[before[3].uuid].symptoms == (("gpu_is_lost", ""),)
+    assert [entry.symptoms == () for entry in vitals.values()] == [True, True, True, False]
 
 
 def test_the_usage_of_a_lost_device_is_a_fault_and_never_a_guess(bench: Bench) -> None:

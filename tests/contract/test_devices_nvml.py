@@ -75,7 +75,8 @@ def test_a_card_that_cannot_remap_more_rows_is_unhealthy(box: NvmlBox) -> None:
     box.add_gpu("GPU-a")
     box.say("remap_failure|0")
     probed = ProbedDevices(box.start_probe())
-    assert [(h.healthy, h.reason) for h in probed.health()] == [(False, "row_remap_failed")]
+    (vitals,) = probed.vitals()
+    assert vitals.symptoms == (("row_remap_failed", "no spare row is left for a bad one"),)
     probed.close()
 
 
@@ -96,7 +97,7 @@ def test_a_driver_older_than_the_versioned_calls_still_answers(tmp_path: Path) -
     probed = ProbedDevices(box.start_probe())
     assert probed.devices()[0].gpu_type == "v100-16gb"
     assert [p.pid for p in probed.usage("GPU-a").processes] == [77]
-    assert [h.healthy for h in probed.health()] == [True]
+    assert [vitals.symptoms for vitals in probed.vitals()] == [()]
     probed.close()
 
 

@@ -10,10 +10,8 @@ from typing import Any, TypeVar
 
 from dlq_common.clock import FakeClock
 from dlq_nodeagent.core import AgentCore, CoreSettings
-from dlq_nodeagent.line.contact import FakeContact
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model.errands import (
-    FakeErrands,
     Look,
     Preparation,
     Purpose,
@@ -51,7 +49,8 @@ from dlq_nodeagent.model.port import (
     StopNotice,
 )
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
-from dlq_nodeagent.state.journal import Journal, MemoryJournal
+from dlq_nodeagent.state.journal import Journal
+from support.agent_fakes import FakeContact, FakeErrands, MemoryJournal
 
 EPOCH = 7
 _M = TypeVar("_M")

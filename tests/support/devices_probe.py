@@ -20,8 +20,6 @@ def answer(devices: Devices, question: list[str]) -> Any:
             return [dataclasses.asdict(device) for device in devices.devices()]
         case ["usage", uuid]:
             return dataclasses.asdict(devices.usage(uuid))
-        case ["health"]:
-            return [dataclasses.asdict(health) for health in devices.health()]
         case ["vitals"]:
             return [dataclasses.asdict(vitals) for vitals in devices.vitals()]
         case ["next_xid"]:

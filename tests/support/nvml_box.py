@@ -11,7 +11,6 @@ from typing import Any
 from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
-    DeviceHealth,
     DeviceProcess,
     DeviceUsage,
     DeviceVitals,
@@ -96,10 +95,6 @@ class ProbedDevices:
     def usage(self, uuid: str) -> DeviceUsage:
         """See the port."""
         return _usage(self._ask("usage", uuid))
-
-    def health(self) -> tuple[DeviceHealth, ...]:
-        """See the port."""
-        return tuple(DeviceHealth(**fields) for fields in self._ask("health"))
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
         """See the port."""

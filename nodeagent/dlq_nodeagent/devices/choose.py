@@ -2,7 +2,7 @@
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.nvml import NvmlDevices
-from dlq_nodeagent.devices.port import Device, DeviceHealth, Devices, DeviceUsage, DeviceVitals
+from dlq_nodeagent.devices.port import Device, Devices, DeviceUsage, DeviceVitals
 
 _VIRTUAL = "fake:"
 
@@ -30,25 +30,16 @@ class NoDevices:
     """No device at all; jobs that ask for CPUs only can still run here."""
 
     def devices(self) -> tuple[Device, ...]:
-        """See the port."""
         return ()
 
     def usage(self, uuid: str) -> DeviceUsage:
-        """See the port."""
         raise KeyError(uuid)
 
-    def health(self) -> tuple[DeviceHealth, ...]:
-        """See the port."""
-        return ()
-
     def vitals(self) -> tuple[DeviceVitals, ...]:
-        """See the port."""
         return ()
 
     def next_xid(self) -> tuple[str, int] | None:
-        """See the port."""
         return None
 
     def driver_version(self) -> str:
-        """See the port."""
         return "none"

@@ -13,7 +13,6 @@ from dlq_nodeagent.devices.port import (
     GIB,
     Device,
     DeviceFault,
-    DeviceHealth,
     DeviceProcess,
     DeviceUsage,
     DeviceVitals,
@@ -61,38 +60,23 @@ class FakeDevices:
     broken: dict[str, str] = field(default_factory=dict)
 
     def devices(self) -> tuple[Device, ...]:
-        """See the port."""
         return tuple(self._device(index) for index in range(self.spec.count))
 
     def usage(self, uuid: str) -> DeviceUsage:
-        """See the port."""
         if uuid not in {device.uuid for device in self.devices()}:
             raise KeyError(uuid)
         if uuid in self.broken:
             raise DeviceFault(uuid, self.broken[uuid])
         return self.usages.get(uuid) or self._scripted(self._index(uuid)).usage or _GIVEN_BACK
 
-    def health(self) -> tuple[DeviceHealth, ...]:
-        """See the port."""
-        return tuple(
-            DeviceHealth(
-                uuid=device.uuid,
-                healthy=device.uuid not in self.broken,
-                reason=self.broken.get(device.uuid, ""),
-            )
-            for device in self.devices()
-        )
-
     def vitals(self) -> tuple[DeviceVitals, ...]:
-        """See the port."""
         return tuple(self._vitals(device) for device in self.devices())
 
     def next_xid(self) -> tuple[str, int] | None:
-        """See the port. A script's are among the symptoms."""
+        """A script's are among the symptoms."""
         return None
 
     def driver_version(self) -> str:
-        """See the port."""
         return "virtual"
 
     def _vitals(self, device: Device) -> DeviceVitals:

@@ -12,7 +12,6 @@ from dlq_nodeagent.devices.nvml_vitals import Examiner
 from dlq_nodeagent.devices.port import (
     Device,
     DeviceFault,
-    DeviceHealth,
     DeviceProcess,
     DevicesUnavailable,
     DeviceUsage,
@@ -54,15 +53,12 @@ class NvmlDevices:
         self._nvml.nvmlShutdown()
 
     def devices(self) -> tuple[Device, ...]:
-        """See the port."""
         return self._devices
 
     def driver_version(self) -> str:
-        """See the port."""
         return self._driver_version
 
     def usage(self, uuid: str) -> DeviceUsage:
-        """See the port."""
         handle = self._handles[uuid]
         memory = self._ask(uuid, self._memory, handle)
         processes = self._ask(uuid, self._compute_processes, handle)
@@ -71,16 +67,11 @@ class NvmlDevices:
             processes=tuple(DeviceProcess(int(p.pid), p.usedGpuMemory) for p in processes),
         )
 
-    def health(self) -> tuple[DeviceHealth, ...]:
-        """See the port."""
-        return tuple(self._health_of(device.uuid) for device in self._devices)
-
     def vitals(self) -> tuple[DeviceVitals, ...]:
-        """See the port."""
         return tuple(self._vitals_of(device.uuid) for device in self._devices)
 
     def next_xid(self) -> tuple[str, int] | None:
-        """See the port. A driver that sends no messages has none."""
+        """A driver that sends no messages has none."""
         nvml = self._nvml
         try:
             if self._events is None:
@@ -123,25 +114,6 @@ class NvmlDevices:
             with suppress(self._nvml.NVMLError):
                 self._nvml.nvmlEventSetFree(self._events)
         self._events = None
-
-    def _health_of(self, uuid: str) -> DeviceHealth:
-        handle = self._handles[uuid]
-        try:
-            self._ask(uuid, self._memory, handle)
-            if self._row_remap_failed(uuid, handle):
-                return DeviceHealth(uuid, healthy=False, reason="row_remap_failed")
-        except DeviceFault as fault:
-            return DeviceHealth(uuid, healthy=False, reason=fault.reason)
-        return DeviceHealth(uuid, healthy=True)
-
-    def _row_remap_failed(self, uuid: str, handle: Any) -> bool:
-        """Whether the card has run out of spare memory rows; False for models that do not remap."""
-        try:
-            return bool(self._nvml.nvmlDeviceGetRemappedRows(handle)[3])
-        except (self._nvml.NVMLError_NotSupported, self._nvml.NVMLError_FunctionNotFound):
-            return False
-        except self._nvml.NVMLError as error:
-            raise self._fault(uuid, error) from error
 
     def _memory(self, handle: Any) -> Any:
         # The first version counts the driver's own reserve as used, which is more than

@@ -62,15 +62,6 @@ class DeviceUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceHealth:
-    """Whether a device may be given work; `reason` is a fixed word, empty when healthy."""
-
-    uuid: str
-    healthy: bool
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class DeviceVitals:
     """How a device is at this instant: facts, no verdict. None: the driver does not say.
 
@@ -112,12 +103,6 @@ class Devices(Protocol):
 
         Raises KeyError for a uuid that `devices()` does not list, DeviceFault when it does not
         answer.
-        """
-        ...
-
-    def health(self) -> tuple[DeviceHealth, ...]:
-        """One entry for each device, in the order of `devices()`; never raises for a broken
-        device.
         """
         ...
 

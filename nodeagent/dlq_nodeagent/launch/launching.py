@@ -132,12 +132,10 @@ class Launching:
         return tuple(have[index] for index in launch.gpu_indexes)
 
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
-        """See Containers."""
         assert self.containers is not None  # no other rank asks for an image
         self.containers.fetch(key, wish, say, done)
 
     def abandon(self, key: RankKey) -> None:
-        """See Containers."""
         if self.containers is not None:
             self.containers.abandon(key)
 

@@ -26,17 +26,11 @@ log = structlog.get_logger("nodeagent.session")
 class Listener(Protocol):
     """The receiver of session events: the core."""
 
-    def opened(self) -> None:
-        """See AgentCore."""
-        ...
+    def opened(self) -> None: ...
 
-    def closed(self) -> None:
-        """See AgentCore."""
-        ...
+    def closed(self) -> None: ...
 
-    def received(self, message: FromMaster) -> None:
-        """See AgentCore."""
-        ...
+    def received(self, message: FromMaster) -> None: ...
 
 
 class GrpcTransport:
@@ -54,14 +48,12 @@ class GrpcTransport:
         self.listener: Listener | None = None
 
     def open(self) -> None:
-        """See the port."""
         self.close()
         self._queue = asyncio.Queue(_LONGEST_QUEUE)
         self._task = asyncio.get_running_loop().create_task(self._live(), name="session")
         self._task.add_done_callback(self._finished)
 
     def send(self, message: FromAgent) -> None:
-        """See the port."""
         if self._task is None:
             return
         try:
@@ -71,7 +63,6 @@ class GrpcTransport:
             self._task.cancel()
 
     def close(self) -> None:
-        """See the port."""
         if self._task is not None:
             self._ended.add(self._task)
             self._task.cancel()

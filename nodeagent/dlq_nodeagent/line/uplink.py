@@ -7,7 +7,6 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.line.contact import Contact
 from dlq_nodeagent.line.reconnect import Reconnect, ReconnectSettings
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.messages import (
@@ -36,6 +35,18 @@ class UplinkTransport(Protocol):
 
     def close(self) -> None:
         """End the stream, also one being dialled. Not answered."""
+        ...
+
+
+class Contact(Protocol):
+    """Remembers the last contact beyond the agent's life (shim/contact.py: ContactFile)."""
+
+    def boottime_s(self) -> float | None:
+        """Boottime of the last contact in this boot; None when there was none."""
+        ...
+
+    def renew(self, boottime_s: float) -> None:
+        """The heartbeat sent at that instant was answered. Never goes back."""
         ...
 
 

@@ -3,7 +3,7 @@
 The core sends an errand and goes on; the answer comes back as a call on the core.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -152,71 +152,3 @@ class Errands(Protocol):
     def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
         """Remove the records of all other ranks; without an answer."""
         ...
-
-
-class FakeErrands:
-    """Keeps every order for the test or simulation that answers it."""
-
-    def __init__(self) -> None:
-        self.prepares: list[PrepareOrder] = []
-        self.looks: list[LookOrder] = []
-        self.gpu_looks: list[int] = []
-        self.logs: list[tuple[OpenLog, Handle | None, str]] = []
-        self.inside: list[tuple[OpenExec, Handle | None]] = []
-        self.tidied: list[RankKey] = []
-        self.abandoned: list[RankKey] = []
-        self.reads: list[ReadOrder] = []
-        self.dropped: list[RankKey] = []
-        self.kept_profiles: frozenset[RankKey] | None = None
-
-    def prepare(self, order: PrepareOrder) -> None:
-        """See the port."""
-        self.prepares.append(order)
-
-    def abandon(self, key: RankKey) -> None:
-        """See the port."""
-        self.abandoned.append(key)
-
-    def look(self, order: LookOrder) -> None:
-        """See the port."""
-        self.looks.append(order)
-
-    def look_at_gpus(self, number: int) -> None:
-        """See the port."""
-        self.gpu_looks.append(number)
-
-    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
-        """See the port."""
-        self.logs.append((order, handle, never_ran))
-
-    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
-        """See the port."""
-        self.inside.append((order, handle))
-
-    def tidy(self, key: RankKey) -> None:
-        """See the port."""
-        self.tidied.append(key)
-
-    def read_profile(self, order: ReadOrder) -> None:
-        """See the port."""
-        self.reads.append(order)
-
-    def drop_profile(self, key: RankKey) -> None:
-        """See the port."""
-        self.dropped.append(key)
-
-    def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
-        """See the port."""
-        self.kept_profiles = frozenset(keys)
-
-    def take_prepares(self) -> Sequence[RankKey]:
-        """The keys to prepare, once."""
-        keys = [order.launch.key for order in self.prepares]
-        self.prepares.clear()
-        return keys
-
-    def take_looks(self) -> Sequence[LookOrder]:
-        """The looks asked for, once."""
-        orders = list(self.looks)
-        self.looks.clear()
-        return orders

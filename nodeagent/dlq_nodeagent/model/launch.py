@@ -33,6 +33,10 @@ class RankKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.job_id}.{self.attempt}.{self.node_rank}"
 
+    def numbers(self) -> tuple[int, int, int]:
+        """The order of keys: by number, not by text."""
+        return int(self.job_id), self.attempt, self.node_rank
+
     @classmethod
     def parse(cls, text: str) -> "RankKey":
         """Read `17.2.0`; anything but three plain decimal integers is refused.

@@ -94,7 +94,7 @@ class FileJournal:
         directory.chmod(0o700)
 
     def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
-        """See the port. A rank's file that cannot be read is put aside, never deleted."""
+        """A rank's file that cannot be read is put aside, never deleted."""
         node = _read(self._node, NodeRecord) if self._node.exists() else NodeRecord()
         records = []
         for path in sorted(self._ranks.glob("*.json")):
@@ -102,61 +102,24 @@ class FileJournal:
                 records.append(_read(path, RankRecord))
             except JournalDamaged:
                 path.rename(path.with_suffix(_DAMAGED))
-        return node, tuple(sorted(records, key=lambda record: _order(record.launch.key)))
+        return node, tuple(sorted(records, key=lambda record: record.launch.key.numbers()))
 
     def damaged(self) -> tuple[Path, ...]:
         """The files that were put aside, for the log."""
         return tuple(sorted(self._ranks.glob(f"*{_DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:
-        """See the port."""
         _replace(self._node, record)
 
     def save_rank(self, record: RankRecord) -> None:
-        """See the port."""
         _replace(self._path(record.launch.key), record)
 
     def drop_rank(self, key: RankKey) -> None:
-        """See the port."""
         self._path(key).unlink(missing_ok=True)
 
     def _path(self, key: RankKey) -> Path:
         # Parsing refuses anything but digits, for any key.
         return self._ranks / f"{RankKey.parse(str(key))}.json"
-
-
-class MemoryJournal:
-    """A journal in memory; survives a simulated crash because the test keeps the object.
-
-    Knob: `fails` makes every save raise, as a full disk does.
-    """
-
-    def __init__(self) -> None:
-        self._node = NodeRecord()
-        self._ranks: dict[RankKey, RankRecord] = {}
-        self.fails = False
-
-    def load(self) -> tuple[NodeRecord, tuple[RankRecord, ...]]:
-        """See the port."""
-        return self._node, tuple(self._ranks[key] for key in sorted(self._ranks, key=_order))
-
-    def save_node(self, record: NodeRecord) -> None:
-        """See the port."""
-        self._refuse_if_told()
-        self._node = record
-
-    def save_rank(self, record: RankRecord) -> None:
-        """See the port."""
-        self._refuse_if_told()
-        self._ranks[record.launch.key] = record
-
-    def drop_rank(self, key: RankKey) -> None:
-        """See the port."""
-        self._ranks.pop(key, None)
-
-    def _refuse_if_told(self) -> None:
-        if self.fails:
-            raise OSError(28, "No space left on device")
 
 
 class Sequences:
@@ -191,10 +154,6 @@ class Sequences:
             self._journal.save_node(node)
         except OSError as error:
             log.error("node_not_recorded", error=str(error))
-
-
-def _order(key: RankKey) -> tuple[int, int, int]:
-    return int(key.job_id), key.attempt, key.node_rank
 
 
 def _read(path: Path, kind: Any) -> Any:

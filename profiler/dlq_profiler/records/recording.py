@@ -239,11 +239,6 @@ def peer_of(conn: np.void) -> str:
     return f"communicator:{int(conn['id']):x}"
 
 
-def local_of(conn: np.void) -> str:
-    """This end of a socket, as text."""
-    return f"{_address(conn, 'local')}:{int(conn['local_port'])}"
-
-
 def _address(conn: np.void, end: str) -> str:
     raw = bytes(conn[f"{end}_address"])
     if conn["family"] == socket.AF_INET:

@@ -220,7 +220,7 @@ def test_a_late_answer_of_an_older_session_is_no_contact() -> None:
 
 
 def test_an_orphan_without_a_journal_is_adopted_reported_and_left_running() -> None:
-    from dlq_nodeagent.state.journal import MemoryJournal
+    from support.agent_fakes import MemoryJournal
 
     bench = AgentBench()
     bench.connect()

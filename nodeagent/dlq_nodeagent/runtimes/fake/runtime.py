@@ -86,7 +86,7 @@ class FakeRuntime:
 
     def recover(self) -> list[Handle]:
         self._known = dict(self._host.attempts)
-        keys = sorted(self._known, key=lambda key: (int(key.job_id), key.attempt, key.node_rank))
+        keys = sorted(self._known, key=RankKey.numbers)
         return [Handle(key, self._known[key].plan.epoch) for key in keys]
 
     def started(self, handle: Handle) -> Started | None:

@@ -71,7 +71,6 @@ class PodmanContainers:
         devices: Sequence[Device],
         script: Path | None,
     ) -> ContainerPlan:
-        """See the port."""
         asked = launch.container
         assert asked is not None
         mounts = self._mounts(launch, rights)
@@ -96,15 +95,12 @@ class PodmanContainers:
         )
 
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
-        """See the port."""
         self.pulls.want(key, wish, say, done)
 
     def abandon(self, key: RankKey) -> None:
-        """See the port."""
         self.pulls.unwant(key)
 
     def forget(self, key: RankKey) -> None:
-        """See the port."""
         self.secrets.take_back(key)
 
     def _image(self, launch: Launch) -> Image:

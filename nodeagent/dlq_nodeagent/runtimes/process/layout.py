@@ -80,7 +80,7 @@ def list_keys(attempts_fd: int) -> list[RankKey]:
     for name in os.listdir(attempts_fd):
         with suppress(LaunchRefused):
             keys.append(RankKey.parse(name))
-    return sorted(keys, key=lambda key: (int(key.job_id), key.attempt, key.node_rank))
+    return sorted(keys, key=RankKey.numbers)
 
 
 def make_attempt(attempts_fd: int, key: RankKey, *, uid: int, gid: int) -> int:

@@ -15,12 +15,12 @@ from dlq_nodeagent.state.journal import (
     FileJournal,
     Journal,
     JournalDamaged,
-    MemoryJournal,
     NodeRecord,
     RankRecord,
     Sequences,
 )
 from support.agent_bench import a_found, a_launch
+from support.agent_fakes import MemoryJournal
 
 RECORD = RankRecord(
     launch=a_launch(
