@@ -34,6 +34,7 @@ from dlq_nodeagent.model.messages import (
     Save,
     Signal,
     Stop,
+    UnexplainedRank,
     Welcome,
 )
 from dlq_nodeagent.model.port import RankKey, Runtime
@@ -287,7 +288,8 @@ class AgentCore:
             ranks=ranks,
             instance=self._instance,
             unexplained=tuple(
-                (each.key, Fence(each.epoch, each.key.attempt)) for each in self._leftovers.all()
+                UnexplainedRank(each.key, Fence(each.epoch, each.key.attempt))
+                for each in self._leftovers.all()
             ),
         )
 

@@ -16,7 +16,6 @@ class HostFacts:
 
     hostname: str
     boot_id: str
-    kernel: str
     cpu_count: int
     memory_bytes: int
     agent_version: str
@@ -31,7 +30,6 @@ def read_host_facts(*, agent_version: str) -> HostFacts:
     return HostFacts(
         hostname=platform.node(),
         boot_id=_BOOT_ID.read_text().strip(),
-        kernel=platform.release(),
         cpu_count=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
         agent_version=agent_version,

@@ -8,7 +8,7 @@ class GpuSymptom:
     """Something wrong with a GPU: a message of the driver with its age, or a present state."""
 
     code: str
-    words: str = ""
+    detail: str = ""
     age_s: float = 0.0
 
 

@@ -1,6 +1,6 @@
 """Messages between the agent and the master, as plain values; durations are seconds.
 
-`session.py` turns these into the messages of dlq.v1 and back; nothing else knows the wire.
+`line/wire.py` turns these into the messages of dlq.v1 and back, field by field of the same name.
 """
 
 from collections.abc import Mapping
@@ -329,6 +329,13 @@ class RankProgress:
     memory_bytes: int
 
 
+class UnexplainedRank(NamedTuple):
+    """A rank that runs on the node and of which there is no record."""
+
+    key: RankKey
+    fence: Fence
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
     """Opens a session: every rank this node knows that is not acknowledged as ended."""
@@ -336,8 +343,7 @@ class Hello:
     highest_epoch: int
     ranks: tuple[RankReport, ...]
     instance: Instance = field(default_factory=Instance)
-    unexplained: tuple[tuple[RankKey, Fence], ...] = ()
-    """Ranks that run here and of which there is no record."""
+    unexplained: tuple[UnexplainedRank, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,12 +439,13 @@ class ProfileEvidence:
     found: ProfileFound
 
 
-class GpuReading(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GpuReading:
     """A device's report of its load."""
 
-    gpu: int
+    index: int
     used_memory_bytes: int
-    processes: int
+    process_count: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The words of `--devices` and the short names of GPU models."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -65,7 +64,6 @@ def test_an_unknown_devices_word_is_refused_before_anything_is_opened(word: str)
 def test_host_facts_are_those_of_this_machine() -> None:
     facts = read_host_facts(agent_version="0.1.0")
     assert facts.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert facts.kernel == os.uname().release
     assert facts.cpu_count >= 1
     assert facts.memory_bytes > 100 * 1024**2
     assert facts.agent_version == "0.1.0"

@@ -79,7 +79,7 @@ def test_a_gpu_that_somebody_uses_for_no_job_of_ours_is_held() -> None:
     bench.devices.usages[bench.uuid(1)] = BUSY
     bench.watch.look()
     (symptom,) = bench.told()[1].symptoms
-    assert (symptom.code, symptom.words) == (
+    assert (symptom.code, symptom.detail) == (
         "held",
         f"{8 * GIB} bytes used, processes: 4711",
     )
@@ -133,7 +133,7 @@ def test_a_message_of_the_driver_is_told_with_its_age_for_a_day() -> None:
     bench = Bench()
     bench.watch.heard(bench.uuid(3), 79, bench.clock.boottime_s() - 100.0, "off the bus")
     (symptom,) = bench.told()[3].symptoms
-    assert (symptom.code, symptom.words, symptom.age_s) == ("xid_79", "off the bus", 100.0)
+    assert (symptom.code, symptom.detail, symptom.age_s) == ("xid_79", "off the bus", 100.0)
     bench.clock.advance(86_400.0)
     bench.watch.look()
     assert bench.codes(3) == []
@@ -146,7 +146,7 @@ def test_the_same_message_from_two_sources_is_one_and_the_newest_counts() -> Non
     bench.watch.heard(bench.uuid(0), 48, now_s - 1.0)
     bench.watch.heard(bench.uuid(0), 48, now_s - 50.0, "older")
     (symptom,) = bench.told()[0].symptoms
-    assert (symptom.age_s, symptom.words) == (1.0, "DBE")
+    assert (symptom.age_s, symptom.detail) == (1.0, "DBE")
 
 
 def test_a_driver_that_does_not_answer_is_told_for_every_gpu() -> None:
@@ -289,7 +289,7 @@ def test_messages_go_to_the_card_at_that_place_and_to_no_other(tmp_path: Path) -
     watch.read_log(Log())  # type: ignore[arg-type]
     told = watch.told(True)
     assert told is not None
-    assert [(it.code, it.words) for it in told[0].symptoms] == [("xid_63", "row remapper")]
+    assert [(it.code, it.detail) for it in told[0].symptoms] == [("xid_63", "row remapper")]
 
 
 @pytest.fixture

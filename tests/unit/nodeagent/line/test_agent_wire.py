@@ -35,9 +35,7 @@ from dlq_nodeagent.model.port import RankKey
 from support.agent_bench import a_launch
 from support.stub_master import launch_command, stop_command
 
-HOST = HostFacts(
-    hostname="n1", boot_id="b", kernel="6", cpu_count=8, memory_bytes=2**34, agent_version="0.1.0"
-)
+HOST = HostFacts(hostname="n1", boot_id="b", cpu_count=8, memory_bytes=2**34, agent_version="0.1.0")
 FACTS = node_facts(
     HOST,
     FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices(),
