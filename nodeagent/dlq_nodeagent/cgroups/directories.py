@@ -8,30 +8,19 @@ import signal
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
-from dlq_nodeagent.cgroups.port import CgroupDir
+from dlq_nodeagent.cgroups.port import CgroupDir, RankUsage
 
 _DEEPEST = 6
 
 
-class CgroupUsage(NamedTuple):
-    """Figures of one attempt; None where no group tells."""
-
-    memory_bytes: int | None
-    peak_memory_bytes: int | None
-    cpu_s: float | None
-    pids: int | None
-    oom_kills: int | None
-
-
-def usage(dirs: Iterable[CgroupDir]) -> CgroupUsage:
+def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
     """The present and past use of the group; None for a figure whose group is gone."""
     at = {each.kind: Path(each.path) for each in dirs}
     memory, unified = at.get("memory"), at.get("unified")
     cpu_ns = _number(at.get("cpuacct"), "cpuacct.usage")
     cpu_us = _number(unified, "cpu.stat", "usage_usec")
-    return CgroupUsage(
+    return RankUsage(
         memory_bytes=_first(
             _number(memory, "memory.usage_in_bytes"), _number(unified, "memory.current")
         ),

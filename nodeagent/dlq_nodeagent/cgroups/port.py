@@ -14,6 +14,16 @@ class CgroupDir(NamedTuple):
     path: str
 
 
+class RankUsage(NamedTuple):
+    """The use of an attempt; None where this node cannot tell (no cgroup)."""
+
+    memory_bytes: int | None
+    peak_memory_bytes: int | None
+    cpu_s: float | None
+    pids: int | None
+    oom_kills: int | None
+
+
 class OnlyMinors(NamedTuple):
     """A rule for one major number of character devices: only these minors may be opened."""
 

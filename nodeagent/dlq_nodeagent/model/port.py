@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
+from dlq_nodeagent.cgroups.port import RankUsage
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 
@@ -142,17 +143,6 @@ class ExitRecord:
     refused_commands: int = 0
     remaining_pids: int = 0
     """Processes that survived SIGKILL for 30 s (state D, GPU hang): the node must be drained."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankUsage:
-    """The present use of an attempt; None where this node cannot tell (no cgroup)."""
-
-    memory_bytes: int | None
-    peak_memory_bytes: int | None
-    cpu_s: float | None
-    pids: int | None
-    oom_kills: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

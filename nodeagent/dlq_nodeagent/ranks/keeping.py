@@ -10,7 +10,7 @@ from dlq_nodeagent.model.errands import Errands
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import RankState
 from dlq_nodeagent.ranks.watched import Watched
-from dlq_nodeagent.state.journal import Journal, RankRecord
+from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
 
 _RECORD_AGAIN_S = 5.0
 _OVER = frozenset({RankState.ENDED, RankState.KEPT})
@@ -59,18 +59,9 @@ class Keeping:
             launch = replace(launch, environment={}, script="")
         self.journal.save_rank(
             RankRecord(
+                **{name: getattr(rank, name) for name in KEPT_OF_A_RANK},
                 launch=launch,
                 state=rank.state,
-                floor_mtime_ns=rank.floor_mtime_ns,
-                stopping=rank.stopping,
-                checkpoint=rank.checkpoint,
-                done=rank.done,
-                error=rank.error,
-                exit_code=rank.exit_code,
-                no_room=rank.no_room,
-                start_cause=rank.start_cause,
-                image_digest=rank.image_digest,
-                ports=rank.ports,
                 recorded_s=watched.recorded_s,
                 end_told=watched.end_told,
                 found=watched.found,

@@ -8,7 +8,7 @@ from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
 from dlq_nodeagent.model.port import Handle, LaunchPlan, RankUsage
 from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
-from dlq_nodeagent.state.journal import RankRecord
+from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
 
 LOST = "the runtime has lost it"
 UNKILLABLE = "unkillable"
@@ -96,16 +96,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
         launch=record.launch,
         state=_state_of(record, handle),
         accepted_s=now_s,
-        floor_mtime_ns=record.floor_mtime_ns,
-        stopping=record.stopping,
-        checkpoint=record.checkpoint,
-        done=record.done,
-        error=record.error,
-        exit_code=record.exit_code,
-        no_room=record.no_room,
-        start_cause=record.start_cause,
-        image_digest=record.image_digest,
-        ports=record.ports,
+        **{name: getattr(record, name) for name in KEPT_OF_A_RANK},
         beaten=True,  # it has had its first seconds
     )
     if rank.state is RankState.ENDED and record.state is not RankState.ENDED:

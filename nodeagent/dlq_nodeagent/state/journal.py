@@ -63,6 +63,13 @@ class RankRecord:
     """The master has it, or there is nothing to tell."""
 
 
+KEPT_OF_A_RANK = (
+    *("floor_mtime_ns", "stopping", "checkpoint", "done", "error", "exit_code", "no_room"),
+    *("start_cause", "image_digest", "ports"),
+)
+"""Fields of a rank that its record has by the same names."""
+
+
 class Journal(Protocol):
     """Durable on return of every call; an OSError means that nothing may be assumed."""
 

@@ -2,26 +2,30 @@
 
 import json
 import os
+from dataclasses import asdict, fields
 from typing import Any
 
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Started, StartError
 from dlq_nodeagent.runtimes.process import layout
 
+_STARTED = tuple(it.name for it in fields(Started) if it.name != "boot_id")
+_START_ERROR = ("errno", "stage", "text")
+# Written in this order, between the names of the rank and after them.
+_PLAIN = (
+    *("boot_id", "why", "code", "signal", "start_error", "noticed", "noticed_boottime_ns"),
+    *("oom_kills", "peak_memory_bytes", "cpu_ns", "started_boottime_ns", "started_wall_ns"),
+    *("ended_boottime_ns", "ended_wall_ns", "log_bytes", "dropped_log_bytes"),
+    *("refused_commands", "remaining_pids"),
+)
+
 
 def parse_started(data: bytes) -> Started:
     """A `started.json`; ValueError when it is not one."""
     said = _object(data)
     try:
-        return Started(
-            shim_pid=int(said["shim_pid"]),
-            shim_start_ticks=int(said["shim_start_ticks"]),
-            main_pid=int(said["main_pid"]),
-            main_start_ticks=int(said["main_start_ticks"]),
-            boot_id=str(said["boot_id"]),
-            started_boottime_ns=int(said["started_boottime_ns"]),
-            started_wall_ns=int(said["started_wall_ns"]),
-        )
+        numbers = {name: int(said[name]) for name in _STARTED}
+        return Started(**numbers, boot_id=str(said["boot_id"]))
     except (KeyError, TypeError) as error:
         raise ValueError(f"not a start record: {error!r}") from error
 
@@ -32,29 +36,17 @@ def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
     Key and epoch are the directory's and the plan's, as launched. A shim that could not read its
     plan may have written others.
     """
-    said = _object(data)
+    said = {"noticed_boottime_ns": None} | _object(data)  # shims of before do not say
     try:
+        told = {name: said[name] for name in _PLAIN}
+        failed, cpu_ns = told["start_error"], told.pop("cpu_ns")
+        if failed is not None:
+            told["start_error"] = StartError(**{name: failed[name] for name in _START_ERROR})
         return ExitRecord(
+            **told | {"why": ExitWhy(told["why"]), "oom_kills": told["oom_kills"] or 0},
             key=key,
             epoch=epoch,
-            why=ExitWhy(said["why"]),
-            code=said["code"],
-            signal=said["signal"],
-            start_error=_start_error(said["start_error"]),
-            noticed=said["noticed"],
-            noticed_boottime_ns=said.get("noticed_boottime_ns"),  # shims of before do not say
-            oom_kills=said["oom_kills"] or 0,
-            peak_memory_bytes=said["peak_memory_bytes"],
-            cpu_s=(said["cpu_ns"] or 0) / 1e9,
-            started_boottime_ns=said["started_boottime_ns"],
-            ended_boottime_ns=said["ended_boottime_ns"],
-            started_wall_ns=said["started_wall_ns"],
-            ended_wall_ns=said["ended_wall_ns"],
-            boot_id=said["boot_id"],
-            log_bytes=said["log_bytes"],
-            dropped_log_bytes=said["dropped_log_bytes"],
-            refused_commands=said["refused_commands"],
-            remaining_pids=said["remaining_pids"],
+            cpu_s=(cpu_ns or 0) / 1e9,
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an exit record: {error!r}") from error
@@ -62,32 +54,11 @@ def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
 
 def write_exit(at: int, record: ExitRecord) -> None:
     """Store a record the agent itself had to make, in the shim's format."""
-    error = record.start_error
-    said = {
-        "v": 1,
-        "job_id": record.key.job_id,
-        "attempt": record.key.attempt,
-        "epoch": record.epoch,
-        "node_rank": record.key.node_rank,
-        "boot_id": record.boot_id,
-        "why": record.why.value,
-        "code": record.code,
-        "signal": record.signal,
-        "start_error": error and {"errno": error.errno, "stage": error.stage, "text": error.text},
-        "noticed": record.noticed,
-        "noticed_boottime_ns": record.noticed_boottime_ns,
-        "oom_kills": record.oom_kills,
-        "peak_memory_bytes": record.peak_memory_bytes,
-        "cpu_ns": round(record.cpu_s * 1e9),
-        "started_boottime_ns": record.started_boottime_ns,
-        "started_wall_ns": record.started_wall_ns,
-        "ended_boottime_ns": record.ended_boottime_ns,
-        "ended_wall_ns": record.ended_wall_ns,
-        "log_bytes": record.log_bytes,
-        "dropped_log_bytes": record.dropped_log_bytes,
-        "refused_commands": record.refused_commands,
-        "remaining_pids": record.remaining_pids,
-    }
+    told = asdict(record) | {"cpu_ns": round(record.cpu_s * 1e9)}
+    if record.start_error is not None:
+        told["start_error"] = {name: told["start_error"][name] for name in _START_ERROR}
+    rank = {"job_id": record.key.job_id, "attempt": record.key.attempt, "epoch": record.epoch}
+    said = {"v": 1, **rank, "node_rank": record.key.node_rank} | {it: told[it] for it in _PLAIN}
     data = json.dumps(said).encode() + b"\n"
     layout.write(at, layout.EXIT, data, durable=True, readable_by_gid=None)
 
@@ -96,12 +67,6 @@ def start_error(stage: str, error: OSError) -> StartError:
     """An operating system's refusal as a start error."""
     number = error.errno or 0
     return StartError(stage=stage, errno=number, text=error.strerror or os.strerror(number))
-
-
-def _start_error(said: dict[str, Any] | None) -> StartError | None:
-    if said is None:
-        return None
-    return StartError(stage=said["stage"], errno=said["errno"], text=said["text"])
 
 
 def _object(data: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
-from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
+from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits, RankUsage
 from dlq_nodeagent.model.port import (
     AttemptExists,
     ExitRecord,
@@ -22,7 +22,6 @@ from dlq_nodeagent.model.port import (
     LogChunk,
     NotDelivered,
     RankKey,
-    RankUsage,
     RuntimeFault,
     Started,
     StopNotice,
@@ -138,8 +137,7 @@ class ProcessRuntime:
         return self._ends.descriptor
 
     def usage(self, handle: Handle) -> RankUsage:
-        used = directories.usage(self._known(handle).dirs)
-        return RankUsage(**used._asdict())
+        return directories.usage(self._known(handle).dirs)
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
         return logs.read_log(self._known(handle).at, offset, limit)
