@@ -267,9 +267,7 @@ def _check_address(address: str) -> None:
 
 
 def _leave(code: int) -> NoReturn:
-    """End now: the interpreter's own exit would wait for threads that hang in a dead file
-    system.
-    """
+    """End now. The interpreter's own exit would wait for threads in a dead file system."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -207,9 +207,7 @@ class AgentCore:
         self.uplink.welcomed(welcome)
 
     def _take_wanted(self, launch: Launch) -> None:
-        """No command asked for the launch, so no answer exists: a refused launch is reported like a
-        rank.
-        """
+        """No command asked, so no answer exists: a refused launch is reported like a rank."""
         if self._leftovers.has(launch.key):
             log.error("wanted_runs_unexplained", key=str(launch.key))
             return

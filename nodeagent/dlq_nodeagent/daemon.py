@@ -307,9 +307,7 @@ async def _turn(
     service: Service,
     holds: Callable[[], bool],
 ) -> None:
-    """Turn until the agent is asked to stop, or its state belongs to another agent: nothing it
-    takes would be kept.
-    """
+    """Turn until the agent is asked to stop, or its state belongs to another agent."""
     while not stopped.is_set() and holds():
         core.tick()
         service.alive()
@@ -333,9 +331,7 @@ def woken_by_ends(runtime: Runtime, wake: asyncio.Event) -> Iterator[None]:
 
 
 def _watch_loop(wake: asyncio.Event, stopped: asyncio.Event, failures: list[BaseException]) -> None:
-    """Stop at a signal, and at any uncaught exception. A core that could not write its journal must
-    not go on.
-    """
+    """Stop at a signal and at any uncaught exception, such as an unwritten journal."""
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

@@ -1,6 +1,4 @@
-"""Builds the agent's parts for containers: the runtime, and the preparation of images and
-secrets.
-"""
+"""Builds the agent's parts for containers: runtime, images and secrets."""
 
 from dataclasses import dataclass
 from pathlib import Path

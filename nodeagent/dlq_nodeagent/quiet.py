@@ -1,6 +1,4 @@
-"""Sends to the log the messages that Python itself would print: one line of the agent's output is
-one event.
-"""
+"""Sends to the log the messages that Python itself would print."""
 
 import logging
 import sys

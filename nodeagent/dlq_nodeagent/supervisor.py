@@ -1,6 +1,4 @@
-"""Runs the ranks that the master wants on this node: carries out the decisions of the rank's state
-machine.
-"""
+"""Runs the ranks that the master wants here, as the rank's state machine decides."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -105,9 +103,7 @@ class Supervisor:
     epoch: Callable[[], int]
     boot_id: str
     secrets_of: Callable[[Launch], Sequence[bytes] | None] = no_secrets
-    """The secrets of a rank, which its output must not tell others; None: that is not known any
-    more.
-    """
+    """The secrets of a rank, hidden in its output; None: not known any more."""
     profiles: Profiles = field(init=False)
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
@@ -562,9 +558,7 @@ class Supervisor:
             self._hold(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
-        """The findings of a look after the end: the last checkpoint, then whether the GPUs are
-        free.
-        """
+        """Take a look after the end: the last checkpoint, then whether the GPUs are free."""
         if purpose is Purpose.FINAL and look.released is None:
             watched.settled_s = self.clock.boottime_s()
             self._looking.now(watched, Purpose.RELEASE, self.settings.watch_stopping_s)

@@ -1,6 +1,4 @@
-"""Whether this host names the users whose jobs may run here; without that, an agent of root could
-run none.
-"""
+"""Whether this host names the users whose jobs may run here."""
 
 import os
 import stat

@@ -274,9 +274,7 @@ class Workshop:
 
 
 def _failed_look(purpose: Purpose, error: BaseException) -> Look:
-    """The look that failed. Only a failed look at GPUs keeps them: a failed look at a job's files
-    closes no node.
-    """
+    """The look that failed. A failed look at a job's files keeps no GPUs and closes no node."""
     if purpose is Purpose.RELEASE:
         return Look(released=False, held_by=f"{type(error).__name__}: {error}")
     return Look()

@@ -186,9 +186,7 @@ class _Segment:
 
 
 def _read_elf(fd: int) -> _Elf | None:
-    """None: not a little-endian file of 64 bits. Raises ValueError or struct.error for a broken
-    one.
-    """
+    """None: not little-endian, or not of 64 bits. Raises ValueError, struct.error."""
     head = os.pread(fd, 64, 0)
     if head[:4] != b"\x7fELF":
         raise ValueError("no ELF file")

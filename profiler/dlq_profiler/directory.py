@@ -31,9 +31,7 @@ class Contents:
 
 
 def read_directory(path: Path) -> Contents:
-    """Read all that a host recorded. One bad file costs one file. Raises OSError for no
-    directory.
-    """
+    """Read all that a host recorded; a bad file is left out. Raises OSError."""
     recordings, refused = [], []
     tensors: dict[int, tuple[Tensors, ...]] = {}
     for name in sorted(os.listdir(path)):

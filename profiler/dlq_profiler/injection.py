@@ -14,9 +14,7 @@ DIRECTORY = "DLQ_PROF_DIR"
 
 
 class Parts(NamedTuple):
-    """The recording parts: the preloaded library, NCCL's plugin, and the directory of the Python
-    hook.
-    """
+    """The preloaded library, NCCL's plugin, and the directory of the Python hook."""
 
     preload: Path
     nccl_plugin: Path | None = None

@@ -45,9 +45,7 @@ class _Ranks(NamedTuple):
 
 
 def job_of(processes: Sequence[ProcessProfile], *, world_size: int | None = None) -> JobProfile:
-    """The profile of a job. `world_size`: ranks, where the caller knows better than the
-    processes.
-    """
+    """The profile of a job. `world_size`: ranks, if the caller knows better."""
     ranks = _ranks(processes, world_size)
     found = JobProfile(
         pattern=Pattern.OTHER,

@@ -57,9 +57,7 @@ def workers_of(talkers: Sequence[ProcessProfile]) -> list[ProcessProfile]:
 
 
 def merged(found: JobProfile, talkers: Sequence[ProcessProfile]) -> JobProfile:
-    """The job's profile from those of its workers. Bytes of headers (below 64 bytes each) are left
-    out.
-    """
+    """The job's profile from those of its workers, without headers (below 64 bytes)."""
     workers = workers_of(talkers)
     lists = [tuple(sorted(worker.messages, reverse=True)) for worker in workers]
     servers = _servers(workers)

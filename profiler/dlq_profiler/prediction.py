@@ -24,9 +24,7 @@ LINKS: Mapping[str, float] = {
 
 
 class Prediction(NamedTuple):
-    """The prediction for one link: `rho`, and how many times as long an iteration takes as in the
-    trial.
-    """
+    """The prediction for one link: `rho`, and by how much an iteration takes longer."""
 
     rho: float
     slowdown: float  # with the usual overlap

@@ -51,9 +51,7 @@ def profiles_of(
 def profile_of(
     recordings: Sequence[RecordFile], tensors: tuple[Tensors, ...] = ()
 ) -> ProcessProfile:
-    """The profile of one process from its recordings: one for each program that it was, and
-    library.
-    """
+    """The profile of one process from its recordings, by program and library."""
     newest = max(recordings, key=lambda one: one.opened_ns)
     unseen = Unseen(0)
     for recording in recordings:

@@ -88,9 +88,7 @@ class Interval(NamedTuple):
 
 
 class PeerTraffic(NamedTuple):
-    """The traffic of one process to one other end. `side`: 1 it connected, 2 it accepted, 0
-    unknown.
-    """
+    """The traffic to one other end. `side`: 1 connected, 2 accepted, 0 unknown."""
 
     peer: str
     side: int

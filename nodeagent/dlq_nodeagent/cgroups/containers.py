@@ -40,9 +40,7 @@ def detect_for_containers(
 
 
 def engine_path(dirs: Iterable[CgroupDir]) -> str:
-    """The path of a group as an engine names it: from its hierarchy's mount on; empty without
-    one.
-    """
+    """The path of a group below its hierarchy's mount, as an engine names it; empty without one."""
     for each in dirs:
         mount = Path(each.path)
         while not os.path.ismount(mount):

@@ -80,9 +80,7 @@ def own_paths(text: str) -> Mapping[str, str]:
 
 
 def _moved(own: Mapping[str, str], mounts: Mapping[str, Path], base: str) -> Mapping[str, str]:
-    """Our paths, with `base` in every hierarchy that has it; systemd does not manage all of
-    v1's.
-    """
+    """Our paths, with `base` in each hierarchy that has it; systemd does not manage all of v1's."""
     there = {kind for kind, mount in mounts.items() if (mount / base.lstrip("/")).is_dir()}
     if not there:
         why = f"there is no control group {base}"

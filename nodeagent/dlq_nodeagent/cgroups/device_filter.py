@@ -48,9 +48,7 @@ def program(rules: Iterable[OnlyMinors]) -> bytes:
 
 
 def attach(group: Path, rules: Iterable[OnlyMinors]) -> None:
-    """Let the rules hold for everything in a v2 group, from its next open on; OSError when
-    refused.
-    """
+    """Let the rules hold in a v2 group from the next open on. Raises OSError."""
     loaded = _load(program(rules))
     directory = os.open(group, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -74,9 +74,7 @@ def remove(dirs: Iterable[CgroupDir]) -> bool:
 
 
 def _with_below(directory: Path, depth: int = 0) -> list[Path]:
-    """A group and those in it, parents first; a directory that is no control group has nothing
-    below.
-    """
+    """A group and those in it, parents first; nothing lies below a plain directory."""
     found = [directory]
     try:
         with os.scandir(directory) as entries:

@@ -74,7 +74,5 @@ class CgroupTree(Protocol):
         ...
 
     def remove(self) -> None:
-        """Remove the groups that this tree made for itself; groups that still hold attempts
-        stay.
-        """
+        """Remove the groups that this tree made for itself. Groups with attempts stay."""
         ...

@@ -1,6 +1,4 @@
-"""The driver's messages (Xids) in the kernel's log: those of this boot that are still there, then
-new ones.
-"""
+"""The driver's messages (Xids) in the kernel's log: this boot's, then new ones."""
 
 import os
 import re

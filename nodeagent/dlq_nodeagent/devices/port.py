@@ -90,9 +90,7 @@ class DeviceFault(Exception):
 
 
 class Devices(Protocol):
-    """The agent's view of the GPUs of its machine. All calls are short and may block on a
-    driver.
-    """
+    """The agent's view of its machine's GPUs. All calls are short and may block on a driver."""
 
     def devices(self) -> tuple[Device, ...]:
         """Every GPU in the order of its index; the same answer for the life of the agent."""
@@ -107,9 +105,7 @@ class Devices(Protocol):
         ...
 
     def vitals(self) -> tuple[DeviceVitals, ...]:
-        """One entry for each device, in the order of `devices()`; never raises for a broken
-        device.
-        """
+        """One entry for each device, in the order of `devices()`; never raises for a broken one."""
         ...
 
     def next_xid(self) -> tuple[str, int] | None:

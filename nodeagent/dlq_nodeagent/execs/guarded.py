@@ -29,9 +29,7 @@ class Ending:
 
 
 class Guarded:
-    """A command that has been started. Everything of it is killed by `close`, or with this
-    process.
-    """
+    """A started command. Everything of it is killed by `close`, or with this process."""
 
     def __init__(self, inside: Inside, *, size: tuple[int, int] | None) -> None:
         """Start it; `size` (columns, rows) gives it a terminal. OSError when this node cannot."""

@@ -18,9 +18,7 @@ Call = grpc.aio.StreamStreamCall[wire.ServeExecRequest, wire.ServeExecResponse]
 
 
 class Talk:
-    """One ServeExec stream. Cancelling its reader or writer cancels all of it: the library cannot
-    cancel half.
-    """
+    """One ServeExec stream. Cancelling its reader or writer cancels all of it."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -77,9 +75,7 @@ class Stdin:
         self._waiting.put_nowait(data)
 
     async def feed(self, talk: Talk) -> None:
-        """Hand it over as the command takes it, and say so. Bytes without a reader count as
-        taken.
-        """
+        """Hand it over as the command takes it. Bytes without a reader count as taken."""
         taken_bytes, reads = 0, True
         while (data := await self._waiting.get()) is not None:
             reads = reads and await write_all(self._guarded.stdin, data)

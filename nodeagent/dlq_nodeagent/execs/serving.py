@@ -116,9 +116,7 @@ class ExecServer:
         )
 
     async def _attend(self, handle: Handle, guarded: Guarded, talk: Talk) -> None:
-        """Bytes both ways until the command has ended and all is said. TimeoutError when no caller
-        wants it any more.
-        """
+        """Bytes both ways until the command has ended; TimeoutError when no caller is left."""
         over, stdin = asyncio.Event(), Stdin(guarded)
         waiting = asyncio.create_task(guarded.wait())
         gone = {

@@ -1,6 +1,4 @@
-"""Bytes to and from a command's pipes or terminal, on the event loop, no faster than the other
-side.
-"""
+"""Bytes to and from a command's pipes or terminal, no faster than the other side."""
 
 import asyncio
 import errno

@@ -29,9 +29,7 @@ class Beat:
 
 
 def parse_beat(content: bytes | None) -> Beat | None:
-    """The beat in these bytes; None when there is nothing. Garbage is an empty beat: its writer is
-    alive.
-    """
+    """The beat in these bytes; None without any. Garbage is an empty beat: its writer is alive."""
     if content is None or not content.strip():
         return None
     said = json_object(content)

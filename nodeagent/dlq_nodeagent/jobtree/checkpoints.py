@@ -74,9 +74,7 @@ def floor_of_attempt(watch: CheckpointWatch) -> int:
 
 
 def _file_system_now_ns(directory: str) -> int:
-    """The clock that stamps files there, which may be a server's; 0 where nothing can be
-    written.
-    """
+    """The clock that stamps files there, which may be a server's; 0 if nothing can be written."""
     try:
         # Without a name where the file system knows such files, else deleted at once.
         with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
@@ -215,8 +213,6 @@ def _facts(path: str) -> os.stat_result | None:
 
 
 def _named_step(path: str) -> int | None:
-    """The last number in a checkpoint's name, as frameworks write it: `step-000123`,
-    `ckpt_40.pt`.
-    """
+    """The last number in a checkpoint's name: `step-000123`, `ckpt_40.pt`."""
     found = _NUMBER.search(os.path.basename(path))
     return int(found[1]) if found else None

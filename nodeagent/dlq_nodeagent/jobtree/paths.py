@@ -50,9 +50,7 @@ def make_directory(path: str, what: str, mode: int = 0o755) -> None:
 
 
 def check_directory(path: str, what: str) -> None:
-    """Refuse a path that is no directory; errors as `make_directory`. Call it with the user's
-    rights.
-    """
+    """Refuse a path that is no directory; errors and rights as `make_directory`."""
     try:
         kind = os.stat(path).st_mode
     except FileNotFoundError as error:
@@ -64,9 +62,7 @@ def check_directory(path: str, what: str) -> None:
 
 
 def refusal_of(error: OSError, text: str) -> Exception:
-    """The owner of the fault behind this error over a file: PathRefused, the user's, with the text;
-    else the host's.
-    """
+    """The user's fault over a file as PathRefused with the text, or the host's."""
     exit_code = exit_code_of(error.errno or 0)
     if exit_code is None:
         return UserFileFault(error.errno, error.strerror, error.filename)

@@ -25,16 +25,12 @@ _REMEDY = "remove or rename it, or name a directory of your own with --checkpoin
 
 
 class PlaceRefused(ValueError):
-    """A directory or a file is not the submitter's alone; the text names it, its owner and a
-    remedy.
-    """
+    """A directory or a file is not the submitter's alone. The text names a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaceOnDisk:
-    """The levels of one attempt below a base that may be shared; none where the script has its own
-    directory.
-    """
+    """The levels of one attempt below a base; none where the script has its own directory."""
 
     base: str
     below: tuple[str, ...] = ()
@@ -56,9 +52,7 @@ class PlaceOnDisk:
 
 
 def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
-    """Make the missing levels, and check all. PlaceRefused for levels of another user; errors else
-    as `make_directory`.
-    """
+    """Make the missing levels and check all. Raises PlaceRefused, and as `make_directory`."""
     what = "the checkpoint directory"
     make_directory(place.base, what, mode)
     with _Walk(place.base, uid) as walk:
@@ -73,9 +67,7 @@ def make_place(place: PlaceOnDisk, uid: int, mode: int = PRIVATE) -> None:
 
 
 def is_theirs(place: PlaceOnDisk, uid: int) -> bool:
-    """Whether all levels are there and still the submitter's alone, so that the files in them count
-    as saved.
-    """
+    """Whether all levels are still the submitter's alone, so that their files count as saved."""
     try:
         with _Walk(place.base, uid) as walk:
             for name in place.below:

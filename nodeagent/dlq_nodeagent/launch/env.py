@@ -1,6 +1,4 @@
-"""The environment of a job: its own variables, and above them dlq's (facts: torchrun without
-flags).
-"""
+"""The environment of a job: its own variables, and above them dlq's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,9 +100,7 @@ def _node_count(launch: Launch) -> int:
 
 
 def _types(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
-    """The types of the GPUs here, and on every node of the gang as in DLQ_NODELIST: they may
-    differ.
-    """
+    """The types of the GPUs here, and on each node of DLQ_NODELIST: they may differ."""
     types = launch.node_gpu_types or tuple(dict.fromkeys(device.gpu_type for device in devices))[:1]
     rank = launch.key.node_rank if launch.node_gpu_types else 0
     if rank >= len(types):

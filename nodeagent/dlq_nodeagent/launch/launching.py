@@ -50,9 +50,7 @@ _DEFAULT_INTERPRETER = ("/bin/sh",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchRules:
-    """Limits of this node for launches. Empty roots allow every directory that the user may
-    write.
-    """
+    """Limits of this node for launches. Empty roots allow every directory."""
 
     runtime: str
     run_as: RunAs
@@ -122,9 +120,7 @@ class Launching:
         return UserRights(launch.uid, launch.gid, launch.groups)
 
     def devices_of(self, launch: Launch) -> tuple[Device, ...]:
-        """The devices of this node that the launch names; LaunchRefused for one it does not
-        have.
-        """
+        """The devices that the launch names; LaunchRefused for one that this node lacks."""
         have = {device.index: device for device in self.devices}
         missing = [index for index in launch.gpu_indexes if index not in have]
         if missing:
@@ -173,9 +169,7 @@ class Launching:
         return cwd, watch_of(launch, 0, rights.uid)
 
     def _make_checkpoint_place(self, launch: Launch, rights: UserRights) -> None:
-        """Make the directory for checkpoints, and look at the one to resume from, before anything
-        runs.
-        """
+        """Make the directory for checkpoints, and check the one to resume from."""
         what, roots = "the checkpoint directory", self.rules.roots
         try:
             with rights.taken():
@@ -310,9 +304,7 @@ def refusal(error: BaseException) -> Preparation:
 
 
 def place_of(launch: Launch) -> PlaceOnDisk:
-    """The place of this attempt's checkpoints. A script's own directory is the user's choice as a
-    whole.
-    """
+    """The place of this attempt's checkpoints. A directory that a script names is one whole."""
     directory = os.path.normpath(launch.checkpoint_directory)
     named = bool(launch.checkpoint_marker) and directory == os.path.normpath(
         launch.checkpoint_base or directory
@@ -329,9 +321,7 @@ def base_of(launch: Launch) -> str:
 
 
 def _not_theirs(launch: Launch, text: str) -> Exception:
-    """A place that is not its user's alone: over one that the user has named, theirs to mend; else
-    the site's.
-    """
+    """A place that is not its user's alone: the user's fault if they named it, else the site's."""
     return (
         PathRefused(text)
         if launch.checkpoint_named
@@ -351,9 +341,7 @@ def watch_of(launch: Launch, floor_mtime_ns: int, uid: int) -> CheckpointWatch:
 
 
 def interpreter_of(script: str) -> tuple[str, ...]:
-    """The interpreter in a script's first line, as the kernel reads it; /bin/sh if it names
-    none.
-    """
+    """The interpreter in a script's first line, as the kernel reads it, or /bin/sh."""
     first, _, _ = script.partition("\n")
     if not first.startswith("#!") or not first[2:].strip():
         return _DEFAULT_INTERPRETER

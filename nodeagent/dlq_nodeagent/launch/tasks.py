@@ -30,9 +30,7 @@ class Task:
 
 
 def port_count(launch: Launch) -> int:
-    """Ports that a rank needs of its own: the gang's rendezvous, and one for each worker or
-    server.
-    """
+    """Ports that a rank needs: for the gang's rendezvous, and for each worker or server."""
     rendezvous = 1 if launch.key.node_rank == 0 else 0
     return rendezvous + len(_roles_here(launch))
 
@@ -154,9 +152,7 @@ def _gpu_tasks(launch: Launch, devices: Sequence[Device]) -> tuple[Task, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of one worker or server: the rank of its node, and its place among the tasks
-    there.
-    """
+    """The node of one worker or server, and its place among the tasks there."""
 
     role: str
     index: int
@@ -165,9 +161,7 @@ class _Place:
 
 
 def _places(launch: Launch) -> tuple[_Place, ...]:
-    """Every worker and server of the job. Workers go where their GPUs are, servers round the
-    nodes.
-    """
+    """Every worker and server. Workers go where their GPUs are, servers round the nodes."""
     counts = launch.node_gpu_counts or (len(launch.gpu_indexes),)
     each = max(1, sum(counts) // max(1, launch.worker_count))
     wanted = [("worker", node) for node, count in enumerate(counts) for _ in range(count // each)]

@@ -84,9 +84,7 @@ async def persist(
     clock: Clock,
     pause_s: float = _AGAIN_S,
 ) -> Joined:
-    """The same attempt to join again while the master does not answer, for so long at most; then
-    Unavailable.
-    """
+    """Try to join again while the master does not answer; Unavailable after `patience_s`."""
     end_s = clock.boottime_s() + patience_s
     while True:
         try:
@@ -98,9 +96,7 @@ async def persist(
 
 
 def _kept_request(state_dir: Path, wished_node_id: str) -> KeyAndRequest:
-    """The key and request of a join that was not answered, or new ones, kept before they are
-    used.
-    """
+    """The key and request of an unanswered join, or new ones, kept before they are used."""
     path = state_dir / _REQUEST_FILE
     if path.exists():
         kept = json.loads(path.read_text("ascii"))
@@ -156,9 +152,7 @@ async def keep_renewed(channels: Channels, clock: Clock) -> None:
 
 
 def _check(identity: StoredIdentity, node_id: str, pinned_ca: bytes) -> CertifiedIdentity:
-    """The identity that a certificate proves; refuses one that is not ours, whichever the master
-    sent.
-    """
+    """The identity that a certificate proves. Raises Unauthenticated if it is not ours."""
     who = parse_identity(identity.certificate)
     if who.role is not Role.NODE or who.name != node_id:
         raise Unauthenticated(f"the master sent a certificate for {who.role} {who.name}")

@@ -1,6 +1,4 @@
-"""When to dial the master again: spread evenly after a loss, ever more seldom while it stays
-away.
-"""
+"""When to dial the master again: spread evenly after a loss, then ever more seldom."""
 
 import random
 from dataclasses import dataclass

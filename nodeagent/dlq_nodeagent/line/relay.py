@@ -92,9 +92,7 @@ async def log_pieces(
 
 
 async def words_pieces(order: OpenLog, never_ran: str) -> AsyncIterator[wire.PushLogRequest]:
-    """The text in place of missing output: the reason why the rank never ran, in the shim's
-    words.
-    """
+    """The text in place of missing output: why the rank never ran."""
     said = f"dlq: cannot run the job: {never_ran}\n".encode("utf-8", "replace")
     offset = min(_first_offset(order.offset, len(said)), len(said))
     yield wire.PushLogRequest(relay_id=order.relay_id, offset=offset, data=said[offset:])

@@ -193,9 +193,7 @@ class Uplink:
             self._transport.send(message)
 
     def _has_new_word(self) -> bool:
-        """The master waits for the word that all ranks hold out longer: it goes with the next
-        heartbeat.
-        """
+        """The master waits for this word on holds: it goes with the next heartbeat."""
         return self._hold_revision() not in (0, self._said_revision)
 
     def _beat(self, now_s: float) -> None:

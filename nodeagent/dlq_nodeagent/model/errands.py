@@ -66,9 +66,7 @@ class LookOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCheckpoint:
-    """A committed checkpoint in a job's tree; `mtime_ns` is the time of the file system it is
-    on.
-    """
+    """A committed checkpoint in a job's tree; `mtime_ns` is its file system's time."""
 
     path: str
     step: int | None
@@ -104,15 +102,11 @@ class Errands(Protocol):
     """
 
     def prepare(self, order: PrepareOrder) -> None:
-        """Answered by `core.prepared(key, Preparation)`; a long one says `core.preparing(key,
-        words)` meanwhile.
-        """
+        """Answered by `core.prepared`; a long one says `core.preparing` meanwhile."""
         ...
 
     def abandon(self, key: RankKey) -> None:
-        """The rank shall not start: a wait for its preparation alone is ended, and it is
-        answered.
-        """
+        """The rank shall not start: its wait for a preparation is ended, and answered."""
         ...
 
     def look(self, order: LookOrder) -> None:
@@ -120,9 +114,7 @@ class Errands(Protocol):
         ...
 
     def look_at_gpus(self, number: int) -> None:
-        """Answered by `core.gpus_seen(GpuLook)`, unless another such look is under way: then that
-        one is.
-        """
+        """Answered by `core.gpus_seen`, once for all looks that are under way."""
         ...
 
     def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:

@@ -1,6 +1,4 @@
-"""Everything that one rank of one attempt needs to be started, as a value that is checked when it
-is made.
-"""
+"""The needs of one rank of one attempt, checked when the value is made."""
 
 import re
 import signal as signals

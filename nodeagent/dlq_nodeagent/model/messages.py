@@ -131,9 +131,7 @@ class Launch:
     """True for a trial on fewer GPUs than its job asks for: none of its saves is used.
     """
     sizes: tuple[int, ...] = ()
-    """The sizes of an elastic job: numbers of GPUs that suit it, rising; `asked_gpus` is one of
-    them.
-    """
+    """The sizes of an elastic job, rising: numbers of GPUs that suit it. One is `asked_gpus`."""
     asked_gpus: int = 0
     live: bool = False
     """Other nodes join and leave it while it runs, by torchrun's elastic rendezvous; `node_ids` has
@@ -143,16 +141,12 @@ class Launch:
     joins: bool = False
     """The others run already."""
     gpu_memory_bytes: int = 0
-    """The memory it asks of each GPU, in bytes, if it halves its batch on one that has less; else
-    0.
-    """
+    """The memory it asks of each GPU if it halves its batch on a smaller one; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stop:
-    """End one rank: after `delay_s` notice and signal, TERM, and KILL `grace_s` after the
-    notice.
-    """
+    """End one rank: notice and signal after `delay_s`, TERM, and KILL `grace_s` later."""
 
     key: RankKey
     fence: Fence
@@ -301,9 +295,7 @@ class RankReport:
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
     unnoticed: bool = False
-    """True if it has ended by itself, and no notice was given before: False also where that is not
-    known.
-    """
+    """True if it is known to have ended by itself, and no notice was given before."""
     gpus_held: str = ""
     """For an ended rank: the reason why its GPUs are not free yet."""
     no_room: bool = False
@@ -316,9 +308,7 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProgress:
-    """The last report of a running rank about itself, `age_s` ago; None: it has not said
-    anything.
-    """
+    """The last report of a running rank about itself, `age_s` ago; None: there was none."""
 
     key: RankKey
     fence: Fence
@@ -372,9 +362,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The command was taken (empty refusal: it will be carried out) or refused with a fixed
-    word.
-    """
+    """The command was taken (an empty refusal), or refused with a fixed word."""
 
     sequence: int
     refusal: str = ""

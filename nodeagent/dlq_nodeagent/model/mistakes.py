@@ -6,9 +6,7 @@ from dlq_common.start_causes import StartCause
 
 
 class LaunchRefused(ValueError):
-    """The plan cannot be started as it stands; the text says which field and why. `cause` tells the
-    owner of the fault.
-    """
+    """The plan cannot be started; the text says why, and `cause` whose fault it is."""
 
     def __init__(self, text: str, cause: StartCause = StartCause.SPEC) -> None:
         super().__init__(text)
@@ -90,9 +88,7 @@ class UserMistake(ValueError):
 
 
 def exit_code_of(number: int) -> int | None:
-    """A shell's exit code for this error over a file of its user's; None where the host is at
-    fault.
-    """
+    """A shell's exit code for this error over a user's file; None for the host's faults."""
     if number in _HOSTS_ERRORS:
         return None
     return NOT_FOUND if number == errno.ENOENT else CANNOT_RUN

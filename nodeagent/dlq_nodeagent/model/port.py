@@ -49,9 +49,7 @@ class StaleEpoch(RuntimeFault):
 
 
 class NotDelivered(RuntimeFault):
-    """The command could not be handed over: the shim is ending, or its channel is full; ask
-    again.
-    """
+    """The shim is ending, or its channel is full: ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +67,7 @@ class JobFiles(NamedTuple):
     preempt_file: str
     """Appears when the job is to save and leave (DLQ_PREEMPT_FILE); the job may only read it."""
     job_dir: str
-    """Owned by the job's user, mode 0700; plain files only (and where torchrun logs), deleted with
-    the attempt.
-    """
+    """The job user's own, for plain files and torchrun's logs; deleted with the attempt."""
     beat_file: str
     """The file for the job's beats (DLQ_BEAT_FILE), below `job_dir`."""
     done_file: str
@@ -165,9 +161,7 @@ class LogChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopNotice:
-    """The content of DLQ_PREEMPT_FILE for the job, as one JSON object with these keys and `v`:
-    1.
-    """
+    """The content of DLQ_PREEMPT_FILE: one JSON object with these keys and `v`: 1."""
 
     kind: str
     """preempt | time_limit | reclaim | maintenance | user_pause | hold_expired."""
@@ -181,9 +175,7 @@ class StopNotice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inside:
-    """The command and descriptors that start a command inside a rank; shim/exec.c describes
-    both.
-    """
+    """The command and descriptors that start a command inside a rank (shim/exec.c)."""
 
     argv: tuple[str, ...]
     shim_pidfd: int
@@ -229,9 +221,7 @@ class Runtime(Protocol):
         ...
 
     def poll(self, handle: Handle) -> ExitRecord | None:
-        """The exit record once the rank has ended and nothing of it is left; None while it
-        lives.
-        """
+        """The exit record once nothing of the rank is left; None while it lives."""
         ...
 
     def exited(self, handles: Iterable[Handle]) -> list[ExitRecord]:
@@ -285,9 +275,7 @@ class Runtime(Protocol):
         ...
 
     def workers_done(self, handle: Handle) -> bool:
-        """Whether only tasks that serve others are left of a rank with several (dlq-tasks says
-        so).
-        """
+        """Whether only tasks that serve others are left (dlq-tasks says so)."""
         ...
 
     def worker_failures(self, handle: Handle) -> int:
@@ -305,9 +293,7 @@ class Runtime(Protocol):
         ...
 
     def read_log(self, handle: Handle, offset: int, limit: int) -> LogChunk:
-        """At most `limit` bytes from logical `offset`; empty at the end. Works after the end
-        too.
-        """
+        """At most `limit` bytes from logical `offset`, also after the end."""
         ...
 
     def inside(

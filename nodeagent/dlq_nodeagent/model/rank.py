@@ -78,9 +78,7 @@ class StopAsked:
 
 @dataclass(frozen=True, slots=True)
 class NoticeDue:
-    """All waiting is over; checkpoints newer than the baseline (file system time) answer the
-    notice.
-    """
+    """All waiting is over; checkpoints newer than the baseline answer the notice."""
 
     baseline_mtime_ns: int
 
@@ -245,9 +243,7 @@ def accept(launch: Launch, *, now_s: float) -> RankStep:
 
 
 def step(rank: Rank, event: RankEvent, *, now_s: float) -> RankStep:
-    """The rank after `event`. Raises IllegalRankEvent where the table has no row; `now_s` is
-    boottime.
-    """
+    """The rank after `event` (`now_s`: boottime). Raises IllegalRankEvent without a row."""
     target = TABLE.get((rank.state, type(event)))
     if target is None:
         raise IllegalRankEvent(rank, event)

@@ -21,9 +21,7 @@ _PHASES = {
 
 
 def phase_of(rank: Rank) -> Phase:
-    """The phase on the wire. A rank whose GPUs are not proven free yet has exited once that is
-    reported.
-    """
+    """The phase on the wire. A rank that holds its GPUs has exited once that is reported."""
     if rank.state is RankState.PREPARING and rank.prepared and rank.launch.at_barrier:
         return Phase.READY
     if rank.state in _PHASES and not rank.gpus_held:
@@ -82,9 +80,7 @@ def run_s(record: ExitRecord) -> float | None:
 
 
 def error_of(rank: Rank) -> str:
-    """The reason why it never started, or why it is not over; empty for a rank that ran and
-    ended.
-    """
+    """Why it never started, or is not over; empty for a rank that ran and ended."""
     if rank.error or rank.record is None or rank.record.start_error is None:
         return rank.error
     failed = rank.record.start_error

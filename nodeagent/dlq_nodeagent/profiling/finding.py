@@ -87,9 +87,7 @@ def _words(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _processes(processes: Sequence[ProcessProfile]) -> str:
-    """The processes as JSON, whole or not at all: half of a job's processes would be another
-    job.
-    """
+    """The processes as JSON, all or none: half of a job's processes would be another job."""
     if not processes:
         return ""
     text = json.dumps([process.facts() for process in processes], separators=(",", ":"))

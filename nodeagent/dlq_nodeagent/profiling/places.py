@@ -54,9 +54,7 @@ class Places:
         return self.root / str(key) / "rings"
 
     def make(self, key: RankKey, rights: UserRights, *, file_limit: int, ring_bytes: int) -> Path:
-        """A place with recording switched on. Raises OSError. A rank that is made ready anew has a
-        new one.
-        """
+        """A place with recording switched on, new for each preparation. Raises OSError."""
         self._make_home(key)
         rings = self.rings(key)
         _remove(rings)

@@ -27,9 +27,7 @@ log = structlog.get_logger("nodeagent.profiling")
 
 @dataclass(slots=True, kw_only=True)
 class Profiles:
-    """Holds no state but when each evidence was last sent: the rest is noted on the watched
-    ranks.
-    """
+    """Knows when each evidence was last sent; the rest is noted on the watched ranks."""
 
     clock: Clock
     errands: Errands

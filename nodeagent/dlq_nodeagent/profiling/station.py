@@ -1,6 +1,4 @@
-"""Work on profiles in the agent's threads: a profile is read when its window is over, and
-removed.
-"""
+"""Reads a profile when its window is over, and removes it, in the agent's threads."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -37,9 +35,7 @@ class Station:
     reader: RingReader = field(default_factory=RingReader)
 
     def read(self, order: ReadOrder) -> ProfileFound:
-        """Switch recording off and read the rings. Repeating it is fine as long as it is not
-        removed.
-        """
+        """Switch recording off and read the rings. May be repeated until they are removed."""
         launch = order.launch
         ended_s = self.clock.now_s()
         rights = self.rights_of(launch)

@@ -66,9 +66,7 @@ def _tail(runtime: Runtime, handle: Handle) -> tuple[bytes, int]:
 
 
 def _hidden(secrets: Iterable[bytes]) -> re.Pattern[str] | None:
-    """The texts to hide: the lines of secrets, and values behind a `NAME=` or `USER:`, or as a text
-    in JSON. The longest come first, since one may be in another.
-    """
+    """Lines of secrets, values behind `NAME=` or `USER:`, and texts in JSON; the longest first."""
     found = {word.strip() for content in secrets for word in _words(content)}
     telling = sorted((word for word in found if len(word) >= _SHORTEST_SECRET), key=len)
     return re.compile("|".join(map(re.escape, reversed(telling)))) if telling else None

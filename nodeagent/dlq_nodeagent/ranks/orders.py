@@ -38,9 +38,7 @@ class Orders:
     term_s: float
 
     def deliver(self, effect: Effect, watched: Watched) -> bool:
-        """Give it, or note that it must be given again; whether this stop is the runtime's only
-        now.
-        """
+        """Give it, or note that it must be given again; whether the runtime alone has it now."""
         stopping = watched.rank.stopping
         assert stopping is not None
         if watched.handle is None:

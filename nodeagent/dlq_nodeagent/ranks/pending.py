@@ -51,9 +51,7 @@ class PendingReports:
                 yield subject, waiting.sequence
 
     def begin(self, said: Iterable[Subject], now_s: float) -> None:
-        """A new session, whose Hello carries these; it carries no number that is added from now
-        on.
-        """
+        """A new session, whose Hello carries these."""
         for waiting in self._waiting.values():
             waiting.sent_s = None
         for subject in said:

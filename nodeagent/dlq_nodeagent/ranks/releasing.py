@@ -26,9 +26,7 @@ class Releasing:
         return self.clock.boottime_s() - ago_s
 
     def obstacle(self, watched: Watched, look: Look) -> str | None:
-        """The obstacle to freeing its GPUs, in fixed words; empty when it is only early; None: they
-        are free.
-        """
+        """The obstacle to freeing its GPUs: empty when it is only early; None: they are free."""
         if self.unkillable(watched):
             return UNKILLABLE
         if look.released is not False:

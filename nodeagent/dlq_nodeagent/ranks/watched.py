@@ -38,9 +38,7 @@ class Watched:
     """The effect that the runtime has not taken yet; given again at the next tick."""
     answered_s: float | None = None
     hold_extension_s: float | None = 0.0
-    """The time by which its shim's hold is longer than its launch says; None: an earlier agent
-    knew.
-    """
+    """How much longer than its launch its shim holds; None: an earlier agent knew."""
     orphan: bool = False
     """True if it runs without a record: its launch is not known."""
     settled_s: float | None = None
@@ -120,9 +118,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
 
 
 def orphan(handle: Handle) -> RankRecord:
-    """A record for a rank that runs without one: it is adopted and reported; only the master can
-    stop it.
-    """
+    """A record for a rank that runs without one: only the master can stop it."""
     fence = Fence(handle.epoch, handle.key.attempt)
     launch = Launch(key=handle.key, fence=fence, command=("unknown",))
     return RankRecord(launch=launch, state=RankState.LAUNCHING)

@@ -40,9 +40,7 @@ def ensure_tasks() -> Path:
 
 
 def ensure_init() -> Path:
-    """Process 1 of containers; ShimMissing with the remedy otherwise. Call when containers are
-    wanted.
-    """
+    """Process 1 of containers; ShimMissing with the remedy otherwise."""
     path = shim_path().with_name(INIT_NAME)
     if not path.is_file():
         raise ShimMissing(

@@ -25,9 +25,7 @@ log = structlog.get_logger("nodeagent.disk")
 
 
 class Free(NamedTuple):
-    """The room that users without privileges may still take: bytes, and files (-1: the file system
-    sets no limit).
-    """
+    """Room for users without privileges: bytes, and files (-1: no limit)."""
 
     size_bytes: int
     files: int

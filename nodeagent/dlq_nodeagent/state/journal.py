@@ -30,9 +30,7 @@ class JournalDamaged(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """Numbers that must never go back: the highest epoch, and the limit of report sequences given
-    out.
-    """
+    """Numbers that never go back: the highest epoch, and the limit of given report numbers."""
 
     highest_epoch: int = 0
     sequence_limit: int = 0

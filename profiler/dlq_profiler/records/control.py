@@ -30,9 +30,7 @@ class RecordingControl(NamedTuple):
 def write_control(
     directory: Path, *, on: bool = True, file_limit: int = 0, ring_bytes: int = 0
 ) -> Path:
-    """Put a control file into a directory, before the program starts. Zeros: the libraries'
-    limits.
-    """
+    """Put a control file into a directory before the start. Zeros: the libraries' limits."""
     path = directory / NAME
     content = _LAYOUT.pack(_MAGIC, _VERSION, RECORD if on else OFF, file_limit, 0, ring_bytes)
     fresh = path.with_name(f".{NAME}.{os.getpid()}")

@@ -1,3 +1,1 @@
-"""Iterations found in recordings, by transport: NCCL calls, gloo, parameter servers, recurring
-addresses.
-"""
+"""Iterations found in recordings: NCCL calls, gloo, parameter servers, addresses."""

@@ -25,9 +25,7 @@ class Calls(NamedTuple):
 
 
 def collectives_of(records: Records) -> Records:
-    """The collectives among them, without those that a CUDA graph captured (one record, many
-    replays).
-    """
+    """The collectives, without those captured by a CUDA graph (one record, many replays)."""
     found: Records = records[
         np.isin(records["op"], COLLECTIVES) & (records["flags"] & RecordFlag.CAPTURED == 0)
     ]
@@ -74,9 +72,7 @@ def decode(calls: Records, ranks_of: NDArray[np.int64]) -> Calls | None:
 def _sent(
     op: NDArray[np.uint16], size: NDArray[np.int64], ranks: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Bytes that one rank sends: ring algorithms for collectives, the message itself from one to
-    one.
-    """
+    """Bytes that one rank sends: by ring algorithms, or the message from one to one."""
     others = (ranks - 1).astype(float)
     factor = np.ones(len(op))
     factor = np.where(op == Op.ALL_REDUCE, 2.0 * others / ranks, factor)

@@ -1,6 +1,4 @@
-"""Parameter servers: every message is a tensor, and every connection repeats its own list of
-them.
-"""
+"""Parameter servers: each message is a tensor, each connection repeats its list of them."""
 
 from __future__ import annotations
 
@@ -36,9 +34,7 @@ class _List(NamedTuple):
 
 
 def lists_of(requests: Requests) -> Lists | None:
-    """The lists of requests that repeat on the connections of one process; None unless nearly all
-    of it does.
-    """
+    """The repeating lists on a process's connections; None unless nearly all repeats."""
     messages = requests[requests["size"] >= HEADER]
     if not len(messages):
         return None

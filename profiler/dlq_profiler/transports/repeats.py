@@ -18,9 +18,7 @@ MOST_PERIOD = 16_384
 
 
 class Repeat(NamedTuple):
-    """`sequence[first:]` is one part of `period` elements, over and over; the last may be cut
-    short.
-    """
+    """`sequence[first:]` repeats `period` elements; the last part may be cut short."""
 
     period: int
     first: int

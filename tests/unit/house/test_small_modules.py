@@ -79,7 +79,6 @@ REASONS = {
         "policy/elsewhere.py",
         "dlq_master/store/write.py",
         "dlq_nodeagent/model/*.py",
-        "dlq_nodeagent/line/contact.py",
     ),
 }
 

@@ -1,3 +1,1 @@
-"""The `fake` runtime: ranks without processes, on a clock that tests move. Never used unless
-configured.
-"""
+"""The `fake` runtime: ranks without processes, on a clock that tests move."""

@@ -1,6 +1,4 @@
-"""How podman is called: its global options, its environment, and short commands with a time
-limit.
-"""
+"""How podman is called: global options, environment, and commands with a time limit."""
 
 import os
 import subprocess
@@ -22,9 +20,7 @@ _UMASK = 0o022
 
 
 class PodmanFailed(Exception):
-    """A podman command failed; `words` is the last line it said, `code` None after its time
-    limit.
-    """
+    """A podman command failed; `words` is its last line, `code` None after its time limit."""
 
     def __init__(self, words: str, code: int | None) -> None:
         super().__init__(words)
@@ -85,9 +81,7 @@ class PodmanClient:
         return done.stdout
 
     def store(self) -> Path:
-        """The directory of the store. Raises PodmanFailed when podman must be asked and does not
-        say.
-        """
+        """The directory of the store. Raises PodmanFailed if podman does not say."""
         return Path(self.root) if self.root else _default_store(self)
 
     def start(
@@ -123,9 +117,7 @@ def last_words(text: str) -> str:
 
 
 def choose_oci_runtime(cgroup_mode: str, wanted: str) -> str:
-    """The OCI runtime to name, or empty for podman's default: crun refuses hybrid control
-    groups.
-    """
+    """The OCI runtime to name; empty: podman's. crun refuses hybrid control groups."""
     if wanted or cgroup_mode != "hybrid":
         return wanted
     return "runc" if any(Path(at, "runc").exists() for at in DEFAULT_PATH.split(":")) else ""

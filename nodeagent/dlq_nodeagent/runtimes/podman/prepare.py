@@ -39,15 +39,11 @@ class Containers(Protocol):
         ...
 
     def fetch(self, key: RankKey, wish: PullWish, say: Say, done: Done) -> None:
-        """Have an image fetched. Returns at once; `done` gets, from any thread, None or the
-        refusal.
-        """
+        """Have an image fetched; `done` gets None or the refusal later, from any thread."""
         ...
 
     def abandon(self, key: RankKey) -> None:
-        """The rank waits for no image any more: `done` gets the refusal. No effect when it does not
-        wait.
-        """
+        """The rank waits for no image any more: `done` gets the refusal, if it did wait."""
         ...
 
     def forget(self, key: RankKey) -> None:
@@ -112,9 +108,7 @@ class PodmanContainers:
         return found
 
     def _roots(self, launch: Launch) -> tuple[str, ...]:
-        """The operator's, and the job's own checkpoints, which launching has checked by its
-        roots.
-        """
+        """The operator's, and the job's own checkpoints, which launching has checked."""
         if not self.mount_roots:
             return ()
         own = filter(None, (launch.checkpoint_directory, launch.resume_from))

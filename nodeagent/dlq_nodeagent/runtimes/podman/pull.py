@@ -1,6 +1,4 @@
-"""One pull of one image: a podman command of its own, with retries and bounds, that others may
-end.
-"""
+"""One pull of one image by a podman command, with retries and bounds."""
 
 import os
 import re
@@ -228,9 +226,7 @@ class Puller:
         deadline_s: float,
         say: Say,
     ) -> Sequence[str]:
-        """The output of the pull, to its end; ends the pull when it takes too long or fills the
-        disk.
-        """
+        """The output of the pull; ends it when it takes too long or fills the disk."""
         assert command.stdout is not None
         lines, said_s, text = list[str](), 0.0, ""
         say(f"pulling {image}: {progress}")

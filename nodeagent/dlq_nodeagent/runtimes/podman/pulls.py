@@ -29,9 +29,7 @@ class PullWish(NamedTuple):
 
 
 class ImageWanted(Exception):
-    """An image must be pulled, or a user must show that they may pull it, before a rank can
-    start.
-    """
+    """Before a rank can start, an image must be pulled, or its user show that they may."""
 
     def __init__(self, wish: PullWish) -> None:
         super().__init__(f"{wish.image} is not here for {wish.user}")

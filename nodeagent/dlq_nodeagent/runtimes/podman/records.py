@@ -91,17 +91,13 @@ class ImageRecords:
                 self._write()
 
     def removed(self, image_id: str) -> None:
-        """Note that an image is not in the store any more. OSError: it is forgotten in memory
-        only.
-        """
+        """Note that an image is gone. OSError: it is forgotten in memory only."""
         with self._lock:
             if self._images.pop(image_id, None) is not None:
                 self._write()
 
     def least_recently_used(self) -> list[tuple[str, float]]:
-        """Ids of the images that the agent has pulled and when each was last used, the oldest
-        first.
-        """
+        """Ids and last uses of the images that the agent has pulled, the oldest first."""
         with self._lock:
             return sorted(
                 ((name, image.used_s) for name, image in self._images.items()),

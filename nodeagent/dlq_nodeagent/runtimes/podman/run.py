@@ -1,6 +1,4 @@
-"""The `podman run` of one rank: every option is here, and nothing of the job's own words but
-mounts.
-"""
+"""The `podman run` of one rank; of the job's own words it has the mounts only."""
 
 import os
 import resource
@@ -62,9 +60,7 @@ def run_command(
     cgroup_parent: str,
     writable: bool,
 ) -> list[str]:
-    """`home` is the attempt's directory; podman's own files and the pinned mounts lie in its
-    podman/.
-    """
+    """`home` is the attempt's directory; podman's files and pinned mounts lie in its podman/."""
     private = home / "podman"
     own = (
         Mount(str(home), str(home), read_only=True),

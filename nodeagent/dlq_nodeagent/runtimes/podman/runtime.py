@@ -160,9 +160,7 @@ class PodmanRuntime(ProcessRuntime):
         return os.fsdecode(words[0])
 
     def _tidy(self, attempt: OpenAttempt) -> None:
-        """Our own names only, by descriptor: a mount that is still there makes rmdir fail, no
-        more.
-        """
+        """Our own names only, by descriptor: a mount that is still there makes rmdir fail."""
         try:
             private = os.open(
                 PRIVATE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=attempt.at

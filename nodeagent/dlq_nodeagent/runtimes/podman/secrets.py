@@ -86,9 +86,7 @@ class Secrets:
         place.rmdir()
 
     def keep_only(self, living: Collection[RankKey]) -> None:
-        """Delete the copies of ranks that are over, and of all pulls: after a restart, before any
-        pull.
-        """
+        """Delete the copies of ended ranks and of all pulls: after a restart, before any pull."""
         for left in self.run_dir.glob("auth-*.json"):
             left.unlink(missing_ok=True)
         place = self.run_dir / "secrets"

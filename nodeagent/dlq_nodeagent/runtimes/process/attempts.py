@@ -20,9 +20,7 @@ from dlq_nodeagent.model.port import (
 from dlq_nodeagent.runtimes.process import layout, planfile, records, shim_process
 
 UNKILLABLE_S = 30.0
-"""After this long under SIGKILL the record names the remaining processes (the shim waits as
-long).
-"""
+"""After this long under SIGKILL the record names the remaining processes, as the shim's does."""
 
 
 class OpenAttempt:

@@ -71,9 +71,7 @@ class Leftovers:
         self._doomed.add(key)
 
     def tick(self, known: Collection[RankKey]) -> bool:
-        """Kill what is doomed and look again; True when one is gone, so that the master must hear
-        it.
-        """
+        """Kill what is doomed and look again; True when one is gone."""
         now_s = self._clock.boottime_s()
         if not self._found or now_s - self._looked_s < _LOOK_S:
             return False
@@ -142,9 +140,7 @@ def _below(pid: int) -> set[int]:
 
 
 def _epoch_of(pid: int, proc: Path) -> int:
-    """The epoch of the plan that the shim keeps open and locked as long as it lives; 0: it cannot
-    be read.
-    """
+    """The epoch of the plan that the living shim keeps open; 0: it cannot be read."""
     with suppress(OSError, ValueError):
         for entry in (proc / str(pid) / "fd").iterdir():
             name = os.readlink(entry).removesuffix(" (deleted)")

@@ -1,6 +1,4 @@
-"""Reads an attempt's log while the shim writes it: the head file, then the ring
-(shim/logring.c).
-"""
+"""Reads an attempt's log while it is written: the head file, then the ring (shim/logring.c)."""
 
 import os
 import struct

@@ -57,9 +57,7 @@ def encode(
 
 
 def decode(data: bytes) -> PlannedLaunch:
-    """Read the needed parts back; ValueError for anything that is not a whole plan of this
-    version.
-    """
+    """Read the needed parts back; ValueError for anything but a whole plan of this version."""
     records = data.decode("utf-8", "surrogateescape").split("\0")
     if records[0] != _VERSION or records[-2:] != [_END, ""]:
         raise ValueError("not a whole plan of version 1")

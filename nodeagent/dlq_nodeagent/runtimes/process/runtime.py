@@ -234,9 +234,7 @@ class ProcessRuntime:
         return ()
 
     def _engine_words(self, attempt: OpenAttempt, *, terminal: bool) -> Sequence[str]:
-        """The words that start a command in the rank's container, up to the command; empty: it has
-        none.
-        """
+        """The words before a command in the rank's container; empty: it has none."""
         return ()
 
     def _tidy(self, attempt: OpenAttempt) -> None:

@@ -51,9 +51,7 @@ class Ends:
         return self._epoll.fileno()
 
     def watch(self, pidfd: int) -> None:
-        """Watch a shim until its pidfd is closed. Without room in the kernel its end does not show
-        here.
-        """
+        """Watch a shim until its pidfd is closed. A full kernel watches none."""
         with suppress(OSError):
             self._epoll.register(pidfd, select.EPOLLIN | select.EPOLLONESHOT)
 
@@ -85,9 +83,7 @@ def read_start_ticks(pid: int) -> int | None:
 
 
 def session_pids(session_id: int, since_ticks: int) -> set[int]:
-    """Processes of a session that are not older than its leader: the remains of a lost shim on a
-    host without control groups.
-    """
+    """Processes of a session since then: a lost shim's remains without control groups."""
     found = set()
     for name in os.listdir(PROC):
         fields = _stat_fields(int(name)) if name.isdecimal() else None
@@ -99,9 +95,7 @@ def session_pids(session_id: int, since_ticks: int) -> set[int]:
 
 
 class PlanLock:
-    """A living shim holds it for its whole life; a process that gets it knows that the shim is
-    dead.
-    """
+    """A living shim holds it, so taking it proves that the shim is dead."""
 
     def __init__(self, at: int) -> None:
         self._descriptor = os.open(layout.PLAN, os.O_RDONLY | os.O_CLOEXEC, dir_fd=at)
