@@ -14,10 +14,9 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
-from dlq_nodeagent.devices.watch import WatchSettings
+from dlq_nodeagent.devices.watch import GpusConfig
 from dlq_nodeagent.launch.launching import LaunchRules
-from dlq_nodeagent.line.reconnect import ReconnectSettings
-from dlq_nodeagent.line.uplink import UplinkSettings
+from dlq_nodeagent.line.uplink import ReconnectConfig, UplinkSettings
 from dlq_nodeagent.model.launch import RunAs
 from dlq_nodeagent.supervisor import SupervisorSettings
 from dlq_nodeagent.users_map import check_users_map
@@ -113,35 +112,6 @@ class DiskConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class GpusConfig:
-    """How GPUs are watched. The master's configuration decides about the findings."""
-
-    look_every: Seconds = Seconds(10.0)  # how often GPUs are looked at
-    figures_every: Seconds = Seconds(30.0)  # interval of reports on temperature and use
-    hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
-    free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
-    release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
-
-    def watch(self) -> WatchSettings:
-        """The same, as settings of the watch."""
-        return WatchSettings(
-            every_s=self.look_every,
-            figures_s=self.figures_every,
-            hangs_s=self.hangs,
-            free_below_bytes=self.free_below,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ReconnectConfig:
-    """How the agent dials again; the master's own word on the jitter wins once it is known."""
-
-    first_try: Seconds = Seconds(0.5)  # wait before the first try
-    jitter: Seconds = Seconds(15.0)  # a random part of this is added
-    longest: Seconds = Seconds(15.0)  # the longest wait between tries
-
-
-@dataclass(frozen=True, slots=True)
 class AgentConfig:
     """Every section of nodeagent.toml."""
 
@@ -174,12 +144,6 @@ class AgentConfig:
         return self.run_as == "self" and os.getuid() == 0
 
     def core(self) -> CoreSettings:
-        """The same, as the core wants it."""
-        reconnect = ReconnectSettings(
-            first_try_s=self.reconnect.first_try,
-            jitter_s=self.reconnect.jitter,
-            longest_s=self.reconnect.longest,
-        )
         supervisor = SupervisorSettings(
             startup_grace_s=self.jobs.startup_grace,
             term_s=self.jobs.term,
@@ -188,10 +152,9 @@ class AgentConfig:
             keep_s=self.jobs.keep,
             keep_count=self.jobs.keep_count,
         )
-        return CoreSettings(uplink=UplinkSettings(reconnect=reconnect), supervisor=supervisor)
+        return CoreSettings(uplink=UplinkSettings(reconnect=self.reconnect), supervisor=supervisor)
 
     def rules(self) -> LaunchRules:
-        """The same, for launching."""
         return LaunchRules(
             runtime=self.jobs.runtime,
             run_as=self.run_as,

@@ -139,16 +139,13 @@ class AgentCore:
     # ---- messages and events
 
     def opened(self) -> None:
-        """The transport has a stream."""
         self.uplink.opened()
         self.supervisor.profiles.unsent()
 
     def closed(self) -> None:
-        """The transport has no stream (any more)."""
         self.uplink.closed()
 
     def received(self, message: FromMaster) -> None:
-        """Take one message of the stream, in order."""
         match message:
             case Welcome():
                 self._welcome(message)
@@ -165,26 +162,21 @@ class AgentCore:
         self._send_reports()
 
     def prepared(self, key: RankKey, preparation: Preparation) -> None:
-        """The answer to a prepare errand."""
         self.supervisor.prepared(key, preparation)
         self._send_reports()
 
     def preparing(self, key: RankKey, detail: str) -> None:
-        """The present activity of a prepare errand."""
         self.supervisor.preparing(key, detail)
         self._send_reports()
 
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
-        """The answer to a look errand."""
         self.supervisor.looked(key, purpose, look)
         self._send_reports()
 
     def gpus_seen(self, look: GpuLook) -> None:
-        """The answer to a look at all GPUs."""
         self.uplink.send(look)
 
     def profile_read(self, key: RankKey, found: ProfileFound) -> None:
-        """The answer to a read errand."""
         self.supervisor.profiles.read(key, found)
         self._send_reports()
 

@@ -64,8 +64,6 @@ log = structlog.get_logger("nodeagent.daemon")
 
 @dataclass(slots=True)
 class _Parts:
-    """The built parts, for the way down."""
-
     node_id: str
     core: AgentCore
     runtime: Runtime
@@ -200,7 +198,7 @@ def _build(
         clock=clock,
         devices=devices,
         in_use=core.supervisor.gpus_in_use,
-        settings=config.gpus.watch(),
+        settings=config.gpus,
     )
     core.uplink.health = gpus.told
     disk = DiskWatch(clock=clock, path=state_dir, spare_bytes=config.disk.spare)

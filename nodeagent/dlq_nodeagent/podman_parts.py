@@ -28,8 +28,6 @@ log = structlog.get_logger("nodeagent.podman")
 
 @dataclass(frozen=True, slots=True)
 class PodmanParts:
-    """The further parts of an agent with containers."""
-
     runtime: PodmanRuntime
     containers: PodmanContainers
     pulls: Pulls

@@ -141,7 +141,6 @@ class Supervisor:
     # ---- the words of the master and of the errands
 
     def recover(self, records: Iterable[RankRecord]) -> None:
-        """Take over the ranks of an earlier agent, in any state."""
         handles = {handle.key: handle for handle in self.runtime.recover()}
         for record in records:
             self._adopt(record, handles.pop(record.launch.key, None))
@@ -238,7 +237,6 @@ class Supervisor:
                 )
 
     def acknowledged(self, key: RankKey) -> None:
-        """The master has the latest report of this rank on disk."""
         watched = self._watched.get(key)
         if watched is not None and watched.rank.state is RankState.ENDED:
             self._apply(watched, Acknowledged())
@@ -275,7 +273,6 @@ class Supervisor:
             self.tell(key)
 
     def looked(self, key: RankKey, purpose: Purpose, look: Look) -> None:
-        """The answer to a look errand."""
         watched = self._watched.get(key)
         if watched is None:
             return
@@ -297,7 +294,6 @@ class Supervisor:
         return [key for key, it in self._watched.items() if it.rank.state is not RankState.KEPT]
 
     def keys(self) -> frozenset[RankKey]:
-        """Every rank of which there is a record."""
         return frozenset(self._watched)
 
     def rank(self, key: RankKey) -> Rank | None:
@@ -318,7 +314,6 @@ class Supervisor:
         return watched.handle if watched.rank.state in ALIVE else None
 
     def progress(self) -> tuple[RankProgress, ...]:
-        """The last reports of the living ranks, for the heartbeat."""
         now_s = self.clock.boottime_s()
         living = (it for it in self._watched.values() if it.rank.state in ALIVE)
         return tuple(watched.progress(self.runtime.usage, now_s) for watched in living)
@@ -352,7 +347,6 @@ class Supervisor:
         return self._holding.in_force()
 
     def poll_s(self) -> float:
-        """How soon `tick` should be called again, in seconds."""
         states = {watched.rank.state for watched in self._watched.values()}
         states -= {RankState.ENDED, RankState.KEPT}
         if RankState.LAUNCHING in states:
@@ -364,7 +358,6 @@ class Supervisor:
     # ---- time
 
     def tick(self) -> None:
-        """Poll the runtime and do the work that is due."""
         self._poll()
         now_s = self.clock.boottime_s()
         for watched in list(self._watched.values()):

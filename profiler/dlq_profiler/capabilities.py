@@ -43,7 +43,6 @@ class Unwatched(StrEnum):
     NO_LIBRARY = "no_library"
 
     def sentence(self) -> str:
-        """Why, as one clause."""
         return _SENTENCES[self]
 
 

@@ -17,7 +17,6 @@ _ROLES = {"server": "ps", "ps": "ps", "worker": "worker", "chief": "worker"}
 
 
 def rank_of(identity: Mapping[str, str]) -> tuple[int | None, int | None]:
-    """Rank and world size, by the launcher's variables."""
     for rank, size in _RANKS:
         if identity.get(rank, "").isdecimal() and identity.get(size, "").isdecimal():
             return int(identity[rank]), int(identity[size])

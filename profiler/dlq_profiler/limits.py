@@ -21,7 +21,6 @@ _UNSEEN = frozenset(
 
 
 def reason_of(why: Unwatched) -> TrafficReason:
-    """The same, as the reason of a result."""
     return TrafficReason(why.value.replace("_", "-"))
 
 

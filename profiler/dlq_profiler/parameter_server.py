@@ -47,7 +47,6 @@ def is_one(talkers: Sequence[ProcessProfile]) -> bool:
 
 
 def workers_of(talkers: Sequence[ProcessProfile]) -> list[ProcessProfile]:
-    """Those that work."""
     return [
         process
         for process in talkers
@@ -99,7 +98,6 @@ def _busiest(found: JobProfile, received: float) -> float | None:
 
 
 def _servers(workers: Sequence[ProcessProfile]) -> tuple[PeerTraffic, ...]:
-    """Each server, with the bytes of all workers together to it."""
     sent: Counter[str] = Counter()
     number: Counter[str] = Counter()
     for peer in chain.from_iterable(worker.peers for worker in workers):

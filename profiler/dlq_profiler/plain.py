@@ -32,14 +32,12 @@ def read(
 
 
 def whole(value: object) -> int:
-    """A number of things."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
         raise ValueError("no number of things")
     return value
 
 
 def number(value: object) -> float:
-    """An amount: finite, and not negative."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
         raise ValueError(f"{value!r} is no amount")
     return float(value)
@@ -52,13 +50,10 @@ def text(value: object) -> str:
 
 
 def or_none(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """The reader's value, or None."""
     return lambda value: None if value is None else reader(value)
 
 
 def all_of(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A tuple of the reader's values."""
-
     def read_all(values: Any) -> tuple[Any, ...]:
         if not isinstance(values, list | tuple):
             raise TypeError(f"{values!r} is no list")

@@ -219,7 +219,6 @@ def _payload(requests: Requests) -> float:
 
 
 def _peers(requests: Requests, conns: NDArray[np.void], iterations: int) -> tuple[PeerTraffic, ...]:
-    """The traffic to each other end, the most first."""
     conn = requests["conn"]
     summed = np.bincount(conn, weights=requests["size"], minlength=len(conns) + 1)
     counted = np.bincount(conn, minlength=len(conns) + 1)

@@ -18,8 +18,6 @@ SCHEMA = "dlq.profile.v1"
 
 
 class Method(StrEnum):
-    """How a figure was found."""
-
     EXACT = "framework"  # its own list of parameters
     NCCL = "nccl-api"  # counts and types of NCCL's calls
     SLOTS = "gloo-slots"  # gloo's preambles
@@ -29,8 +27,6 @@ class Method(StrEnum):
 
 
 class TrafficConfidence(StrEnum):
-    """How far a figure may be trusted."""
-
     EXACT = "exact"  # reported by the framework
     CHECKED = "checked"  # two independent ways agree
     ASSUMED = "assumed"  # follows if the job does what jobs of its kind usually do
@@ -38,8 +34,6 @@ class TrafficConfidence(StrEnum):
 
 
 class TrafficReason(StrEnum):
-    """Why something is unknown."""
-
     NOTHING_RECORDED = "nothing-recorded"
     NO_TRAFFIC = "no-traffic"
     TOO_FEW_ITERATIONS = "too-few-iterations"
@@ -73,8 +67,6 @@ class TrafficReason(StrEnum):
 
 
 class Pattern(StrEnum):
-    """The communication pattern of the ranks."""
-
     ALL_REDUCE = "all-reduce"
     PARAMETER_SERVER = "parameter-server"
     OTHER = "other"
@@ -150,7 +142,6 @@ class ProcessProfile:
     unseen: tuple[str, ...] = ()  # ways by which bytes may have gone past the profiler
 
     def facts(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         found: dict[str, Any] = plain(self)
         return found
 
@@ -192,11 +183,9 @@ class JobProfile:
     unseen: tuple[str, ...] = ()
 
     def facts(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
         return {"schema": SCHEMA, **plain(self)}
 
     def json(self) -> str:
-        """One JSON object on one line."""
         return json.dumps(self.facts(), separators=(",", ":"))
 
     @classmethod

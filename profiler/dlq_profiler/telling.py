@@ -29,7 +29,6 @@ _MEMORY_BYTES = 2 << 30  # of addresses; a job records 512 MiB at most, and most
 
 
 def main(words: Sequence[str]) -> int:
-    """The exit code."""
     try:
         import numpy.ma  # noqa: F401  np.unique would import it by and by, with the user's rights
 

@@ -124,9 +124,12 @@ def configuration() -> Iterator[str]:
     yield "environment overrides a file: `DLQ_LEASE__HOLD=2h` sets `hold` in `[lease]`."
     pools = ROOT / "master/dlq_master/control/machines/pool_config.py"
     control = ROOT / "master/dlq_master/control/config.py"
-    agent = ROOT / "nodeagent/dlq_nodeagent/config.py"
+    agent = ROOT / "nodeagent/dlq_nodeagent"
     yield from _daemon("master.toml", "MasterConfig", sections(pools) | sections(control))
-    yield from _daemon("nodeagent.toml", "AgentConfig", sections(agent))
+    known: dict[str, Section] = {}
+    for name in ("config.py", "devices/watch.py", "line/uplink.py"):
+        known |= sections(agent / name)
+    yield from _daemon("nodeagent.toml", "AgentConfig", known)
 
 
 def sections(path: Path) -> dict[str, Section]:

@@ -34,7 +34,6 @@ def usage(dirs: Iterable[CgroupDir]) -> RankUsage:
 
 
 def pids(dirs: Iterable[CgroupDir]) -> set[int]:
-    """Every process in any of the directories."""
     found: set[int] = set()
     for each in dirs:
         for directory in _with_below(Path(each.path)):

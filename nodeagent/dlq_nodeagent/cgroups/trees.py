@@ -154,7 +154,6 @@ class NoTree:
         return ()
 
     def groups(self) -> dict[str, tuple[CgroupDir, ...]]:
-        """There are none."""
         return {}
 
     def remove(self) -> None:

@@ -119,14 +119,11 @@ class FakeDevices:
 
 @dataclass(slots=True)
 class _Said:
-    """The state that a script gives one device."""
-
     symptoms: list[tuple[str, str]] = field(default_factory=list)
     figures: dict[str, int] = field(default_factory=dict)
     usage: DeviceUsage | None = None
 
     def take(self, code: str, rest: list[str]) -> None:
-        """Take one line, without the number of its device."""
         if code in ("temperature", "utilization"):
             self.figures[code] = int(rest[0])
         elif code == "process":

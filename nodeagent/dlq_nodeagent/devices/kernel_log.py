@@ -27,11 +27,9 @@ class KernelLog:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def close(self) -> None:
-        """Let go of it."""
         os.close(self._descriptor)
 
     def xids(self) -> list[LoggedXid]:
-        """The messages written since the last call."""
         found: list[LoggedXid] = []
         while True:
             try:

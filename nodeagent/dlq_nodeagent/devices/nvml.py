@@ -49,7 +49,6 @@ class NvmlDevices:
         self._events: Any = None
 
     def close(self) -> None:
-        """Shut NVML down; the object is not used afterwards."""
         self._nvml.nvmlShutdown()
 
     def devices(self) -> tuple[Device, ...]:

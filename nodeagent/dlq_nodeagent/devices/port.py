@@ -56,7 +56,6 @@ class DeviceUsage:
 
     @property
     def words(self) -> str:
-        """The processes and memory on it, for people."""
         pids = ", ".join(str(process.pid) for process in self.processes) or "none"
         return f"{self.used_memory_bytes} bytes used, processes: {pids}"
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_common.daemon.config import Bytes, Seconds
 from dlq_nodeagent.devices.kernel_log import KernelLog
-from dlq_nodeagent.devices.port import RELEASED_MEMORY_BYTES, Device, Devices, DeviceVitals
+from dlq_nodeagent.devices.port import Device, Devices, DeviceVitals
 from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
 
 _XID = "xid_"
@@ -23,23 +24,21 @@ _HELD, _HANGS = "held", "driver_hangs"
 # a hundred.
 _FLICKERING = frozenset({"thermal_slowdown", "power_brake", "nvlink_errors"})
 _LISTEN_S = 1.0
+_FORGET_S = 86_400.0  # a message of the driver is reported for so long
+_LINGER_S = 300.0  # a passing symptom is reported for so long after it was last seen
 
 log = structlog.get_logger("nodeagent.gpus")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchSettings:
-    """Seconds, and bytes."""
+@dataclass(frozen=True, slots=True)
+class GpusConfig:
+    """How GPUs are watched. The master's configuration decides about the findings."""
 
-    every_s: float = 10.0
-    figures_s: float = 30.0
-    """How often figures alone are a reason to tell."""
-    hangs_s: float = 60.0
-    forget_s: float = 86_400.0
-    """The time that a message of the driver is reported."""
-    linger_s: float = 300.0
-    """The time that a passing symptom is reported after it was last seen."""
-    free_below_bytes: int = RELEASED_MEMORY_BYTES
+    look_every: Seconds = Seconds(10.0)  # how often GPUs are looked at
+    figures_every: Seconds = Seconds(30.0)  # interval of reports on temperature and use
+    hangs: Seconds = Seconds(60.0)  # a driver that has not answered for so long
+    free_below: Bytes = Bytes(500 * 1024**2)  # memory in use on a GPU that counts as free
+    release_timeout: Seconds = Seconds(30.0)  # from a job's end; then its node is closed to work
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class GpuWatch:
     clock: Clock
     devices: Devices
     in_use: Callable[[], frozenset[int]]
-    settings: WatchSettings = field(default_factory=WatchSettings)
+    settings: GpusConfig = field(default_factory=GpusConfig)
     open_log: Callable[[], KernelLog] = KernelLog
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _stopped: threading.Event = field(default_factory=threading.Event)
@@ -90,7 +89,7 @@ class GpuWatch:
                 vitals = tuple(DeviceVitals(it.uuid) for it in self.devices.devices())
             found = tuple(self._health(it, ours, now_s) for it in vitals)
         same = [_codes(it) for it in found] == [_codes(it) for it in self._told]
-        if not found or (not first and same and now_s - self._told_s < self.settings.figures_s):
+        if not found or (not first and same and now_s - self._told_s < self.settings.figures_every):
             return None
         if not same:
             for it in found:
@@ -111,7 +110,7 @@ class GpuWatch:
         usage = vitals.usage
         for (uuid, code), seen in self._seen.items():
             age_s = max(0.0, now_s - seen.last_s)
-            kept_s = self.settings.linger_s if code in _FLICKERING else self.settings.forget_s
+            kept_s = _LINGER_S if code in _FLICKERING else _FORGET_S
             if uuid == vitals.uuid and age_s < kept_s:
                 symptoms.append(GpuSymptom(code, seen.words, age_s))
         return GpuHealth(
@@ -123,7 +122,7 @@ class GpuWatch:
         )
 
     def _hangs(self, now_s: float) -> bool:
-        return now_s - self._looked_s > self.settings.hangs_s
+        return now_s - self._looked_s > self.settings.hangs
 
     # ---- the threads
 
@@ -150,7 +149,7 @@ class GpuWatch:
             index, usage = self._device(it.uuid).index, it.usage
             if usage is None or index in ours:
                 continue
-            if not usage.released_below(self.settings.free_below_bytes):
+            if not usage.released_below(self.settings.free_below):
                 yield index, usage.words
 
     def heard(self, uuid: str, number: int, at_s: float, words: str = "") -> None:
@@ -162,14 +161,12 @@ class GpuWatch:
                 self._seen[key] = _Seen(at_s, words or (known.words if known else ""))
 
     def read_log(self, kernel_log: KernelLog) -> None:
-        """Take the new messages of the kernel's log."""
         places = {it.pci: it for it in self.devices.devices() if it.pci}
         for xid in kernel_log.xids():
             if xid.pci in places:
                 self.heard(places[xid.pci].uuid, xid.number, xid.boot_s, xid.words)
 
     def listen(self) -> None:
-        """Take the driver's messages since the last call."""
         while (heard := self.devices.next_xid()) is not None:
             uuid, number = heard
             log.warning("xid", gpu=uuid, number=number)
@@ -185,7 +182,7 @@ class GpuWatch:
                     self.read_log(kernel_log)
                 if self.clock.boottime_s() >= look_at_s:
                     self.look()
-                    look_at_s = self.clock.boottime_s() + self.settings.every_s
+                    look_at_s = self.clock.boottime_s() + self.settings.look_every
             except Exception:
                 # The next look may succeed after any failure; until then it is reported as a hang.
                 log.exception("gpu_look_failed")

@@ -26,11 +26,9 @@ class Talk:
         self.messages: AsyncIterator[wire.ServeExecResponse] = aiter(call)
 
     async def name(self, relay_id: str) -> None:
-        """The first message: the id of the relay."""
         await self._say(wire.ServeExecRequest(relay_id=relay_id))
 
     async def say(self, output: exec_pb2.ExecOutput) -> None:
-        """Something came out."""
         await self._say(wire.ServeExecRequest(output=output))
 
     async def taken(self, total_bytes: int) -> None:
@@ -42,7 +40,6 @@ class Talk:
         await self._call.code()
 
     def end(self) -> None:
-        """Close the stream: nothing more is sent or read."""
         self._call.cancel()
 
     async def _say(self, message: wire.ServeExecRequest) -> None:
@@ -104,7 +101,6 @@ async def hear(guarded: Guarded, stdin: Stdin, talk: Talk) -> None:
 
 
 def size_of(spec: exec_pb2.ExecSpec) -> tuple[int, int]:
-    """Columns and rows of the wanted terminal."""
     return _bounded(spec.terminal_size) if spec.HasField("terminal_size") else SIZE
 
 

@@ -54,7 +54,6 @@ class ExecServer:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all commands."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -165,7 +164,6 @@ async def _finish(talk: Talk, ending: Ending) -> None:
 
 
 def ended_message(ending: Ending) -> exec_pb2.ExecEnded:
-    """The last word on a command."""
     error = ending.error
     if ending == Ending():
         error = "its guard was killed, and the command with it"

@@ -46,7 +46,6 @@ async def write_all(descriptor: int, data: bytes) -> bool:
 
 
 async def ended(pidfd: int) -> None:
-    """Return when the process of a pidfd has ended."""
     loop = asyncio.get_running_loop()
     await _ready(pidfd, loop.add_reader, loop.remove_reader)
 

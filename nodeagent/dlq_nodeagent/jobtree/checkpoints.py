@@ -160,14 +160,12 @@ class _Listing:
         self._listed: dict[str, list[tuple[str, os.stat_result]]] = {}
 
     def of(self, directories: list[str], pattern: str) -> Iterator[tuple[str, os.stat_result]]:
-        """The entries of these directories whose names match."""
         for directory in directories:
             for name, facts in self._entries(directory):
                 if fnmatch.fnmatchcase(name, pattern):
                     yield os.path.join(directory, name), facts
 
     def with_all_below(self, directories: list[str]) -> list[str]:
-        """These directories and those below them."""
         found, level = list(directories), directories
         for _ in range(_MOST_DEPTH):
             level = [path for path, it in self.of(level, "*") if stat.S_ISDIR(it.st_mode)]

@@ -47,7 +47,6 @@ def json_object(content: bytes) -> dict[str, Any]:
 
 
 def whole_number(value: object) -> int | None:
-    """A non-negative integer that fits the wire, or None."""
     if isinstance(value, bool) or not isinstance(value, int):
         return None
     return value if 0 <= value < 2**63 else None

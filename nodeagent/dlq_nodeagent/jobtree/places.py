@@ -139,12 +139,10 @@ class _Walk:
 
     @property
     def shared(self) -> bool:
-        """Whether others may make entries on this level."""
         facts = os.fstat(self._fd)
         return facts.st_uid != self._uid or bool(facts.st_mode & _OTHERS_WRITE)
 
     def make(self, name: str, mode: int) -> None:
-        """Make a level, unless there is something of that name."""
         try:
             os.mkdir(name, mode, dir_fd=self._fd)
         except FileExistsError:
@@ -166,11 +164,9 @@ class _Walk:
             raise PlaceRefused(f"{path} may be written to by everybody: chmod o-w it")
 
     def is_directory(self, name: str) -> bool:
-        """Whether it is one itself."""
         return stat.S_ISDIR(os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode)
 
     def enter(self, name: str) -> None:
-        """Go to a level that is the submitter's."""
         facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         path = os.path.join(self.path, name)
         if facts.st_uid != self._uid:
@@ -185,7 +181,6 @@ class _Walk:
             raise PlaceRefused(_whose(path, entered, "is not the submitter's"))
 
     def check_unwritable(self) -> None:
-        """Refuse a level that others may write to."""
         facts = os.fstat(self._fd)
         if facts.st_mode & _OTHERS_WRITE:
             mode = stat.S_IMODE(facts.st_mode)

@@ -40,7 +40,6 @@ def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
 
 
 def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper: int) -> bool:
-    """Remove one name, and all below it."""
     try:
         if not stat.S_ISDIR(info.st_mode):
             os.unlink(name, dir_fd=at)
@@ -63,7 +62,6 @@ def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper:
 
 
 def _entries(at: int, budget: list[int]) -> list[tuple[str, os.stat_result]]:
-    """The names of a directory, as many as the budget has left."""
     found = []
     with os.scandir(at) as entries:
         for entry in entries:

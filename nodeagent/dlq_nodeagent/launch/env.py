@@ -95,7 +95,6 @@ def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
 
 
 def _node_count(launch: Launch) -> int:
-    """Nodes that it has at this start."""
     return sum(map(bool, launch.node_gpu_counts)) or len(launch.node_ids)
 
 

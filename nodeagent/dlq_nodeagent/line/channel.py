@@ -59,7 +59,7 @@ _OPTIONS = [
     # this.
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Dialling again is decided by reconnect.py; the library must not wait longer on its own.
+    # Dialling again is decided by `uplink.Reconnect`; the library must not wait longer on its own.
     ("grpc.initial_reconnect_backoff_ms", 500),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.enable_retries", 0),

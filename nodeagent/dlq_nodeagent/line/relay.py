@@ -45,7 +45,6 @@ class LogRelay:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End all transfers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

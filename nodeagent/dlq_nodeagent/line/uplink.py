@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.line.reconnect import Reconnect, ReconnectSettings
+from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.model.gpus import GpuHealth
 from dlq_nodeagent.model.messages import (
     DiskSpace,
@@ -50,6 +50,39 @@ class Contact(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ReconnectConfig:
+    """How the agent dials again; the master's own word on the jitter wins once it is known."""
+
+    first_try: Seconds = Seconds(0.5)  # wait before the first try
+    jitter: Seconds = Seconds(15.0)  # a random part of this is added
+    longest: Seconds = Seconds(15.0)  # the longest wait between tries
+
+
+class Reconnect:
+    """Counts failures. After a session is lost comes one short try, then one within the jitter, so
+    that thousands of agents do not return in one second. Later pauses double, up to a cap.
+    """
+
+    def __init__(self, settings: ReconnectConfig, rng: random.Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._failures = 0
+        self.jitter_s: float = settings.jitter
+
+    def succeeded(self) -> None:
+        self._failures = 0
+
+    def delay_s(self) -> float:
+        self._failures = min(self._failures + 1, 32)
+        if self._failures == 1:
+            longest_s = min(self._settings.first_try, self.jitter_s)
+        else:
+            doubled_s = max(self.jitter_s, self._settings.first_try) * 2.0 ** (self._failures - 2)
+            longest_s = min(doubled_s, self._settings.longest)
+        return self._rng.uniform(0.0, longest_s)
+
+
 class LinkState(StrEnum):
     """How far the session has come."""
 
@@ -66,7 +99,7 @@ class UplinkSettings:
     heartbeat_s: float = 5.0
     ttl_s: float = 20.0
     open_timeout_s: float = 20.0
-    reconnect: ReconnectSettings = field(default_factory=ReconnectSettings)
+    reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
 
 
 class Uplink:
@@ -114,7 +147,6 @@ class Uplink:
 
     @property
     def up(self) -> bool:
-        """Whether messages other than Hello may be sent."""
         return self.state is LinkState.UP
 
     def silence_s(self) -> float:
@@ -149,19 +181,16 @@ class Uplink:
                 return self._since_s + self._settings.open_timeout_s
 
     def opened(self) -> None:
-        """The stream is there: greet."""
         if self.state is not LinkState.OPENING:
             return
         self._enter(LinkState.GREETED)
         self._transport.send(self._hello())
 
     def closed(self) -> None:
-        """The stream is gone, or could not be opened."""
         if self.state is not LinkState.DOWN:
             self._wait()
 
     def drop(self) -> None:
-        """Leave this stream and dial again later."""
         self._transport.close()
         self._wait()
 

@@ -40,13 +40,10 @@ class Before:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """All places of a node, below its state directory."""
-
     root: Path
 
     @classmethod
     def of(cls, state_dir: Path) -> "Places":
-        """Where they are."""
         return cls(state_dir / "profiles")
 
     def rings(self, key: RankKey) -> Path:
@@ -66,7 +63,6 @@ class Places:
         return rings
 
     def note(self, key: RankKey, before: Before) -> None:
-        """Keep the facts from before the start. Raises OSError."""
         self._make_home(key)
         words = {"recording": before.recording, "limits": before.limits}
         replace_file(self.root / str(key) / "before.json", json.dumps(words).encode())

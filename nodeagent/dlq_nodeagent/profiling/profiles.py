@@ -53,7 +53,6 @@ class Profiles:
                 self._read(watched, min(ran_s, launch.profile.window_s))
 
     def read(self, key: RankKey, found: ProfileFound) -> None:
-        """The answer to a read errand."""
         watched = self.watched(key)
         if watched is None:
             return

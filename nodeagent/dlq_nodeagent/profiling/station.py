@@ -53,16 +53,13 @@ class Station:
         return self._found(order, reading, limits, ended_s)
 
     def failed(self, order: ReadOrder) -> ProfileFound:
-        """The report when even that failed."""
         return self._found(order, RingReading(failure=TrafficReason.FAILED), (), self.clock.now_s())
 
     def remove(self, key: RankKey) -> None:
-        """Take a rank's place away."""
         if not any(self.places.remove(key) for _ in range(_SWEEPS)):
             log.warning("rings_not_removed", key=str(key))
 
     def keep_only(self, keys: Iterable[RankKey]) -> None:
-        """Take all places away but these."""
         self.places.keep_only(keys)
 
     def _found(

@@ -19,8 +19,6 @@ log = structlog.get_logger("nodeagent.holding")
 
 @dataclass(slots=True, kw_only=True)
 class Holding:
-    """The latest word, and whether every living rank has it."""
-
     runtime: Runtime
     epoch: Callable[[], int]
     revision: int | None = None

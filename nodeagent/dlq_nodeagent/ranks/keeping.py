@@ -70,7 +70,6 @@ class Keeping:
         )
 
     def too_old(self, watched: Iterable[Watched]) -> list[Watched]:
-        """The ranks to forget now, the oldest first."""
         kept = [it for it in watched if it.rank.state is RankState.KEPT]
         if not kept:
             return []
@@ -78,7 +77,6 @@ class Keeping:
         return list(self._beyond(kept))
 
     def forget(self, watched: Watched) -> None:
-        """Drop everything of a rank that is over."""
         key = watched.rank.launch.key
         if watched.handle is not None:
             try:

@@ -57,7 +57,6 @@ class Watched:
     unrecorded: bool = False
 
     def reported(self) -> Rank:
-        """The rank as reported to the master."""
         if not self.held_by or self.rank.state is not RankState.RELEASING:
             return self.rank
         if not self.end_told:
@@ -74,7 +73,6 @@ class Watched:
             self.rank = replace(self.rank, beaten=True)
 
     def progress(self, usage: Callable[[Handle], RankUsage], now_s: float) -> RankProgress:
-        """Its last report, for a heartbeat."""
         beat = self.beat
         used = None if self.handle is None else usage(self.handle)
         return RankProgress(

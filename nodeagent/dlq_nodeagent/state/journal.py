@@ -110,7 +110,6 @@ class FileJournal:
         return node, tuple(sorted(records, key=lambda record: record.launch.key.numbers()))
 
     def damaged(self) -> tuple[Path, ...]:
-        """The files that were put aside, for the log."""
         return tuple(sorted(self._ranks.glob(f"*{_DAMAGED}")))
 
     def save_node(self, record: NodeRecord) -> None:

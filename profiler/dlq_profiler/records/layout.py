@@ -110,8 +110,6 @@ RECORD = np.dtype(
 
 
 class RecordSource(IntEnum):
-    """The library that recorded."""
-
     PRELOAD = 1
     NCCL_PLUGIN = 2
 
@@ -127,24 +125,18 @@ class Unseen(IntFlag):
 
 
 class Side(IntEnum):
-    """The opener of a connection."""
-
     UNKNOWN = 0
     CONNECTED = 1
     ACCEPTED = 2
 
 
 class ConnKind(IntEnum):
-    """The medium of the bytes."""
-
     SOCKET = 1
     QUEUE_PAIR = 2
     COMMUNICATOR = 3
 
 
 class Op(IntEnum):
-    """The call."""
-
     SEND = 1
     SENDTO = 2
     SENDMSG = 3
@@ -183,8 +175,6 @@ COLLECTIVES = tuple(op for op in Op if op >= Op.ALL_REDUCE)
 
 
 class RecordFlag(IntFlag):
-    """Further facts of a record."""
-
     GLOO = 1 << 0
     PEEK = 1 << 1
     CAPTURED = 1 << 2

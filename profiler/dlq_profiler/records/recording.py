@@ -231,7 +231,6 @@ def _identity(field: np.bytes_) -> Mapping[str, str]:
 
 
 def peer_of(conn: np.void) -> str:
-    """The other end of a connection, as text."""
     if conn["kind"] == ConnKind.SOCKET:
         return f"{_address(conn, 'remote')}:{int(conn['remote_port'])}"
     if conn["kind"] == ConnKind.QUEUE_PAIR:

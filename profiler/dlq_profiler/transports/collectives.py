@@ -14,8 +14,6 @@ from dlq_profiler.transports.repeats import mixed, steady_part
 
 
 class Calls(NamedTuple):
-    """One iteration's collectives."""
-
     seen: int  # iterations
     iterations: Iterations
     sent_bytes: float  # that one rank sends, by the ring algorithms

@@ -110,7 +110,6 @@ def _of_heavy_streams(requests: Requests) -> Requests:
 
 
 def _keys(requests: Requests) -> _Keys:
-    """A key for each (connection, address, size)."""
     _, first, of, count = np.unique(
         mixed(requests["conn"], requests["address"], requests["size"]),
         return_index=True,

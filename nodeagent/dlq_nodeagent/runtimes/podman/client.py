@@ -53,7 +53,6 @@ class PodmanClient:
         return [self.program, *options, *words]
 
     def environment(self) -> Mapping[str, str]:
-        """The whole environment of a podman command."""
         passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         return {"PATH": DEFAULT_PATH, "HOME": "/root", "LC_ALL": "C.UTF-8"} | passed
 

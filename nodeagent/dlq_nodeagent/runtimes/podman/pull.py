@@ -79,7 +79,6 @@ class PullEnding:
 
     @property
     def over(self) -> bool:
-        """Whether it was ended."""
         return self._over.is_set()
 
     def end(self) -> None:
@@ -90,7 +89,6 @@ class PullEnding:
                 _kill(self._running)
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep, but not beyond the end."""
         self._over.wait(timeout_s)
 
     @contextmanager

@@ -34,8 +34,6 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The secrets of one node, and those handed over to its ranks."""
-
     directory: Path
     run_dir: Path
 

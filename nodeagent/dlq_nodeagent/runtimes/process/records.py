@@ -53,7 +53,6 @@ def parse_exit(data: bytes, key: RankKey, epoch: int) -> ExitRecord:
 
 
 def write_exit(at: int, record: ExitRecord) -> None:
-    """Store a record the agent itself had to make, in the shim's format."""
     told = asdict(record) | {"cpu_ns": round(record.cpu_s * 1e9)}
     if record.start_error is not None:
         told["start_error"] = {name: told["start_error"][name] for name in _START_ERROR}
@@ -64,7 +63,6 @@ def write_exit(at: int, record: ExitRecord) -> None:
 
 
 def start_error(stage: str, error: OSError) -> StartError:
-    """An operating system's refusal as a start error."""
     number = error.errno or 0
     return StartError(stage=stage, errno=number, text=error.strerror or os.strerror(number))
 

@@ -257,7 +257,6 @@ class ProcessRuntime:
 
 
 def limits_of(plan: LaunchPlan) -> Limits:
-    """The limits of a plan, as its control group wants them."""
     return Limits(
         memory_bytes=plan.memory_bytes,
         pids_max=plan.pids_max,

@@ -47,7 +47,6 @@ class Ends:
 
     @property
     def descriptor(self) -> int:
-        """Readable while there are ends that are not taken note of."""
         return self._epoll.fileno()
 
     def watch(self, pidfd: int) -> None:
@@ -108,7 +107,6 @@ class PlanLock:
         return True
 
     def close(self) -> None:
-        """Give it back (also by the end of this process)."""
         os.close(self._descriptor)
 
 

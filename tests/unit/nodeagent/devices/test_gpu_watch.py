@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import FakeClock
+from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.kernel_log import KernelLog, LoggedXid, parse
 from dlq_nodeagent.devices.port import Device, DeviceProcess, DeviceUsage, DeviceVitals
-from dlq_nodeagent.devices.watch import GpuWatch, WatchSettings
+from dlq_nodeagent.devices.watch import GpusConfig, GpuWatch
 from dlq_nodeagent.model.gpus import GpuHealth
 from support.waiting import wait_until
 
@@ -30,7 +31,7 @@ class Bench:
             clock=self.clock,
             devices=self.devices,
             in_use=lambda: self.ours,
-            settings=WatchSettings(**settings),  # type: ignore[arg-type]
+            settings=GpusConfig(**settings),  # type: ignore[arg-type]
         )
         self.watch.look()
 
@@ -54,7 +55,7 @@ def test_the_first_heartbeat_of_a_session_tells_all_and_the_next_nothing_new() -
 
 
 def test_figures_alone_are_told_now_and_then_and_symptoms_at_once() -> None:
-    bench = Bench(figures_s=30.0)
+    bench = Bench(figures_every=30.0)
     bench.told()
     bench.clock.advance(29.0)
     assert bench.watch.told(False) is None
@@ -123,7 +124,7 @@ def test_a_rank_that_comes_while_somebody_looks_is_no_stranger() -> None:
 
 
 def test_how_much_memory_a_free_gpu_may_have_is_configuration() -> None:
-    bench = Bench(free_below_bytes=100)
+    bench = Bench(free_below=100)
     bench.devices.usages[bench.uuid(0)] = DeviceUsage(200, ())
     bench.watch.look()
     assert bench.codes(0) == ["held"]
@@ -150,7 +151,7 @@ def test_the_same_message_from_two_sources_is_one_and_the_newest_counts() -> Non
 
 
 def test_a_driver_that_does_not_answer_is_told_for_every_gpu() -> None:
-    bench = Bench(hangs_s=60.0)
+    bench = Bench(hangs=60.0)
     bench.clock.advance(61.0)
     assert [bench.codes(index) for index in range(4)] == [["driver_hangs"]] * 4
     bench.watch.look()
@@ -194,7 +195,7 @@ def test_the_threads_look_by_themselves_and_stop_when_told(tmp_path: Path) -> No
         clock=FakeClock(),
         devices=devices,
         in_use=frozenset,
-        settings=WatchSettings(every_s=0.0),
+        settings=GpusConfig(look_every=Seconds(0.0)),
     )
     watch.start()
     wait_until(lambda: watch.told(True), what="the first look")

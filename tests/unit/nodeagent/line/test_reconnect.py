@@ -2,13 +2,14 @@
 
 import random
 
-from dlq_nodeagent.line.reconnect import Reconnect, ReconnectSettings
+from dlq_common.daemon.config import Seconds
+from dlq_nodeagent.line.uplink import Reconnect, ReconnectConfig
 from support.agent_bench import AgentBench
 
 
 def delays(failures: int, *, seed: int = 3) -> list[float]:
     """The waits after that many failures in a row."""
-    reconnect = Reconnect(ReconnectSettings(), random.Random(seed))
+    reconnect = Reconnect(ReconnectConfig(), random.Random(seed))
     return [reconnect.delay_s() for _ in range(failures)]
 
 
@@ -32,7 +33,7 @@ def test_no_agent_stays_away_longer_than_the_cap() -> None:
 
 
 def test_waits_double_up_to_the_cap() -> None:
-    settings = ReconnectSettings(first_try_s=0.5, jitter_s=2.0, longest_s=60.0)
+    settings = ReconnectConfig(Seconds(0.5), Seconds(2.0), Seconds(60.0))
     longest = [0.0] * 9
     for seed in range(500):
         reconnect = Reconnect(settings, random.Random(seed))
@@ -41,7 +42,7 @@ def test_waits_double_up_to_the_cap() -> None:
 
 
 def test_a_welcome_makes_the_next_try_short_again() -> None:
-    reconnect = Reconnect(ReconnectSettings(), random.Random(1))
+    reconnect = Reconnect(ReconnectConfig(), random.Random(1))
     for _ in range(10):
         reconnect.delay_s()
     reconnect.succeeded()
@@ -49,7 +50,7 @@ def test_a_welcome_makes_the_next_try_short_again() -> None:
 
 
 def test_a_master_without_jitter_is_not_dialled_in_a_busy_loop() -> None:
-    reconnect = Reconnect(ReconnectSettings(), random.Random(1))
+    reconnect = Reconnect(ReconnectConfig(), random.Random(1))
     reconnect.jitter_s = 0.0
     waits = [reconnect.delay_s() for _ in range(20)]
     assert sum(waits) > 60
