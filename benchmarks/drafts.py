@@ -38,7 +38,7 @@ def main() -> None:
     whole_s = completions(report, policy_named("tiresias-las"), 1000, clock_reading_s())
     job = Job(
         job_id=JobId(1), user="u", name="n", request=Request(gpus=1), submit_time_s=0.0,
-        queue="q", rank_base=0,
+        queue="q", priority_base=0,
     )  # fmt: skip
     by_position_s = best_s(partial(positional, job))
     report.figure("copy of a job by positions", 1e6 * by_position_s, "us")

@@ -143,7 +143,7 @@ def _replaced(
     cluster: Cluster,
     policy: Policy,
     turns: Sequence[tuple[AttemptKey, Request]],
-    rank_base: int,
+    priority_base: int,
     clock_s: float,
 ) -> tuple[list[tuple[float, ...]], int]:
     """Attempts end one after another while a job waits for exactly their GPUs: the costs, and the
@@ -160,7 +160,7 @@ def _replaced(
     gc.collect()
     gc.freeze()  # as the daemon does once it has loaded
     for number, (key, request) in enumerate(turns):
-        cluster.put_job(_queued(next_id, request, level=0, rank_base=rank_base))
+        cluster.put_job(_queued(next_id, request, level=0, priority_base=priority_base))
         cluster.take_touched()
         readings, started = _complete(cluster, policy, key, now_s, by_part=bool(number % 2))
         starts += started
@@ -303,8 +303,8 @@ def policy_named(name: str) -> Policy:
     return build(name, {"thresholds": LEVELS} if name == LEVELLED else {})
 
 
-def _queued(number: int, request: Request, level: int, rank_base: int = 0) -> Job:
-    job = Job(JobId(number), "ada", "train", request, 0.0, level=level, rank_base=rank_base)
+def _queued(number: int, request: Request, level: int, priority_base: int = 0) -> Job:
+    job = Job(JobId(number), "ada", "train", request, 0.0, level=level, priority_base=priority_base)
     return job_steps.step(job, job_steps.Admitted(), at_s=0.0)
 
 

@@ -3,14 +3,15 @@
 A job with reward steps is an SLO job. The first of its deadlines counts, from its submission on,
 also after it has passed. Such schedulers "only consider the strict deadlines" (5.4). A deadline
 without weight after its end would be a key that changes while its job waits. So late jobs stay in
-front and delay others, which is what EDF does under overload. The order of a rank is
+front and delay others, which is what EDF does under overload. The order of a priority is
 
     SLO jobs that run | SLO jobs that wait | best-effort jobs that run | best-effort jobs that wait
 
 The first never leave for the second, and the third leave only for the second. ("SLO jobs are
 allowed to preempt best-effort jobs", "we disable the preemption of SLO jobs"). Best-effort jobs
-keep the order of arrival among themselves, of which the paper says nothing. A rank is served before
-the next as under every policy, so a queue with priority may still take GPUs of SLO jobs of another.
+keep the order of arrival among themselves; the paper gives no order. A priority is served before
+the next, as under every policy. So a queue of higher priority may still take GPUs of SLO jobs of
+another.
 """
 
 from __future__ import annotations

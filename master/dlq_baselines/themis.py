@@ -25,7 +25,7 @@ from typing import NamedTuple
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
-from dlq_master.policy.order.ordered import by_rank, lined_up
+from dlq_master.policy.order.ordered import by_priority, lined_up
 from dlq_master.policy.order.work import left_s
 
 
@@ -40,10 +40,12 @@ class Auction:
         return True
 
     def lineup(self, view: View, margin: float) -> Lineup:
-        """An auction in each rank. Costs O(n log n) over all jobs that wait or run."""
+        """An auction in each priority. Costs O(n log n) over all jobs that wait or run."""
         cluster = view.cluster
-        ranks = by_rank(cluster).items()
-        return lined_up(cluster, ((rank, in_order(view, self, jobs)) for rank, jobs in ranks))
+        priorities = by_priority(cluster).items()
+        return lined_up(
+            cluster, ((priority, in_order(view, self, jobs)) for priority, jobs in priorities)
+        )
 
 
 class Bid(NamedTuple):

@@ -6,7 +6,7 @@ utility of every job and start; SLO jobs do not preempt each other, best-effort 
 is a baseline made from that summary, and simpler. At every plan each waiting SLO job has an
 expected reward for a start now. The job with the most for each GPU-second that it is expected to
 take goes first, as in a knapsack. A job that can earn nothing any more stands behind with the
-best-effort jobs. The order of a rank is
+best-effort jobs. The order of a priority is
 
     SLO jobs that run | SLO jobs that wait | who else runs | who else waits
 
@@ -36,7 +36,7 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.reward import LATE, attained
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
-from dlq_master.policy.order.ordered import by_rank, lined_up
+from dlq_master.policy.order.ordered import by_priority, lined_up
 
 SHARES = 9
 _LEAST = 0.1  # of an estimate: no run time is shorter
@@ -63,8 +63,10 @@ class Chances(NamedTuple):
 
     def lineup(self, view: View, margin: float) -> Lineup:
         """All jobs by what they may expect now. Costs O(n log n) over all that wait or run."""
-        cluster, ranks = view.cluster, by_rank(view.cluster).items()
-        return lined_up(cluster, ((rank, in_order(view, self, jobs)) for rank, jobs in ranks))
+        cluster, priorities = view.cluster, by_priority(view.cluster).items()
+        return lined_up(
+            cluster, ((priority, in_order(view, self, jobs)) for priority, jobs in priorities)
+        )
 
     @classmethod
     def normal(cls, spread: float) -> Self:
@@ -100,7 +102,7 @@ class Chances(NamedTuple):
 
 
 def in_order(view: View, chances: Chances, jobs: Sequence[Job]) -> list[Job]:
-    """The jobs of one rank. An SLO job of unknown run time is the last of those that wait with
+    """The jobs of one priority. An SLO job of unknown run time is the last of those that wait with
     hope.
     """
     runs: list[Job] = []

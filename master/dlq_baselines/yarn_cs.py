@@ -45,17 +45,17 @@ class Quota(Space):
         self._part = part
         self.spent = False
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """Those in which jobs of the part wait."""
-        jobs, by_rank = self.cluster.jobs, self.lineup.waiting.by_rank
+        jobs, by_priority = self.cluster.jobs, self.lineup.waiting.by_priority
         found = []
-        for rank in self.lineup.waiting.ranks:
-            first = next(iter(next(iter(by_rank[rank].values()))))
+        for priority in self.lineup.waiting.priorities:
+            first = next(iter(next(iter(by_priority[priority].values()))))
             if self._quotas.part_of(jobs[first].queue) == self._part:
-                found.append(rank)
+                found.append(priority)
         return found
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """It starts, or its part is through."""
         _, job_id, shape, _ = head
         within = self.room.allows(self._part, shape.gpus)

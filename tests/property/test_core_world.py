@@ -95,7 +95,7 @@ class Story(RuleBasedStateMachine):
             request=Request(gpus=gpus, nodes=nodes, sizes=sizes),
             queue=f"q{queue}",
             user=f"u{queue}",
-            rank_base=queue,
+            priority_base=queue,
             duration_estimate_s=estimate_s,
             steps=steps,
             profile=profile,
@@ -234,7 +234,7 @@ class Story(RuleBasedStateMachine):
             assert job.ended or kinds.issuperset(glance.kinds(job)), (job, reasons)
 
     def used(self, changes: tuple[object, ...]) -> None:
-        """When leaving is immediate, nobody leaves but for one of a higher rank who takes its
+        """When leaving is immediate, nobody leaves but for one of a higher priority who takes its
         GPUs.
         """
         world = self.world
@@ -246,11 +246,13 @@ class Story(RuleBasedStateMachine):
             held = world.cluster.attempts[lapse.key].lease.allocation
             assert lapse.for_job in [s.job_id for s in starts if s.allocation.overlaps(held)]
             winner = world.cluster.jobs[lapse.for_job]
-            rank = world.cluster.rank(winner)
-            position = order.waiting.by_rank[rank][world.cluster.shape(winner)][winner.job_id]
+            priority = world.cluster.priority(winner)
+            position = order.waiting.by_priority[priority][world.cluster.shape(winner)][
+                winner.job_id
+            ]
             loser = lapse.key.job_id
-            held_at = order.running.places[loser].rank, order.running.position(loser)
-            assert (rank, position) < held_at
+            held_at = order.running.places[loser].priority, order.running.position(loser)
+            assert (priority, position) < held_at
 
     def lined_up(self) -> None:
         """The indexes that are kept in order say what sorting everybody says."""
@@ -271,8 +273,8 @@ class Story(RuleBasedStateMachine):
 
     def may_move(self, change: object, outranked: set[JobId]) -> bool:
         """Once somebody leaves, the next plan may find better GPUs for those that wait for them,
-        and others for who left, be it from a job of a lower rank that has just started; by counts
-        alone there is nothing to find."""
+        and others for who left, be it from a job of a lower priority that has just started; by
+        counts alone there is nothing to find."""
         by_count = self.world.policy.placement.counts_only
         return bool(outranked) and not by_count and isinstance(change, Start | Lapse)
 

@@ -14,8 +14,8 @@ from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import EndReason, HoldKind, Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
@@ -171,8 +171,8 @@ class Trials(RuleBasedStateMachine):
             if job.waiting:
                 estimated = job.duration_estimate_s is not None
                 unmeasurable = job.basis.unmeasured is not None
-                assert estimated or unmeasurable or job.lane is Lane.PROFILE, job
-                assert not (unmeasurable and job.lane is Lane.PROFILE), job
+                assert estimated or unmeasurable or job.band is Band.PROFILE, job
+                assert not (unmeasurable and job.band is Band.PROFILE), job
 
     def attempts(self, state: AttemptState) -> list[Attempt]:
         attempts = self.world.cluster.attempts

@@ -11,7 +11,7 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.stop_costs import stop_s
 
-Stand = tuple[int, JobId, bool]  # rank, job, whether it waits
+Stand = tuple[int, JobId, bool]  # priority, job, whether it waits
 
 
 def by_key(view: View, margin: float = 0.0) -> list[Stand]:
@@ -28,24 +28,24 @@ def by_key(view: View, margin: float = 0.0) -> list[Stand]:
         if attempt is not None:
             cost_s = stop_s(cluster, job, attempt, view.now_s)
             attained = attained._replace(kept_s=margin * cost_s)
-        return cluster.rank(job), min(job.sequence, 0), key(job, attained), job.sequence
+        return cluster.priority(job), min(job.sequence, 0), key(job, attained), job.sequence
 
     jobs = [job for job in cluster.jobs.values() if job.waiting]
     jobs += [cluster.jobs[job_id] for job_id in cluster.running.places]
-    return [(cluster.rank(job), job.job_id, job.waiting) for job in sorted(jobs, key=place)]
+    return [(cluster.priority(job), job.job_id, job.waiting) for job in sorted(jobs, key=place)]
 
 
 def as_lined_up(order: Lineup) -> list[Stand]:
     """The same of a line-up."""
     found = [
-        (rank, position, job_id, True)
-        for rank, shapes in order.waiting.by_rank.items()
+        (priority, position, job_id, True)
+        for priority, shapes in order.waiting.by_priority.items()
         for line in shapes.values()
         for job_id, position in line.items()
     ]
     found += [
-        (rank, order.running.position(job_id), job_id, False)
-        for rank in order.running.by_rank
-        for job_id in order.running.in_order(rank)
+        (priority, order.running.position(job_id), job_id, False)
+        for priority in order.running.by_priority
+        for job_id in order.running.in_order(priority)
     ]
-    return [(rank, job_id, waits) for rank, _, job_id, waits in sorted(found)]
+    return [(priority, job_id, waits) for priority, _, job_id, waits in sorted(found)]

@@ -154,7 +154,7 @@ def _planned(choice: Choice, seed: int) -> Iterator[Any]:
         steps = draw.choice([(), (), strict(900.0), soft([(600.0, 100.0), (6000.0, 20.0)])])
         known_s = draw.choice([None, 40.0, 400.0])
         rank = draw.randrange(2)
-        job = a_job(number, request=request, rank_base=rank, duration_estimate_s=known_s)
+        job = a_job(number, request=request, priority_base=rank, duration_estimate_s=known_s)
         world.submit(job._replace(steps=steps))
         world.now_s += draw.choice([0.0, 1.0, 31.0, 300.0])
         if world.running and draw.random() < 0.6:

@@ -83,17 +83,17 @@ def _held_by_queue(cluster: Cluster) -> Counter[str]:
 def in_rank_order(
     jobs: list[Job], key: Callable[[Job], tuple[float, ...]] = lambda _: ()
 ) -> list[Job]:
-    """Whoever is served first comes first; the key decides among those of one rank."""
-    return sorted(jobs, key=lambda job: (job.rank_base, job.level, key(job), job.sequence))
+    """Whoever is served first comes first; the key decides among those of one priority."""
+    return sorted(jobs, key=lambda job: (job.priority_base, job.level, key(job), job.sequence))
 
 
 def _bidders(cluster: Cluster, policy: Policy, now_s: float, jobs: list[Job]) -> set[JobId]:
-    """Themis: of each rank the part 1 - f with the greatest finish-time fairness."""
+    """Themis: of each priority the part 1 - f with the greatest finish-time fairness."""
     found: set[JobId] = set()
     if not isinstance(policy.order, Auction):
         return found
-    for rank in {job.rank_base for job in jobs}:
-        here = [job for job in jobs if job.rank_base == rank and job.duration_estimate_s]
+    for priority in {job.priority_base for job in jobs}:
+        here = [job for job in jobs if job.priority_base == priority and job.duration_estimate_s]
         here.sort(key=lambda job: (-_rho(cluster, now_s, job)[0], job.sequence))
         share = (1.0 - policy.order.fairness) * len(here)
         found |= {job.job_id for at, job in enumerate(here) if at < share - 1e-9}

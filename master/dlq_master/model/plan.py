@@ -7,8 +7,8 @@ from typing import NamedTuple
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.job import Alternative, Pause
-from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import StopCause
@@ -142,10 +142,10 @@ class Promote(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """The job stands in another lane, or other slots are planned for it."""
+    """The job stands in another band, or other slots are planned for it."""
 
     job_id: JobId
-    lane: Lane
+    band: Band
     slots: Segments
     promised: int | None
     verdict: str

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.job_draft import at_position
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.order.keys import STARTED_BASE
 from dlq_master.model.order.order import Discipline, Ordering, Positions
 from dlq_master.policy.policy import Policy
@@ -122,15 +122,15 @@ def _cleared(job: Job, policy: Policy) -> Job:
     promoted = job.promoted and policy.ordering.promotes
     if job.level > last or promoted is not job.promoted:
         job = job._replace(level=min(job.level, last), promoted=promoted)
-    if policy.promises is None and (job.verdict or job.slots or job.lane is not Lane.SPOT):
+    if policy.promises is None and (job.verdict or job.slots or job.band is not Band.SPOT):
         job = job._replace(
-            lane=Lane.SPOT, slots=(), promised=None, verdict="", margin=None, pause=None, moves=0,
+            band=Band.SPOT, slots=(), promised=None, verdict="", margin=None, pause=None, moves=0,
             gpu_type_promised="",
         )  # fmt: skip
-    if not policy.by_team and job.lane in (Lane.BORROW, Lane.LIMIT):
-        job = job._replace(lane=Lane.SPOT)
+    if not policy.by_team and job.band in (Band.BORROW, Band.LIMIT):
+        job = job._replace(band=Band.SPOT)
     if policy.profiling is None and job.trials:
-        job = job._replace(trials=(), lane=Lane.SPOT)
+        job = job._replace(trials=(), band=Band.SPOT)
     return job
 
 

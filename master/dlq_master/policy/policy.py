@@ -156,5 +156,5 @@ class Policy:
         return RentsMachines(self.renting, grows=self.sizing is not None, grid=self.grid)
 
     def _leases(self) -> LeaseRules:
-        by_lane = self.promises is not None
-        return LeaseRules(self.grid, self.taking, self.resizing, by_lane, self.guards, self.rule)
+        by_band = self.promises is not None
+        return LeaseRules(self.grid, self.taking, self.resizing, by_band, self.guards, self.rule)

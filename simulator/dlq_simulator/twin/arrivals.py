@@ -55,7 +55,7 @@ def _like(job: Job, job_id: JobId, at_s: float) -> Job:
         request=job.request,
         submit_time_s=at_s,
         queue=job.queue,
-        rank_base=job.rank_base,
+        priority_base=job.priority_base,
         nice=job.nice,
         time_limit_s=job.time_limit_s,
         duration_estimate_s=job.duration_estimate_s,

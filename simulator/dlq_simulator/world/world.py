@@ -119,7 +119,7 @@ def build_job(
         submit_time_s=row.submit_time_s,
         duration_estimate_s=estimate_s,
         queue=queue[0],
-        rank_base=queue[1],
+        priority_base=queue[1],
         profile=_profile(row),
         steps=_steps(row),
         keeps_work=row.checkpoint,

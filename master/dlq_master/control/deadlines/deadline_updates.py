@@ -17,8 +17,8 @@ from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look
 from dlq_master.control.stimuli import SAME, UpdateJob
 from dlq_master.model.attempts.deadlines import due_s
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.model.plan import Plan, Reserve
 from dlq_master.model.words.promise_words import no_promise
@@ -62,12 +62,12 @@ def cleared(job: Job, after: Job) -> Job:
     """Without what was decided about other deadlines."""
     if after.steps == job.steps:
         return after
-    lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
+    band = Band.SPOT if job.band in (Band.SLO, Band.FILL) else job.band
     gone = after._replace(
         promised=None, slots=(), verdict="", alternative=None, margin=None, pause=None,
         gpu_type_promised="",
     )  # fmt: skip
-    return gone._replace(lane=lane)
+    return gone._replace(band=band)
 
 
 def promise(turn: Turn, job: Job, changes: tuple[Reserve, ...], actor: str) -> None:

@@ -152,7 +152,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         request=gpu_types.resolved(state.cluster, ask.request),
         submit_time_s=turn.now_s,
         queue=queue,
-        rank_base=scheduling.rank_base(state.config, queue, ask.nice),
+        priority_base=scheduling.priority_base(state.config, queue, ask.nice),
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,

@@ -24,7 +24,7 @@ from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_dependency, shown_id
 
 # Forget the verdict on its deadlines.
-_OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "lane")
+_OF_DEADLINES = ("promised", "slots", "verdict", "alternative", "margin", "pause", "band")
 # Changes that only a job without GPUs can take.
 _BEFORE_IT_RUNS = ("queue", "begin_time_s", "depends", "team")
 
@@ -85,9 +85,9 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     after = teams.moved(turn, after, ask.team)
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
-    base = scheduling.rank_base(turn.state.config, after.queue, after.nice)
+    base = scheduling.priority_base(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
-    return after._replace(rank_base=base) if moved else after
+    return after._replace(priority_base=base) if moved else after
 
 
 def _check_limit(ask: UpdateJob, job: Job, limit_s: float | None) -> None:
@@ -159,7 +159,7 @@ def _apply(
         after = after._replace(array=job.array)
     values = tuple(
         (field, getattr(after, field))
-        for field in (*_TEXTS, "rank_base", "speeds", *_OF_DEADLINES)
+        for field in (*_TEXTS, "priority_base", "speeds", *_OF_DEADLINES)
         if getattr(after, field) != getattr(job, field)
     )
     if not values:

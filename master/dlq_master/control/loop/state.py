@@ -15,7 +15,7 @@ from dlq_master.control.jobs.state import JobsState
 from dlq_master.control.loans.state import SWITCH, LoanState, read_switch
 from dlq_master.control.machines.state import MachinesState
 from dlq_master.control.nodes.state import NodesState
-from dlq_master.control.people.queues import in_order, rank_base
+from dlq_master.control.people.queues import in_order, priority_base
 from dlq_master.control.people.state import PeopleState
 from dlq_master.control.placement import usage
 from dlq_master.control.placement.chosen_policy import Chosen
@@ -132,9 +132,9 @@ def _restore_cluster(state: State, loaded: Loaded) -> None:
             job = job._replace(array=arrays.setdefault(job.array, job.array))
         # The queues may have been put into another order since.
         place = places.get(job.queue)
-        base = job.rank_base if place is None else rank_base(place, job.nice)
-        if base != job.rank_base:
-            job = job._replace(rank_base=base)
+        base = job.priority_base if place is None else priority_base(place, job.nice)
+        if base != job.priority_base:
+            job = job._replace(priority_base=base)
         cluster.put_job(job if job.ended else state.trials.with_traffic(job))
     for attempt in loaded.attempts:
         cluster.put_attempt(attempt)

@@ -36,7 +36,7 @@ def in_order(config: MasterConfig) -> list[str]:
     return [queue.name for queue in sorted(config.queues, key=lambda queue: -queue.priority)]
 
 
-def rank_base(place: int, nice: int) -> int:
+def priority_base(place: int, nice: int) -> int:
     """One number for the place of a queue and a nice between -MOST_NICE and MOST_NICE in it."""
     return place * (2 * MOST_NICE + 1) + nice
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dlq_master.model.jobs.accounts import team_of
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ def count(
             use = found[name]
             use.gpus += gpus
             use.running += 1
-            if job.lane is Lane.BORROW:
+            if job.band is Band.BORROW:
                 use.borrowed_gpus += gpus
     for account, gpu_s in used.items():
         for name in (team_of(account), account):

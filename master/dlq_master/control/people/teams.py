@@ -30,8 +30,8 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
 from dlq_master.model.jobs.accounts import account_of, team_of
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.reasons.accounts import holders
@@ -125,8 +125,8 @@ def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
             state=job.state.value,
         )
     check_limits(turn, team, job.user, job.request.base, 1)
-    lane = Lane.SPOT if job.lane in (Lane.BORROW, Lane.LIMIT) else job.lane
-    return job._replace(team=team, lane=lane)
+    band = Band.SPOT if job.band in (Band.BORROW, Band.LIMIT) else job.band
+    return job._replace(team=team, band=band)
 
 
 def check_limits(turn: Turn, team: str, user: str, gpus: int, count: int) -> None:

@@ -153,9 +153,9 @@ def watch_waits(turn: Turn) -> None:
         )
 
 
-def rank_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
+def priority_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
     """The place of a queue among the queues, and of the job's nice in it: lower goes first."""
-    return queues.rank_base(queues.in_order(config).index(queue), nice)
+    return queues.priority_base(queues.in_order(config).index(queue), nice)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -11,7 +11,7 @@ from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
-from dlq_master.model.jobs.job import Checkpoint, Resizing, Taken
+from dlq_master.model.jobs.job import STORED_NAMES, Checkpoint, Resizing, Taken
 from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
 from dlq_master.model.plan import Provision, Release, Reserve, Start
 from dlq_master.model.resources import Allocation
@@ -107,7 +107,8 @@ def _facts(event: object) -> dict[str, Fact]:
     for field in fields(event):  # type: ignore[arg-type] # every event of a machine is a dataclass
         if field.name in ("cause", "detail", "actor", "by"):
             continue  # the line says those in its own columns
-        facts.update(_told(field.name, getattr(event, field.name)))
+        name = STORED_NAMES.get(field.name, field.name)
+        facts.update(_told(name, getattr(event, field.name)))
     return facts
 
 

@@ -19,9 +19,9 @@ from dlq_master.model.estimates.history import History
 from dlq_master.model.estimates.slowdowns import Slowdowns
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.jobs.job_draft import at_position
-from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others
@@ -40,9 +40,9 @@ from dlq_master.model.values import maker
 
 # Looking an enum's member up costs more than comparing it, and these are on the hot path.
 _PENDING = JobState.PENDING
-_SLO = Lane.SLO
-_PROFILE = Lane.PROFILE
-_SPOT = Lane.SPOT
+_SLO = Band.SLO
+_PROFILE = Band.PROFILE
+_SPOT = Band.SPOT
 _QUEUED = JobState.QUEUED
 _COMPLETED = JobState.COMPLETED
 _key = maker(AttemptKey)
@@ -88,7 +88,9 @@ class Cluster:
         ] = {}  # they wait only to go on where GPUs were kept for them
         self.migrations = Migrations()
         self.by_term = self.running.by_term
-        self.resizes_live = True  # False: the state is a forecast, and no joining rank is launched
+        self.resizes_live = (
+            True  # False: the state is a forecast, and no joining priority is launched
+        )
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -100,7 +102,7 @@ class Cluster:
         self._level_count = ordering.levels
         self._promotes = ordering.promotes
         self._by_base = ordering.by_base
-        self._lanes = ordering.lanes
+        self._bands = ordering.bands
         self.own = OwnGpus()
         self._own_holds: dict[Shape, bool] = {}  # whether the own nodes could ever hold it
         self.due: dict[JobId, None] = {}  # queued jobs with deadlines
@@ -163,12 +165,14 @@ class Cluster:
             return None
         return self._attempts.get(_key((job.job_id, job.live_attempt)))
 
-    def rank(self, job: Job) -> int:
-        """Lower ranks are served first."""
-        rank = job.rank_base * self._level_count + job.level
-        if not self._lanes:
-            return rank
-        return PROFILE_RANK if job.lane is _PROFILE else rank + job.lane * LANE
+    def priority(self, job: Job) -> int:
+        """Lower priorities are served first."""
+        priority = job.priority_base * self._level_count + job.level
+        if not self._bands:
+            return priority
+        return (
+            PROFILE_PRIORITY if job.band is _PROFILE else priority + job.band * PRIORITIES_PER_BAND
+        )
 
     def elastic(self, job: Job) -> bool:
         """Whether the policy says on how many GPUs it runs. Plans use the request of a job with
@@ -178,13 +182,13 @@ class Cluster:
         request = job.request
         if not (self._by_base and request.sizes):
             return False
-        if self._lanes and job.steps:
+        if self._bands and job.steps:
             return request.gpus == request.sizes[0] and not job.trials
         return True
 
     def shape(self, job: Job) -> Shape:
         """The shape that the job is placed in when it starts."""
-        if self._lanes and (job.steps or job.lane < _SPOT):
+        if self._bands and (job.steps or job.band < _SPOT):
             return self._planned_shape(job)
         request = job.request
         shape = request.shape_on(request.base) if self._by_base else request.shape
@@ -202,7 +206,7 @@ class Cluster:
             shape = shape._replace(avoid=(*shape.avoid, *self.own.foreign))
         if job.gpu_type_promised:
             shape = shape.on_type(job.gpu_type_promised)
-        if job.promised is not None or job.lane < _SPOT:
+        if job.promised is not None or job.band < _SPOT:
             return shape._replace(together=True)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
@@ -218,7 +222,7 @@ class Cluster:
     def shape_on(self, job: Job, gpus: int) -> Shape:
         """The shape that it is placed in on so many GPUs."""
         shape = job.request.shape_on(gpus)
-        if self._lanes and job.steps:
+        if self._bands and job.steps:
             return self._on_own(job, shape)
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
@@ -242,16 +246,16 @@ class Cluster:
         """Calls meanwhile change the shapes of those of them that wait."""
         waiting = [job for job in map(self._jobs.__getitem__, job_ids) if job.waiting]
         for job in waiting:
-            self.waiting.remove(self.rank(job), self.shape(job), job.job_id)
+            self.waiting.remove(self.priority(job), self.shape(job), job.job_id)
         yield
         for job in sorted(waiting, key=lambda job: job.sequence):
-            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+            self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
 
     def stands(self, job: Job) -> int:
-        """The position, in its rank, of a job that waits."""
+        """The position, in its priority, of a job that waits."""
         if self.key is None:
             return job.sequence
-        if job.lane is _PROFILE:  # whoever was sent first, be it held back before
+        if job.band is _PROFILE:  # whoever was sent first, be it held back before
             return position(job, (job.trial_time_s or 0.0,))
         return position(job, self.key(job, had(job, None, 0.0)))
 
@@ -394,10 +398,10 @@ class Cluster:
         if before is not None and before.waiting:
             self._index_waiting(before, job, waits)
         elif waits:
-            self.waiting.add(self.rank(job), self.shape(job), job.job_id, self.stands(job))
+            self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
         if self._by_base:
             self._index_returning(job, waits=waits)
-        if self._lanes:
+        if self._bands:
             self.profiling.index(before, job)
             if job.steps or (before is not None and before.steps):
                 self._index_judged(job)
@@ -414,7 +418,7 @@ class Cluster:
         """Learn from a job that completed before this master started and is not in memory: its run
         time, the cost of its saves, its service.
         """
-        if self._lanes:
+        if self._bands:
             self.profiling.learn(job)
         if job.family and (job.saves or job.resumes):
             self.costs.index(None, job)
@@ -450,7 +454,7 @@ class Cluster:
             self.pending.pop(job.job_id, None)
 
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
-        was, now = self.rank(before), self.rank(job)
+        was, now = self.priority(before), self.priority(job)
         same_shape = (
             before.request is job.request
             and before.profile is job.profile
@@ -472,7 +476,7 @@ class Cluster:
         _keep(self.unjudged, job.job_id, told)
         _keep(self.judged, job.job_id, queued and bool(job.verdict))
         _keep(self.promised, job.job_id, queued and job.promised is not None)
-        _keep(self.seated, job.job_id, queued and job.lane is _SLO)
+        _keep(self.seated, job.job_id, queued and job.band is _SLO)
 
     def _index_returning(self, job: Job, *, waits: bool) -> None:
         if waits and job.regrant is not None:
@@ -486,6 +490,6 @@ class Cluster:
         if holds is not None and holds.state in ACTIVE:
             end_s = holds.lease.term_end_s
             gpus = held_gpus(job, holds)
-            self.running.put(holds.key, self.rank(job), job.sequence, gpus, end_s)
+            self.running.put(holds.key, self.priority(job), job.sequence, gpus, end_s)
         elif held is not None and held.state in ACTIVE:
             self.running.remove(held.key)

@@ -251,14 +251,14 @@ def _event(
         case Promote():
             return job_steps.Promoted(keeps=cluster.ordering.promote_to is PromoteTo.HEAD)
         case Reserve():
-            _, lane, slots, promised, verdict, _, margin, alternative, pause, gpu_type = change
+            _, band, slots, promised, verdict, _, margin, alternative, pause, gpu_type = change
             job = cluster.jobs[change.job_id]
             if not job.verdict and job.steps:
                 run_s = job.duration_estimate_s or 0.0
                 offer = Offer(now_s, job.request.gpus, run_s, job.steps[0].reward)
                 cluster.offers.add(offer)
             return job_steps.Reserved(
-                lane=lane,
+                band=band,
                 slots=slots,
                 promised=promised,
                 verdict=verdict,

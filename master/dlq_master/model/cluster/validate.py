@@ -9,8 +9,8 @@ from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
 from dlq_master.model.attempts.grace import SAVE_FACTOR, percentile_95
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.owned import OwnGpus
 from dlq_master.model.order.keys import STARTED_BASE, STARTED_END, had, position
 from dlq_master.model.order.levels import held_gpus
@@ -131,20 +131,22 @@ def _waiting(cluster: Cluster) -> None:
     expected: dict[tuple[int, Shape], list[tuple[int, JobId]]] = defaultdict(list)
     for job_id, job in cluster.jobs.items():
         if job.waiting:
-            expected[cluster.rank(job), cluster.shape(job)].append((_stands(cluster, job), job_id))
+            expected[cluster.priority(job), cluster.shape(job)].append(
+                (_stands(cluster, job), job_id)
+            )
     found = {
-        (rank, shape): [(position, job_id) for job_id, position in fifo.items()]
-        for rank, fifos in cluster.waiting.by_rank.items()
+        (priority, shape): [(position, job_id) for job_id, position in fifo.items()]
+        for priority, fifos in cluster.waiting.by_priority.items()
         for shape, fifo in fifos.items()
     }
     _equal("waiting jobs", found, {key: sorted(jobs) for key, jobs in expected.items()})
-    _equal("ranks", cluster.waiting.ranks, sorted({rank for rank, _ in expected}))
+    _equal("ranks", cluster.waiting.priorities, sorted({priority for priority, _ in expected}))
     if isinstance(cluster.waiting, WaitingByTeam):
         _teams(cluster, cluster.waiting, found)
     returning = {job_id for job_id, job in cluster.jobs.items() if job.waiting and job.regrant}
     if cluster.ordering.by_base:
         _equal("returning jobs", set(cluster.returning), returning)
-    if cluster.ordering.lanes:
+    if cluster.ordering.bands:
         _judged(cluster)
         _profiled(cluster)
     _equal("number of waiting jobs", cluster.waiting.count, sum(map(len, expected.values())))
@@ -163,8 +165,8 @@ def _teams(
             lines.setdefault(line, []).append((at, job_id))
     found = {
         team: {
-            (rank, shape): [(at, job_id) for job_id, at in fifo.items()]
-            for rank, shapes in lines.by_rank.items()
+            (priority, shape): [(at, job_id) for job_id, at in fifo.items()]
+            for priority, shapes in lines.by_priority.items()
             for shape, fifo in shapes.items()
         }
         for team, lines in waiting.teams.items()
@@ -180,7 +182,7 @@ def _judged(cluster: Cluster) -> None:
     _equal("queued jobs with deadlines", set(cluster.due), {job.job_id for job in jobs})
     promised = {job.job_id for job in jobs if job.promised is not None}
     _equal("jobs with a promise", set(cluster.promised), promised)
-    seated = {job.job_id for job in jobs if job.lane is Lane.SLO}
+    seated = {job.job_id for job in jobs if job.band is Band.SLO}
     _equal("jobs whose slot is now", set(cluster.seated), seated)
     _equal("unjudged jobs", set(cluster.unjudged), told - judged)
 
@@ -190,7 +192,7 @@ def _profiled(cluster: Cluster) -> None:
     for job_id, job in cluster.jobs.items():
         if job.ended:
             continue
-        _equal(f"lane of job {job_id} is for trials", job.lane is Lane.PROFILE, bool(job.trials))
+        _equal(f"band of job {job_id} is for trials", job.band is Band.PROFILE, bool(job.trials))
         rests = job.state is JobState.QUEUED and job.live_attempt is None
         told = job.duration_estimate_s is not None or job.basis.unmeasured is not None
         if rests and not told and not job.trials:
@@ -204,7 +206,7 @@ def _stands(cluster: Cluster, job: Job) -> int:
     rule = cluster.ordering.key
     if rule is None:
         return job.sequence
-    if job.lane is Lane.PROFILE:
+    if job.band is Band.PROFILE:
         return position(job, (job.trial_time_s or 0.0,))
     return position(job, rule(cluster.learned)(job, had(job, None, 0.0)))
 
@@ -216,16 +218,24 @@ def _running(cluster: Cluster) -> None:
     for key, attempt in active.items():
         job = cluster.jobs[key.job_id]
         end_s = attempt.lease.term_end_s
-        places[key.job_id] = Place(cluster.rank(job), job.sequence, held_gpus(job, attempt), end_s)
+        places[key.job_id] = Place(
+            cluster.priority(job), job.sequence, held_gpus(job, attempt), end_s
+        )
         terms[end_s].add(key)
     running = cluster.running
     _equal("places of running jobs", running.places, places)
-    for rank, members in running.by_rank.items():
-        here = [place for place in places.values() if place.rank == rank]
-        _equal(f"running in rank {rank}", len(members), len(here))
-        _equal(f"GPUs of rank {rank}", running.gpus_by_rank[rank], sum(p.gpus for p in here))
+    for priority, members in running.by_priority.items():
+        here = [place for place in places.values() if place.priority == priority]
+        _equal(f"running in priority {priority}", len(members), len(here))
+        _equal(
+            f"GPUs of priority {priority}",
+            running.gpus_by_priority[priority],
+            sum(p.gpus for p in here),
+        )
         together = [p.gpus for p in here if STARTED_BASE <= p.sequence < STARTED_END]
-        _equal(f"GPUs together in rank {rank}", running.gpus_together[rank], sum(together))
+        _equal(
+            f"GPUs together in priority {priority}", running.gpus_together[priority], sum(together)
+        )
     _equal("terms", {end: set(keys) for end, keys in cluster.by_term.items()}, dict(terms))
     silent = {k for k, value in cluster.attempts.items() if value.state is AttemptState.UNKNOWN}
     _equal("silent attempts", set(cluster.claims.silent), silent)

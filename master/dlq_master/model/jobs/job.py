@@ -10,12 +10,14 @@ from dlq_master.model.estimates.scaling import SizePace
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.accounts import account_of
+from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.eligible import Array, Block, Dependency
-from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.jobs.reward import BEST_EFFORT, Steps
 from dlq_master.model.resources import Allocation, Request, Shape
 
 SEVERAL = "several"  # instead of a GPU type: of more than one
+# Rows and events call these fields by an older name (docs/internals/adr/0021-one-dictionary.md).
+STORED_NAMES = {"band": "lane", "priority_base": "rank_base"}
 
 
 class JobState(StrEnum):
@@ -172,7 +174,7 @@ class Job(NamedTuple):
     request: Request
     submit_time_s: float
     queue: str = "default"
-    rank_base: int = 0  # order of the job's queue; lower goes first
+    priority_base: int = 0  # order of the job's queue; lower goes first
     state: JobState = JobState.PENDING
     hold: HoldKind | None = None
     hold_reason: str = ""
@@ -219,7 +221,7 @@ class Job(NamedTuple):
     profile: TrafficProfile | None = None  # how it communicates, once that is known
     steps: Steps = BEST_EFFORT  # what its completion is worth; deadlines from its submission
     keeps_work: bool = True  # a stop costs it nothing that it has saved
-    lane: Lane = Lane.SPOT
+    band: Band = Band.SPOT
     verdict: str = ""  # on which ground its deadlines were guaranteed or not; "" = not judged yet
     promised: int | None = None  # the step that is guaranteed
     moves: int = 0  # how often it has gone elsewhere to make room for others whose slot began

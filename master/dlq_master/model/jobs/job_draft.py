@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.eligible import Block, Dependency
 from dlq_master.model.jobs.job import (
     SEVERAL,
@@ -24,7 +25,6 @@ from dlq_master.model.jobs.job import (
     Resizing,
     Taken,
 )
-from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
 from dlq_master.model.values import Draft, maker
 
@@ -67,7 +67,7 @@ _REQUEST = _at("request")
 _RULES = _at("rules")
 _FAILED_NODES = _at("failed_nodes")
 _RETRY_TIME_S = _at("retry_time_s")
-_LANE = _at("lane")
+_BAND = _at("band")
 _SLOTS = _at("slots")
 _PROMISED = _at("promised")
 _VERDICT = _at("verdict")
@@ -308,9 +308,9 @@ def promote(draft: Draft, keeps: bool) -> None:
     draft[_ATTAINED_GPU_S] = draft[_EXECUTED_S] = draft[_WAITED_S] = 0.0
 
 
-def reserve(draft: Draft, lane: Lane, slots: Segments, promised: int | None, verdict: str) -> None:
-    """It stands in this lane, and these slots are planned for it."""
-    draft[_LANE], draft[_SLOTS] = lane, slots
+def reserve(draft: Draft, band: Band, slots: Segments, promised: int | None, verdict: str) -> None:
+    """It stands in this band, and these slots are planned for it."""
+    draft[_BAND], draft[_SLOTS] = band, slots
     draft[_PROMISED], draft[_VERDICT] = promised, verdict
 
 
@@ -340,7 +340,7 @@ def offer(draft: Draft, alternative: Alternative | None) -> None:
 
 def try_on(draft: Draft, trials: tuple[int, ...], at_s: float) -> None:
     """It is to be profiled."""
-    draft[_LANE], draft[_TRIALS], draft[_TRIAL_TIME_S] = Lane.PROFILE, trials, at_s
+    draft[_BAND], draft[_TRIALS], draft[_TRIAL_TIME_S] = Band.PROFILE, trials, at_s
 
 
 def measure(draft: Draft, measured_s: float) -> None:
@@ -348,7 +348,7 @@ def measure(draft: Draft, measured_s: float) -> None:
     draft[_MEASURED_S] = (*draft[_MEASURED_S], measured_s)
     draft[_TRIALS] = draft[_TRIALS][1:]
     if not draft[_TRIALS]:
-        draft[_LANE] = Lane.SPOT
+        draft[_BAND] = Band.SPOT
 
 
 def estimate(draft: Draft, estimate_s: float, basis: Basis) -> None:
@@ -365,8 +365,8 @@ def leave_unmeasured(draft: Draft, basis: Basis) -> None:
 
 def _end_trials(draft: Draft) -> None:
     draft[_TRIALS] = ()
-    if draft[_LANE] is Lane.PROFILE:
-        draft[_LANE] = Lane.SPOT
+    if draft[_BAND] is Band.PROFILE:
+        draft[_BAND] = Band.SPOT
 
 
 def block(draft: Draft, by: Block | None, depends: Dependency | None) -> None:
@@ -388,4 +388,4 @@ def _forget_trials(draft: Draft) -> None:
     """A measurement, past or to come, says nothing of its present size."""
     if draft[_TRIALS] or draft[_MEASURED_S]:
         draft[_TRIALS] = draft[_MEASURED_S] = ()
-        draft[_LANE] = Lane.SPOT
+        draft[_BAND] = Band.SPOT

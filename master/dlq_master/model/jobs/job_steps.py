@@ -9,6 +9,7 @@ from typing import NamedTuple, assert_never
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs import job_draft as to
+from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.eligible import Block, Dependency
 from dlq_master.model.jobs.job import (
     Alternative,
@@ -21,7 +22,6 @@ from dlq_master.model.jobs.job import (
     Resizing,
     Taken,
 )
-from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import IllegalStep, StopCause
 
@@ -130,9 +130,9 @@ class Promoted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """It stands in another lane, or other slots are planned for it."""
+    """It stands in another band, or other slots are planned for it."""
 
-    lane: Lane
+    band: Band
     slots: Segments = ()
     promised: int | None = None
     verdict: str = ""
@@ -468,7 +468,7 @@ def step(  # noqa: C901 one case per event
         case Displaced():
             to.displace(draft, Taken(event.for_job, event.user, event.rule, at_s))
         case Reserved():
-            to.reserve(draft, event.lane, event.slots, event.promised, event.verdict)
+            to.reserve(draft, event.band, event.slots, event.promised, event.verdict)
             to.bind(draft, event.gpu_type)
             if event.margin is not None:
                 to.add_margin(draft, event.margin, event.pause)

@@ -50,8 +50,8 @@ class Learned(NamedTuple):
     standing: Mapping[str, int] = MappingProxyType({})  # model.shares
 
 
-# The smallest first, inside a rank; ties keep the order of positions. All of a level have the same
-# length. No number in it may change while a job waits, or the index of those who wait would be
+# The smallest first, inside a priority; ties keep the order of positions. All of a level have the
+# same length. No number in it may change while a job waits, or the index of those who wait would be
 # wrong.
 Key = Callable[[Job, Had], tuple[float, ...]]
 # The key for as long as nothing else is learned.

@@ -1,4 +1,4 @@
-"""The order in which a plan comes to its jobs: waiting and running ones, by rank and position."""
+"""The scheduling order of a plan: waiting and running jobs by priority and position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Lineup(NamedTuple):
     with time. A rule that compares all jobs at once makes indexes of its own.
 
     `together`: running jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
-    their rank but promoted ones. So they may be kept as one sum.
+    their priority but promoted ones. So they may be kept as one sum.
     """
 
     waiting: WaitingIndex

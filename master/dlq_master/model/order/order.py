@@ -38,9 +38,9 @@ class Ordering:
     after `starve_limit_s` without a break; None switches either rule off. `promote_to` its TAIL, it
     would starve again at once: that goes with the knob alone. `refresh`: learn the services of
     completed jobs, anew after so many of them; None: not at all. `quantiles`: of what was learned,
-    become the thresholds then; as many as there are thresholds. `key`: the order inside a rank,
-    promoted jobs first; None: by position. `lanes`: lanes and planned slots decide before
-    everything else (model.lane). `by_base`: jobs wait for the fewest GPUs that they run on, not for
+    become the thresholds then; as many as there are thresholds. `key`: the order inside a priority,
+    promoted jobs first; None: by position. `bands`: bands and planned slots decide before
+    everything else (model.band). `by_base`: jobs wait for the fewest GPUs that they run on, not for
     what they ask. `by_team`: waiting jobs are indexed by team too; `by_member`: by account
     (model.accounts) instead. `half_life_s`: the key begins with how its account stands against its
     share, of usage that counts half after so long (model.shares); None: it does not.
@@ -55,7 +55,7 @@ class Ordering:
     quantiles: tuple[float, ...] = ()
     key: KeyRule | None = None
     by_base: bool = False
-    lanes: bool = False
+    bands: bool = False
     by_team: bool = False
     by_member: bool = False
     half_life_s: float | None = None
@@ -79,9 +79,9 @@ class Ordering:
     def levels(self) -> int:
         return len(self.thresholds) + 1
 
-    def rank(self, rank_base: int, level: int) -> int:
-        """Lower ranks are served first; a queue's levels are consecutive ranks."""
-        return rank_base * self.levels + level
+    def priority(self, priority_base: int, level: int) -> int:
+        """Lower priorities are served first; a queue's levels are consecutive priorities."""
+        return priority_base * self.levels + level
 
 
 class Positions:

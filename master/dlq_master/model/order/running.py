@@ -1,4 +1,4 @@
-"""Jobs whose GPUs a plan may take away: by rank, with their sums, and by the end of their term."""
+"""Jobs that may be preempted: by priority, with their sums, and by the end of their term."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dlq_master.model.values import maker
 class Place(NamedTuple):
     """Where a running job stands; `gpus` is its width."""
 
-    rank: int
+    priority: int
     sequence: int
     gpus: int
     term_end_s: float
@@ -27,36 +27,38 @@ class RunningIndex:
     """Live attempts that are neither stopping nor silent.
 
     Under REQUEUE all jobs between STARTED_BASE and STARTED_END go ahead of every waiting job of
-    their rank but promoted ones. So a plan can keep them as one sum without looking at each.
+    their priority but promoted ones. So a plan can keep them as one sum without looking at each.
     """
 
-    __slots__ = ("by_rank", "by_term", "gpus_by_rank", "gpus_together", "places")
+    __slots__ = ("by_priority", "by_term", "gpus_by_priority", "gpus_together", "places")
 
     def __init__(self) -> None:
         self.places: dict[JobId, Place] = {}
-        self.by_rank: dict[int, dict[JobId, int]] = {}  # rank -> job -> sequence
+        self.by_priority: dict[int, dict[JobId, int]] = {}  # priority -> job -> sequence
         self.by_term: dict[float, dict[AttemptKey, None]] = {}  # attempts by the end of their term
-        self.gpus_by_rank: dict[int, int] = {}
+        self.gpus_by_priority: dict[int, int] = {}
         self.gpus_together: dict[int, int] = {}  # of those that stand there
 
-    def put(self, key: AttemptKey, rank: int, sequence: int, gpus: int, term_end_s: float) -> None:
+    def put(
+        self, key: AttemptKey, priority: int, sequence: int, gpus: int, term_end_s: float
+    ) -> None:
         """The job stands here, whatever was known of it before."""
         job_id = key.job_id
-        place = _place((rank, sequence, gpus, term_end_s))
+        place = _place((priority, sequence, gpus, term_end_s))
         if job_id in self.places:
             if self.places[job_id] == place:
                 return
             self.remove(key)
         self.places[job_id] = place
-        if rank in self.by_rank:
-            self.by_rank[rank][job_id] = sequence
-            self.gpus_by_rank[rank] += gpus
+        if priority in self.by_priority:
+            self.by_priority[priority][job_id] = sequence
+            self.gpus_by_priority[priority] += gpus
         else:
-            self.by_rank[rank] = {job_id: sequence}
-            self.gpus_by_rank[rank] = gpus
-            self.gpus_together[rank] = 0
+            self.by_priority[priority] = {job_id: sequence}
+            self.gpus_by_priority[priority] = gpus
+            self.gpus_together[priority] = 0
         if STARTED_BASE <= sequence < STARTED_END:
-            self.gpus_together[rank] += gpus
+            self.gpus_together[priority] += gpus
         if term_end_s in self.by_term:
             self.by_term[term_end_s][key] = None
         else:
@@ -69,8 +71,8 @@ class RunningIndex:
         place = self.places.get(key.job_id)
         if place is None:
             return
-        rank, sequence, gpus, was_s = place
-        self.places[key.job_id] = _place((rank, sequence, gpus, term_end_s))
+        priority, sequence, gpus, was_s = place
+        self.places[key.job_id] = _place((priority, sequence, gpus, term_end_s))
         by_term = self.by_term
         keys = by_term[was_s]
         del keys[key]
@@ -84,15 +86,19 @@ class RunningIndex:
     def remove(self, key: AttemptKey) -> None:
         """Its attempt runs no longer, or stands elsewhere."""
         job_id = key.job_id
-        rank, sequence, gpus, term_end_s = self.places.pop(job_id)
-        members = self.by_rank[rank]
+        priority, sequence, gpus, term_end_s = self.places.pop(job_id)
+        members = self.by_priority[priority]
         del members[job_id]
         if members:
-            self.gpus_by_rank[rank] -= gpus
+            self.gpus_by_priority[priority] -= gpus
             if STARTED_BASE <= sequence < STARTED_END:
-                self.gpus_together[rank] -= gpus
+                self.gpus_together[priority] -= gpus
         else:
-            del self.by_rank[rank], self.gpus_by_rank[rank], self.gpus_together[rank]
+            del (
+                self.by_priority[priority],
+                self.gpus_by_priority[priority],
+                self.gpus_together[priority],
+            )
         keys = self.by_term[term_end_s]
         del keys[key]
         if not keys:
@@ -103,12 +109,12 @@ class RunningIndex:
         return RunningByKey(self, self.position).on(widths)
 
     def position(self, job_id: JobId) -> int:
-        """Where it stands in its rank."""
+        """Where it stands in its priority."""
         return self.places[job_id].sequence
 
-    def in_order(self, rank: int) -> list[JobId]:
-        """Jobs of the rank, the one that is kept first first."""
-        members = self.by_rank.get(rank, {})
+    def in_order(self, priority: int) -> list[JobId]:
+        """Jobs of the priority, the one that is kept first first."""
+        members = self.by_priority.get(priority, {})
         return sorted(members, key=members.__getitem__)
 
 
@@ -116,12 +122,12 @@ class RunningByKey:
     """The same jobs with other positions: those of one instant. Each is worked out when it is asked
     for, since most plans need none."""
 
-    __slots__ = ("_in_order", "_positions", "_stands", "by_rank", "gpus_by_rank", "places")
+    __slots__ = ("_in_order", "_positions", "_stands", "by_priority", "gpus_by_priority", "places")
 
     def __init__(self, index: RunningIndex, stands: Callable[[JobId], int]) -> None:
         self.places = index.places
-        self.by_rank = index.by_rank
-        self.gpus_by_rank = index.gpus_by_rank
+        self.by_priority = index.by_priority
+        self.gpus_by_priority = index.gpus_by_priority
         self._stands = stands
         self._positions: dict[JobId, int] = {}
         self._in_order: dict[int, list[JobId]] = {}
@@ -129,26 +135,26 @@ class RunningByKey:
     def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
         """The same order, with other widths of some jobs."""
         other = copy(self)
-        other.places, other.gpus_by_rank = dict(self.places), dict(self.gpus_by_rank)
+        other.places, other.gpus_by_priority = dict(self.places), dict(self.gpus_by_priority)
         for job_id, gpus in widths.items():
             place = self.places[job_id]
             other.places[job_id] = place._replace(gpus=gpus)
-            other.gpus_by_rank[place.rank] += gpus - place.gpus
+            other.gpus_by_priority[place.priority] += gpus - place.gpus
         return other
 
     def position(self, job_id: JobId) -> int:
-        """Where it stands in its rank."""
+        """Where it stands in its priority."""
         found = self._positions.get(job_id)
         if found is None:
             found = self._positions[job_id] = self._stands(job_id)
         return found
 
-    def in_order(self, rank: int) -> list[JobId]:
-        """Jobs of the rank, the one that is kept first first."""
-        found = self._in_order.get(rank)
+    def in_order(self, priority: int) -> list[JobId]:
+        """Jobs of the priority, the one that is kept first first."""
+        found = self._in_order.get(priority)
         if found is None:
-            members = self.by_rank.get(rank, ())
-            found = self._in_order[rank] = sorted(
+            members = self.by_priority.get(priority, ())
+            found = self._in_order[priority] = sorted(
                 members, key=lambda job: (self.position(job), job)
             )
         return found

@@ -1,4 +1,4 @@
-"""Waiting jobs: one line per rank and shape, so that work never grows with the queue."""
+"""Waiting jobs: one line per priority and shape, so that work never grows with the queue."""
 
 from __future__ import annotations
 
@@ -69,25 +69,25 @@ def count_before(fifo: Fifo, position: int) -> int:
 
 
 class WaitingIndex:
-    """Jobs of one rank and shape are interchangeable: only the first of each needs a look.
+    """Jobs of one priority and shape are interchangeable: only the first of each needs a look.
 
     `by_key`: positions are no order of arrival, so that a job may come anywhere into its line.
     """
 
-    __slots__ = ("by_key", "by_rank", "count", "gpus", "ranks")
+    __slots__ = ("by_key", "by_priority", "count", "gpus", "priorities")
 
     def __init__(self, *, by_key: bool = False) -> None:
         self.by_key = by_key
-        self.ranks: list[int] = []  # sorted, those with waiting jobs
-        self.by_rank: dict[int, dict[Shape, Fifo]] = {}
+        self.priorities: list[int] = []  # sorted, those with waiting jobs
+        self.by_priority: dict[int, dict[Shape, Fifo]] = {}
         self.count = 0
         self.gpus = 0
 
-    def add(self, rank: int, shape: Shape, job_id: JobId, sequence: int) -> None:
-        shapes = self.by_rank.get(rank)
+    def add(self, priority: int, shape: Shape, job_id: JobId, sequence: int) -> None:
+        shapes = self.by_priority.get(priority)
         if shapes is None:
-            shapes = self.by_rank[rank] = {}
-            insort(self.ranks, rank)
+            shapes = self.by_priority[priority] = {}
+            insort(self.priorities, priority)
         fifo = shapes.get(shape)
         if fifo is None:
             fifo = shapes[shape] = Sorted({}) if self.by_key else OrderedDict()
@@ -98,21 +98,21 @@ class WaitingIndex:
         self.count += 1
         self.gpus += shape.gpus
 
-    def remove(self, rank: int, shape: Shape, job_id: JobId) -> None:
-        shapes = self.by_rank[rank]
+    def remove(self, priority: int, shape: Shape, job_id: JobId) -> None:
+        shapes = self.by_priority[priority]
         fifo = shapes[shape]
         del fifo[job_id]
         if not fifo:
             del shapes[shape]
             if not shapes:
-                del self.by_rank[rank]
-                del self.ranks[bisect_left(self.ranks, rank)]
+                del self.by_priority[priority]
+                del self.priorities[bisect_left(self.priorities, priority)]
         self.count -= 1
         self.gpus -= shape.gpus
 
     def resort(self, stands: Stands) -> None:
         """Everybody has another position, in an index by key."""
-        for shapes in self.by_rank.values():
+        for shapes in self.by_priority.values():
             for shape, fifo in shapes.items():
                 shapes[shape] = Sorted({job_id: stands(job_id) for job_id in fifo})
 
@@ -132,18 +132,18 @@ class WaitingByTeam(WaitingIndex):
         ] = {}  # who is given another team leaves the line of the old one
         self.teams: dict[str, WaitingIndex] = {}
 
-    def add(self, rank: int, shape: Shape, job_id: JobId, sequence: int) -> None:
-        super().add(rank, shape, job_id, sequence)
+    def add(self, priority: int, shape: Shape, job_id: JobId, sequence: int) -> None:
+        super().add(priority, shape, job_id, sequence)
         team = self._stands_in[job_id] = self._team_of(job_id)
         if team not in self.teams:
             self.teams[team] = WaitingIndex(by_key=self.by_key)
-        self.teams[team].add(rank, shape, job_id, sequence)
+        self.teams[team].add(priority, shape, job_id, sequence)
 
-    def remove(self, rank: int, shape: Shape, job_id: JobId) -> None:
-        super().remove(rank, shape, job_id)
+    def remove(self, priority: int, shape: Shape, job_id: JobId) -> None:
+        super().remove(priority, shape, job_id)
         team = self._stands_in.pop(job_id)
         lines = self.teams[team]
-        lines.remove(rank, shape, job_id)
+        lines.remove(priority, shape, job_id)
         if not lines.count:
             del self.teams[team]
 

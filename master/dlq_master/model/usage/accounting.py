@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.grace import work_at_risk_s
 from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 
 DAY_S: Final = 86_400.0
@@ -156,7 +156,7 @@ def _class_of(attempt: Attempt, job: Job) -> UseClass:
         return UseClass.TRIAL
     if attempt.lease.kind is LeaseKind.SLO or job.promised is not None:
         return UseClass.PROMISED
-    return UseClass.BORROWED if job.lane is Lane.BORROW else UseClass.BEST_EFFORT
+    return UseClass.BORROWED if job.band is Band.BORROW else UseClass.BEST_EFFORT
 
 
 def _widths(attempt: Attempt, pools: Mapping[NodeId, str]) -> dict[str, int]:

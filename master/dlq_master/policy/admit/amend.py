@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dlq_master.model.jobs.band import Segments
 from dlq_master.model.jobs.job import Alternative, Job
-from dlq_master.model.jobs.lane import Segments
 from dlq_master.model.jobs.reward import Steps
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
@@ -72,4 +72,4 @@ def _kept(view: View, book: PromiseBook, asks: Job, rules: Promises) -> int | No
 
 def _reserve(job: Job, slots: Segments, promised: int, by: VerdictGround) -> Reserve:
     reason = Reason(ReasonCode.GUARANTEED, detail=by.value)
-    return Reserve(job.job_id, job.lane, slots, promised, by.value, reason, job.margin)
+    return Reserve(job.job_id, job.band, slots, promised, by.value, reason, job.margin)

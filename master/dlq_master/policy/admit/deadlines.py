@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band, Segment, Segments
 from dlq_master.model.jobs.job import Alternative, Job
-from dlq_master.model.jobs.lane import Lane, Segment, Segments
 from dlq_master.model.plan import Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -263,11 +263,11 @@ def _entered(
     extra: float,
     rules: Promises,
 ) -> Reserve:
-    lane = Lane.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Lane.SPOT
+    band = Band.FILL if verdict.guaranteed and rules.slots is Slots.EARLY else Band.SPOT
     slots = numbered(book.plan, job.job_id, cluster.slot + 1) if verdict.guaranteed else ()
     code = ReasonCode.GUARANTEED if verdict.guaranteed else ReasonCode.UNGUARANTEED
     reason = Reason(code, detail=verdict.by.value)
-    made = Reserve(job.job_id, lane, slots, verdict.step, verdict.by.value, reason)
+    made = Reserve(job.job_id, band, slots, verdict.step, verdict.by.value, reason)
     if not verdict.guaranteed:
         return made
     return made._replace(margin=extra, pause=pause_of(cluster, job), gpu_type=job.gpu_type_promised)
@@ -321,7 +321,7 @@ def moved(cluster: Cluster, before: PromiseBook, after: PromiseBook) -> list[Res
             job = cluster.jobs[JobId(int(own.key))]
             slots = (*begun(job, origin), *numbered(after.plan, job.job_id, origin))
             reason = Reason(ReasonCode.REPLANNED, detail=detail)
-            found.append(Reserve(job.job_id, job.lane, slots, job.promised, job.verdict, reason))
+            found.append(Reserve(job.job_id, job.band, slots, job.promised, job.verdict, reason))
     return found
 
 

@@ -9,8 +9,8 @@ from dlq_master.model.attempts.attempt import ACTIVE, Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import decision_time_s
 from dlq_master.model.nodes.node import Node, NodePool
 from dlq_master.model.plan import (
@@ -127,7 +127,7 @@ class CheckBook:
         job = self._once(start, job_id)
         if not job.waiting:
             raise IllegalPlan(start, f"job {job_id} is {job.state.value}, not waiting")
-        if job.lane is Lane.LIMIT:
+        if job.band is Band.LIMIT:
             raise IllegalPlan(start, f"the team of job {job_id} holds as much as it may")
         if term_end_s <= self.view.now_s:
             raise IllegalPlan(start, "its term is over already")
@@ -222,7 +222,7 @@ class CheckBook:
         """Promises and trials come before guards; a job that makes way is nobody's victim."""
         jobs = self.cluster.jobs
         winner = jobs.get(lapse.for_job)
-        if winner is None or winner.lane < Lane.SPOT:
+        if winner is None or winner.band < Band.SPOT:
             return False
         if lapse.reason.code is ReasonCode.MAKES_WAY:
             return False

@@ -109,7 +109,7 @@ def _asks(job: Job) -> tuple[object, ...]:
     """The basis of a decision about its deadlines."""
     return (
         *(job.state, job.request, job.steps, job.duration_estimate_s, job.keeps_work),
-        *(job.lane, job.slots, job.promised, job.verdict),
+        *(job.band, job.slots, job.promised, job.verdict),
     )
 
 

@@ -83,8 +83,8 @@ def aged(rule: KeyRule, rate: float) -> KeyRule:
 
 
 def lineup(view: View, key: Key, margin: float = 0.0) -> Lineup:
-    """Everybody of a rank by key; promoted jobs keep its head. `margin`: a running job stands ahead
-    by so many times the cost of its stop and resume (policy.stop_costs).
+    """The jobs of a priority by key; promoted jobs keep its head. `margin`: a running job stands
+    ahead by so many times the cost of its stop and resume (policy.stop_costs).
     """
     cluster, now_s = view.cluster, view.now_s
     jobs, live = cluster.jobs, cluster.live_attempt

@@ -13,28 +13,28 @@ from dlq_master.model.order.running import RunningIndex
 from dlq_master.model.order.waiting import WaitingIndex
 
 
-def by_rank(cluster: Cluster) -> dict[int, list[Job]]:
-    """Everybody who waits or runs, by rank, the first rank first; in a rank in no certain order."""
+def by_priority(cluster: Cluster) -> dict[int, list[Job]]:
+    """Waiting and running jobs by priority, the first one first; inside a priority in any order."""
     jobs = cluster.jobs
     found: dict[int, list[Job]] = {}
-    for rank, shapes in cluster.waiting.by_rank.items():
-        found[rank] = [jobs[job_id] for fifo in shapes.values() for job_id in fifo]
-    for rank, members in cluster.running.by_rank.items():
-        found.setdefault(rank, []).extend([jobs[job_id] for job_id in members])
+    for priority, shapes in cluster.waiting.by_priority.items():
+        found[priority] = [jobs[job_id] for fifo in shapes.values() for job_id in fifo]
+    for priority, members in cluster.running.by_priority.items():
+        found.setdefault(priority, []).extend([jobs[job_id] for job_id in members])
     return dict(sorted(found.items()))
 
 
-def lined_up(cluster: Cluster, ranks: Iterable[tuple[int, Iterable[Job]]]) -> Lineup:
-    """The jobs of each rank in this order."""
+def lined_up(cluster: Cluster, priorities: Iterable[tuple[int, Iterable[Job]]]) -> Lineup:
+    """The jobs of each priority in this order."""
     waiting, running = WaitingIndex(), RunningIndex()
     position = STARTED_BASE
-    for rank, jobs in ranks:
+    for priority, jobs in priorities:
         for job in jobs:
             position += 1
             if job.live_attempt is None:
-                waiting.add(rank, cluster.shape(job), job.job_id, position)
+                waiting.add(priority, cluster.shape(job), job.job_id, position)
             else:
                 place = cluster.running.places[job.job_id]
                 key = AttemptKey(job.job_id, job.live_attempt)
-                running.put(key, rank, position, place.gpus, place.term_end_s)
+                running.put(key, priority, position, place.gpus, place.term_end_s)
     return Lineup(waiting, running, together=False)

@@ -93,7 +93,7 @@ def usage(cluster: Cluster, now_s: float) -> dict[str, float]:
 
 def asking(cluster: Cluster) -> set[str]:
     """Accounts with jobs that wait: O(those)."""
-    waiting = cluster.waiting.by_rank.values()
+    waiting = cluster.waiting.by_priority.values()
     jobs = cluster.jobs
     return {
         jobs[job_id].account for shapes in waiting for fifo in shapes.values() for job_id in fifo

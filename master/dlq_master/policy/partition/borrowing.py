@@ -23,8 +23,8 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.accounts import of_member, of_team, team_of, tells_of_members
+from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import LANE, Lane
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.order.waiting import WaitingByTeam, WaitingIndex
 from dlq_master.model.plan import Reserve
@@ -32,8 +32,8 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 
 Told = Mapping[str, int] | None  # team or member -> GPUs or jobs; None: nothing is
-_BESIDE = (Lane.BORROW, Lane.LIMIT)
-_LENDING = (Lane.SPOT, *_BESIDE)
+_BESIDE = (Band.BORROW, Band.LIMIT)
+_LENDING = (Band.SPOT, *_BESIDE)
 _WITHIN = Reason(ReasonCode.FITS)
 
 
@@ -43,8 +43,8 @@ class LendingLine(NamedTuple):
     """
 
     account: str
-    lane: Lane
-    rank: int  # as if nobody borrowed
+    band: Band
+    priority: int  # as if nobody borrowed
     gpus: int
     jobs: Mapping[JobId, int]
     runs: bool
@@ -155,7 +155,7 @@ def leaving_of(
             job, at = cluster.jobs[key.job_id], {key.job_id: 0}
             gpus = attempt.lease.allocation.width
             found[team_of(job.account)].append(
-                LendingLine(job.account, job.lane, 0, gpus, at, True)
+                LendingLine(job.account, job.band, 0, gpus, at, True)
             )
     return found
 
@@ -182,18 +182,22 @@ def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Itera
         job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
         at = {job_id: running.position(job_id)}
-        yield LendingLine(job.account, job.lane, _without(place.rank, job), gpus, at, True)
+        yield LendingLine(job.account, job.band, _without(place.priority, job), gpus, at, True)
 
 
 def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterator[LendingLine]:
-    for rank, shapes in waiting.by_rank.items():
+    for priority, shapes in waiting.by_priority.items():
         for shape, fifo in shapes.items():
-            first = cluster.jobs[next(iter(fifo))]  # all of a rank are in one lane
-            yield LendingLine(account, first.lane, _without(rank, first), shape.gpus, fifo, False)
+            first = cluster.jobs[next(iter(fifo))]  # all of a priority are in one band
+            yield LendingLine(
+                account, first.band, _without(priority, first), shape.gpus, fifo, False
+            )
 
 
-def _without(rank: int, job: Job) -> int:
-    return rank - (job.lane - Lane.SPOT) * LANE if job.lane in _BESIDE else rank
+def _without(priority: int, job: Job) -> int:
+    return (
+        priority - (job.band - Band.SPOT) * PRIORITIES_PER_BAND if job.band in _BESIDE else priority
+    )
 
 
 class _Team:
@@ -211,8 +215,8 @@ class _Team:
         self.team = team
         self.quotas = quotas
         self.limits = limits
-        self.free = [line for line in lines if line.lane in _LENDING]
-        self.own = [line for line in lines if line.lane < Lane.SPOT]
+        self.free = [line for line in lines if line.band in _LENDING]
+        self.own = [line for line in lines if line.band < Band.SPOT]
 
     def told(self, leaving: Sequence[LendingLine]) -> Iterator[Reserve]:
         """The jobs that stand elsewhere from here on. GPUs that others of the team are still
@@ -225,45 +229,45 @@ class _Team:
         for line in self.free:
             beside = None if line.runs or may is None else may
             for job_id in _moved(line, right, beside):
-                lane = _lane(job_id, right, beside)
-                yield self._in_lane(self.cluster.jobs[job_id], lane)
+                band = _band(job_id, right, beside)
+                yield self._in_band(self.cluster.jobs[job_id], band)
 
     def _room(self, words: BorrowingWords, taken: Iterable[LendingLine]) -> BorrowingRoom:
         return room_of(self.team, words, taken, {line.account for line in self.free})
 
-    def _in_lane(self, job: Job, lane: Lane) -> Reserve:
+    def _in_band(self, job: Job, band: Band) -> Reserve:
         reason = _WITHIN._replace(detail=f"the quota of {self.team}")
-        if lane is Lane.BORROW:
+        if band is Band.BORROW:
             quota = of_team(self.quotas.gpus, self.team)
             reason = Reason(ReasonCode.QUOTA, "gpus", quota, quota, (), f"team {self.team}")
-        elif lane is Lane.LIMIT:
+        elif band is Band.LIMIT:
             limit = of_team(self.limits.gpus, self.team)
             reason = Reason(ReasonCode.TEAM_LIMIT, "gpus", limit, limit, (), f"team {self.team}")
-        return Reserve(job.job_id, lane, job.slots, job.promised, job.verdict, reason)
+        return Reserve(job.job_id, band, job.slots, job.promised, job.verdict, reason)
 
 
-def _lane(job_id: JobId, right: set[JobId] | None, may: set[JobId] | None) -> Lane:
+def _band(job_id: JobId, right: set[JobId] | None, may: set[JobId] | None) -> Band:
     if may is not None and job_id not in may:
-        return Lane.LIMIT
-    return Lane.SPOT if right is None or job_id in right else Lane.BORROW
+        return Band.LIMIT
+    return Band.SPOT if right is None or job_id in right else Band.BORROW
 
 
 def _moved(line: LendingLine, right: set[JobId] | None, may: set[JobId] | None) -> list[JobId]:
     """Of a line those who stand elsewhere from here on."""
-    if line.lane is Lane.SPOT and right is None and may is None:
+    if line.band is Band.SPOT and right is None and may is None:
         return []
-    if line.lane is Lane.SPOT:
-        return [job_id for job_id in line.jobs if _lane(job_id, right, may) is not line.lane]
+    if line.band is Band.SPOT:
+        return [job_id for job_id in line.jobs if _band(job_id, right, may) is not line.band]
     # Of those who stand aside few are let back at a time: they are looked for, not gone through.
-    kept = _kept(line.lane, right, may)
+    kept = _kept(line.band, right, may)
     if kept is None:
-        return [job_id for job_id in line.jobs if _lane(job_id, right, may) is not line.lane]
+        return [job_id for job_id in line.jobs if _band(job_id, right, may) is not line.band]
     return [job_id for job_id in sorted(kept) if job_id in line.jobs]
 
 
-def _kept(lane: Lane, right: set[JobId] | None, may: set[JobId] | None) -> set[JobId] | None:
-    """The jobs that leave this lane if they stand there; None: everybody might."""
-    if lane is Lane.LIMIT:
+def _kept(band: Band, right: set[JobId] | None, may: set[JobId] | None) -> set[JobId] | None:
+    """The jobs that leave this band if they stand there; None: everybody might."""
+    if band is Band.LIMIT:
         return may
     return right if may is None else None
 
@@ -276,7 +280,7 @@ def _first(lines: list[LendingLine], room: BorrowingRoom) -> set[JobId] | None:
         return {job_id for line in lines for job_id in line.jobs}
     heads = []
     for line in lines:
-        stand = ((line.rank, position, job_id) for job_id, position in line.jobs.items())
+        stand = ((line.priority, position, job_id) for job_id, position in line.jobs.items())
         heads.append((next(stand), line.gpus, line.account, stand))
     heapify(heads)
     found = set()

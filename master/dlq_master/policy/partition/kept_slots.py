@@ -11,7 +11,7 @@ from dlq_master.policy.elsewhere import Elsewhere, Stage
 from dlq_master.policy.promise.capacity.grids import grid_of, type_of
 from dlq_master.policy.promise.capacity.leases import round_up
 from dlq_master.policy.promise.capacity.rules import DeadlinesDecided, Promises
-from dlq_master.policy.promise.verdicts.reading import kept_plan, lane_of, numbered
+from dlq_master.policy.promise.verdicts.reading import band_of, kept_plan, numbered
 
 _KEPT = Reason(ReasonCode.SLOT_OVER, detail="by the kept plan; no new one was made in time")
 
@@ -62,7 +62,7 @@ def _enters(cluster: Cluster, job: Job, slot: int, rules: Promises, room: dict[s
 def _stands(job: Job, before: Job, slot: int, rules: Promises) -> Reserve | None:
     """Where it stands in this slot; None: as it stood before."""
     left = numbered(kept_plan([job], slot), job.job_id, slot)
-    lane = lane_of(job, slot, rules)
-    if lane is before.lane and left == before.slots:
+    band = band_of(job, slot, rules)
+    if band is before.band and left == before.slots:
         return None
-    return Reserve(job.job_id, lane, left, job.promised, job.verdict, _KEPT)
+    return Reserve(job.job_id, band, left, job.promised, job.verdict, _KEPT)

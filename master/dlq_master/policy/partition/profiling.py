@@ -7,7 +7,7 @@ from __future__ import annotations
 from math import ceil
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
+from dlq_master.model.jobs.band import PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.trials import WINDOW_S
 from dlq_master.model.plan import Scale
 from dlq_master.model.view import View
@@ -55,9 +55,9 @@ def next_scale_s(cluster: Cluster, rules: TrialRules) -> float:
 def room(cluster: Cluster, rules: TrialRules) -> TrialRoom:
     """The GPUs for trials now, and those that trials hold, including those that are leaving."""
     floor = floor_nodes(cluster, rules) * node_gpus(cluster, home_type(cluster))
-    held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
+    held = cluster.running.gpus_by_priority.get(PROFILE_PRIORITY, 0)
     for key in {*cluster.claims.silent, *pausing(cluster)}:
-        if cluster.jobs[key.job_id].lane is Lane.PROFILE:
+        if cluster.jobs[key.job_id].band is Band.PROFILE:
             held += cluster.attempts[key].lease.allocation.width
     return TrialRoom(max(cluster.profiling.gpus, floor), held)
 

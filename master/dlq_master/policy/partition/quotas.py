@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 class Quotas(NamedTuple):
     """Queue -> its share of the cluster, each above 0, at most 1 in all. The rest belongs to the
-    queues that are not named, together. Each queue stands in ranks of its own.
+    queues that are not named, together. Each queue stands in priorities of its own.
     """
 
     shares: tuple[tuple[str, float], ...] = ()
@@ -59,13 +59,15 @@ class Quotas(NamedTuple):
         return Room(self.limits(gpus), self.held(cluster))
 
     def held(self, cluster: Cluster) -> Counter[str]:
-        """How many GPUs each part holds, those included that it is about to leave. Costs O(ranks)
-        beside what is leaving or silent."""
+        """How many GPUs each part holds, with those that it is about to leave.
+
+        Costs O(priorities) beside the jobs that leave or are silent.
+        """
         held: Counter[str] = Counter()
         jobs, running = cluster.jobs, cluster.running
-        for rank, members in running.by_rank.items():
+        for priority, members in running.by_priority.items():
             part = self.part_of(jobs[next(iter(members))].queue)
-            held[part] += running.gpus_by_rank[rank]
+            held[part] += running.gpus_by_priority[priority]
         for key in {*cluster.claims.silent, *pausing(cluster)}:
             part = self.part_of(jobs[key.job_id].queue)
             held[part] += cluster.attempts[key].lease.allocation.width

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.job import Alternative, Job
-from dlq_master.model.jobs.lane import Lane, Segments
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
@@ -29,9 +29,9 @@ from dlq_master.policy.promise.solver.selector import Selection, select, settled
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up
 from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_master.policy.promise.verdicts.reading import (
+    band_with,
     ends_by,
     has_overrun,
-    lane_with,
     margin,
     numbered,
     slo_job,
@@ -59,7 +59,7 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
         changes += found
         if chosen is not None:
             told.append(f"{gpu_type}: {_told(chosen)}")
-    changes += [_unplanned(job) for job in others if job.slots or job.lane is Lane.SLO]
+    changes += [_unplanned(job) for job in others if job.slots or job.band is Band.SLO]
     return [NextSlot(slot, _NEXT._replace(detail="; ".join(told))), *changes]
 
 
@@ -91,8 +91,8 @@ def _by_type(cluster: Cluster, rules: Promises) -> tuple[dict[str, list[Job]], l
 
 def _unplanned(job: Job) -> Reserve:
     """Its slots, planned while there was one type, are gone."""
-    lane = Lane.SPOT if job.lane in (Lane.SLO, Lane.FILL) else job.lane
-    return Reserve(job.job_id, lane, (), None, job.verdict, _NEXT)
+    band = Band.SPOT if job.band in (Band.SLO, Band.FILL) else job.band
+    return Reserve(job.job_id, band, (), None, job.verdict, _NEXT)
 
 
 def _slot(
@@ -221,21 +221,21 @@ def _asked(
 def _overrun(view: View, job: Job, extra: float) -> Reserve | None:
     """It goes on as best effort; None: it did. A job without a promise has lost nothing by it."""
     if job.promised is None:
-        stands = job.lane is Lane.SPOT and not job.slots
-        return None if stands else Reserve(job.job_id, Lane.SPOT, (), None, job.verdict, _NEXT)
+        stands = job.band is Band.SPOT and not job.slots
+        return None if stands else Reserve(job.job_id, Band.SPOT, (), None, job.verdict, _NEXT)
     attempt = view.cluster.live_attempt(job)
     ran_s = worked_s(view.cluster, job, attempt, view.now_s)
     danger = Danger(needs_s=total_s(job, extra), has_s=ran_s, over=True)
     told = Alternative(detail=danger.words(""))
     reason = Reason(ReasonCode.OVERRUN)
     return Reserve(
-        job.job_id, Lane.SPOT, (), None, VerdictGround.OVERRUN.value, reason, alternative=told
+        job.job_id, Band.SPOT, (), None, VerdictGround.OVERRUN.value, reason, alternative=told
     )
 
 
 def _let_end(job: Job) -> Reserve:
     """Nobody takes its GPUs from it in its last seconds, but in the slot they are others'."""
-    return Reserve(job.job_id, Lane.SLO, (), job.promised, job.verdict, _NEXT)
+    return Reserve(job.job_id, Band.SLO, (), job.promised, job.verdict, _NEXT)
 
 
 def _kept(whole: SlotPlan, asked: list[SloJob], grid: Grid) -> SlotPlan:
@@ -255,13 +255,13 @@ def _place(
     broken = chosen is not None and key in chosen.broken
     promised = None if broken else job.promised
     held = () if chosen is None else chosen.plan.segments.get(key, ())
-    lane = lane_with(job.lane, promised, rules, planned=bool(held) and held[0].begin == 0)
-    if lane is job.lane and promised == job.promised and held == left.segments.get(key, ()):
+    band = band_with(job.band, promised, rules, planned=bool(held) and held[0].begin == 0)
+    if band is job.band and promised == job.promised and held == left.segments.get(key, ()):
         return None
     slots = _slots(job_id, chosen, slot)
     code = ReasonCode.PROMISE_BROKEN if broken else ReasonCode.SLOT_OVER
     verdict = VerdictGround.BROKEN.value if broken else job.verdict
-    return Reserve(job_id, lane, slots, promised, verdict, Reason(code))
+    return Reserve(job_id, band, slots, promised, verdict, Reason(code))
 
 
 def _slots(job_id: JobId, chosen: Selection | None, slot: int) -> Segments:

@@ -28,7 +28,7 @@ class Partition(Protocol):
     def quotas(self) -> Quotas | None: ...
 
     def settle(self, view: View, order: Order, margin: float) -> Sequence[Change]:
-        """Levels of accounts and lanes of jobs that have to change before any decision."""
+        """Levels of accounts and bands of jobs that have to change before any decision."""
 
     def asks(self, cluster: Cluster, keys: Collection[AttemptKey]) -> bool:
         """Whether there is something to decide though no job waits; `keys`: their terms end."""

@@ -1,11 +1,11 @@
 """The jobs that leave at a boundary for a better job of their own team, where the team holds as
 much as it may.
 
-The better one stands aside (`borrowing`), so the walk does not see it. Of the jobs of its team that
-rank behind it the last leave, as few as make room for it under the limit. When they have, it stands
-in line again. No job leaves that a guard protects. No job leaves for one that would not find enough
-GPUs on the free ones and theirs. No job leaves while the team holds more than it may, or others of
-it are leaving.
+The better one stands aside (`borrowing`), so the walk does not see it. Of the jobs of its team with
+a lower priority the last leave, as few as make room for it under the limit. When they have left,
+it stands in line again. No job leaves that a guard protects. No job leaves for one that would not
+find enough GPUs on the free ones and theirs. No job leaves while the team holds more than it may,
+or others of it are leaving.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.policy.partition.borrowing import (
     BorrowingBudget,
@@ -73,9 +73,9 @@ def _firsts(lines: Sequence[LendingLine]) -> list[_One]:
     """The first of each line that its team's limit keeps back, the best first."""
     found = []
     for line in lines:
-        if line.lane is Lane.LIMIT and not line.runs:
+        if line.band is Band.LIMIT and not line.runs:
             job_id, position = next(iter(line.jobs.items()))
-            found.append(_One((line.rank, position, job_id), line.gpus, line.account))
+            found.append(_One((line.priority, position, job_id), line.gpus, line.account))
     return sorted(found)
 
 
@@ -88,7 +88,7 @@ def _of_team(
     may: Mapping[JobId, AttemptKey],
 ) -> dict[_One, JobId]:
     last_first = sorted(_lesser(cluster, lines, may), reverse=True)
-    taken = [line for line in lines if line.runs or line.lane < Lane.SPOT]
+    taken = [line for line in lines if line.runs or line.band < Band.SPOT]
     for better in kept_back if last_first else ():
         accounts = {better.account, *[one.account for one in last_first]}
         room = room_of(team, limits, taken, accounts)
@@ -104,10 +104,10 @@ def _lesser(
     """The jobs that run by the order, on no more than their bases."""
     found = []
     for line in lines:
-        for job_id, position in line.jobs.items() if line.runs and line.lane >= Lane.SPOT else ():
+        for job_id, position in line.jobs.items() if line.runs and line.band >= Band.SPOT else ():
             key = may.get(job_id)
             if key and cluster.attempts[key].lease.allocation.width == line.gpus:
-                found.append(_One((line.rank, position, job_id), line.gpus, line.account))
+                found.append(_One((line.priority, position, job_id), line.gpus, line.account))
     return found
 
 

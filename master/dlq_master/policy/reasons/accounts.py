@@ -9,8 +9,8 @@ from typing import NamedTuple
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.accounts import of_member, of_team, team_of
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy
@@ -84,7 +84,7 @@ def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
 
 
 def _code(job: Job) -> ReasonCode:
-    return ReasonCode.TEAM_LIMIT if job.lane is Lane.LIMIT else ReasonCode.QUOTA
+    return ReasonCode.TEAM_LIMIT if job.band is Band.LIMIT else ReasonCode.QUOTA
 
 
 def _rest(team: str) -> str:
@@ -92,7 +92,7 @@ def _rest(team: str) -> str:
 
 
 def _words(held: HeldByAccount, policy: Policy, job: Job) -> Iterator[Word]:
-    if job.lane is not Lane.LIMIT:
+    if job.band is not Band.LIMIT:
         yield from _over(policy.borrowing, held.gpus, job, job.request.base, "gpus")
         return
     yield from _over(policy.job_limits, held.jobs, job, 1, "jobs")

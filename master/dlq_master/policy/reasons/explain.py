@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.eligible import blocks
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.nodes.capacity import Capacity, Pools
@@ -140,26 +140,28 @@ def jobs_ahead(
     """How many waiting jobs rank before it; None if it does not wait. `order`: the places of all
     jobs, if they are known.
 
-    Costs O(ranks and shapes), and in its own line the way to the nearer end.
+    Costs O(priorities and shapes), and in its own line the way to the nearer end.
     """
     cluster = view.cluster
     job = cluster.jobs[job_id]
     if not job.waiting:
         return None
     ahead = 0
-    own_rank = cluster.rank(job)
+    own_priority = cluster.priority(job)
     waiting = (order or pipeline.lineup(view, policy)).waiting
-    own = waiting.by_rank[own_rank][view.cluster.shape(job)][job_id]
-    for rank in waiting.ranks:
-        if rank > own_rank or not _same_part(view, policy, job, waiting.by_rank[rank]):
+    own = waiting.by_priority[own_priority][view.cluster.shape(job)][job_id]
+    for priority in waiting.priorities:
+        if priority > own_priority or not _same_part(
+            view, policy, job, waiting.by_priority[priority]
+        ):
             continue
-        for fifo in waiting.by_rank[rank].values():
-            ahead += len(fifo) if rank < own_rank else count_before(fifo, own)
+        for fifo in waiting.by_priority[priority].values():
+            ahead += len(fifo) if priority < own_priority else count_before(fifo, own)
     return ahead
 
 
 def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo]) -> bool:
-    """Whether those who wait in that rank stand in the same line."""
+    """Whether those who wait in that priority stand in the same line."""
     part_of = policy.partition.part_of
     first = next(iter(next(iter(shapes.values()))))
     return part_of(view.cluster.jobs[first].queue) == part_of(job.queue)
@@ -198,18 +200,18 @@ def _not_admitted(view: View, policy: Policy, job: Job) -> Reason:
 def over_room(job: Job, outcome: Outcome) -> bool:
     """Whether trials hold too many GPUs for one of this job."""
     room = outcome.room
-    waits = job.lane is Lane.PROFILE and job.job_id not in outcome.claims
+    waits = job.band is Band.PROFILE and job.job_id not in outcome.claims
     return waits and room is not None and not room.allows(job.gpus_now)
 
 
 def kept_from(job: Job, outcome: Outcome) -> bool:
     """Whether free GPUs are kept for trials of others."""
-    return bool(outcome.withheld) and job.lane >= Lane.SPOT
+    return bool(outcome.withheld) and job.band >= Band.SPOT
 
 
 def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
     """The job that it may not pass, if there is one."""
-    line = PROFILER if job.lane is Lane.PROFILE else policy.partition.part_of(job.queue)
+    line = PROFILER if job.band is Band.PROFILE else policy.partition.part_of(job.queue)
     head = outcome.heads.get(line)
     return None if head == job.job_id else head
 
@@ -224,7 +226,7 @@ def _room(job: Job, outcome: Outcome) -> list[Reason]:
 
 def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     """Its queue may not hold so many more GPUs, or its team has what it may have."""
-    if job.lane in (Lane.BORROW, Lane.LIMIT):
+    if job.band in (Band.BORROW, Band.LIMIT):
         return over_account(cluster, policy, job)
     part, room = policy.partition.part_of(job.queue), policy.partition.room(cluster)
     if room is None or room.allows(part, job.request.gpus):
@@ -419,13 +421,13 @@ def _before(
 ) -> tuple[JobId, ...]:
     """Those of the waiting jobs that rank before this one, the nearest to being served first. Jobs
     that have ended since they were decided about are left out."""
-    waiting, jobs = order.waiting.by_rank, cluster.jobs
+    waiting, jobs = order.waiting.by_priority, cluster.jobs
 
     def place(one: Job) -> tuple[int, int]:
-        rank = cluster.rank(one)
+        priority = cluster.priority(one)
         if not one.waiting:  # it is still saving, and its GPUs in the next slot are kept for it
-            return rank, cluster.stands(one)
-        return rank, waiting[rank][cluster.shape(one)][one.job_id]
+            return priority, cluster.stands(one)
+        return priority, waiting[priority][cluster.shape(one)][one.job_id]
 
     own = place(job)
     there = (other for other in job_ids if other in jobs and not jobs[other].ended)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.eligible import blocks
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode
@@ -100,7 +100,7 @@ class ReasonSummary:
             yield Kind(self._behind(job))
 
     def _over(self, job: Job) -> Iterator[Kind]:
-        if job.lane in (Lane.BORROW, Lane.LIMIT):
+        if job.band in (Band.BORROW, Band.LIMIT):
             yield from kinds_over_account(self._held, self._policy, job)
         elif self._over_quota(job):
             yield Kind(ReasonCode.QUOTA)

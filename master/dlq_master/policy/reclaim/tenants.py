@@ -33,7 +33,7 @@ def tenants_of(view: View, rules: ReclaimRules, servers: Iterable[NodeId]) -> li
 
 
 def gives_up(attempt: Attempt, servers: Set[NodeId]) -> bool:
-    """Whether its ranks there leave already, while the others run on."""
+    """Whether its priorities there leave already, while the others run on."""
     if attempt.resize is None or attempt.stop_cause is not None:
         return False
     return attempt.going >= servers & set(attempt.lease.allocation.node_ids)

@@ -1,4 +1,4 @@
-"""The order of those who have no promise, where a policy promises deadlines: lanes first, and in
+"""The order of those who have no promise, where a policy promises deadlines: bands first, and in
 each the `spot` of its settings.
 """
 
@@ -40,14 +40,14 @@ SPOT_RULES: Mapping[Spot, str] = MappingProxyType(
 
 
 def spot_ordering(chosen: PolicySettings, profile_s: float | None) -> Ordering:
-    """Lanes before everything else, and in each this order."""
+    """Bands before everything else, and in each this order."""
     if chosen.spot is Spot.LAS:
         bounds = chosen.thresholds.bounds
-        return Ordering(discipline=chosen.order, thresholds=bounds, lanes=True)
+        return Ordering(discipline=chosen.order, thresholds=bounds, bands=True)
     if chosen.spot is Spot.EXPECTED:
         key = expected_left(profile_s, chosen.aging)
-        return Ordering(discipline=chosen.order, key=key, lanes=True)
+        return Ordering(discipline=chosen.order, key=key, bands=True)
     rule = _SPOT_KEYS[chosen.spot]
     if rule is not None and chosen.spot in BY_WORK:
         rule = aged(rule, chosen.aging)
-    return replace(ARRIVAL, key=rule, lanes=True)
+    return replace(ARRIVAL, key=rule, bands=True)

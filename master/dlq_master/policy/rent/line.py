@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import mask_of
 from dlq_master.policy.expected_end import expected_end_s
@@ -29,7 +29,7 @@ def may_rent(job: Job) -> bool:
     return (
         job.lateness is not None
         and job.promised is None
-        and job.lane is not Lane.LIMIT
+        and job.band is not Band.LIMIT
         and request.nodes in (None, 1)
         and request.shape.traits is None
     )
@@ -37,10 +37,10 @@ def may_rent(job: Job) -> bool:
 
 def in_line(cluster: Cluster) -> Iterator[Job]:
     """The waiting jobs, in the order of the policy, as far as it is kept for them."""
-    for rank in cluster.waiting.ranks:
+    for priority in cluster.waiting.priorities:
         found = [
             (position, job_id)
-            for fifo in cluster.waiting.by_rank[rank].values()
+            for fifo in cluster.waiting.by_priority[priority].values()
             for job_id, position in fifo.items()
         ]
         for _, job_id in sorted(found):

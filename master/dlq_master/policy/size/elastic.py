@@ -174,9 +174,9 @@ class _Bases(Contest):
     bases: dict[JobId, Masks]
     preempts: bool
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
         """Nobody has to be come to where nobody has to leave."""
-        return super().blocks(rank, apart=apart) if self.preempts else ()
+        return super().blocks(priority, apart=apart) if self.preempts else ()
 
     def contested(self, attempt: Attempt) -> list[tuple[str, Parts]]:
         base = self.bases.get(attempt.key.job_id)

@@ -91,10 +91,10 @@ class SizeGrowth:
 
     def _place(self, candidate: Candidate) -> tuple[int, int]:
         job, lineup = candidate.job, self.asked.lineup
-        rank = self.cluster.rank(job)
+        priority = self.cluster.priority(job)
         if candidate.held:
-            return rank, lineup.running.position(job.job_id)
-        return rank, lineup.waiting.by_rank[rank][self.cluster.shape(job)][job.job_id]
+            return priority, lineup.running.position(job.job_id)
+        return priority, lineup.waiting.by_priority[priority][self.cluster.shape(job)][job.job_id]
 
     def _short(self) -> bool:
         """Whether somebody waits that this plan does not start."""

@@ -44,38 +44,45 @@ class Contest(Space):
         self.pinned = pinned
         self.at_once = at_once
         # GPUs of work that may be made to leave and has not had its turn.
-        self.below = sum(lineup.running.gpus_by_rank.values()) - sum(pinned.gpus_by_rank.values())
+        self.below = sum(lineup.running.gpus_by_priority.values()) - sum(
+            pinned.gpus_by_priority.values()
+        )
         self.victims: Victims | None = None  # made when somebody needs one first
         self.spent = False
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """All in which somebody waits or runs, down to the last in which somebody waits."""
-        waiting = self.lineup.waiting.ranks
+        waiting = self.lineup.waiting.priorities
         if not waiting:
             return ()
         last = max(waiting)
-        return sorted({*waiting, *(rank for rank in self.lineup.running.by_rank if rank <= last)})
+        return sorted(
+            {
+                *waiting,
+                *(priority for priority in self.lineup.running.by_priority if priority <= last),
+            }
+        )
 
     def widest(self) -> float:
-        """As wide as what is left and what lower ranks hold."""
+        """As wide as what is left and what lower priorities hold."""
         return _NO_LIMIT if self.cluster.ordering.promotes else self.most_left() + self.below
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
-        """Everybody who runs in this rank."""
-        return blocks(self.lineup, rank, apart=apart)
+    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+        """Everybody who runs in this priority."""
+        return blocks(self.lineup, priority, apart=apart)
 
-    def keep(self, rank: int, block: RunningBlock) -> None:
+    def keep(self, priority: int, block: RunningBlock) -> None:
         """Jobs that have not been made to leave by now stay."""
         victims = self.victims
-        if victims is None and not self.pinned.gpus_by_rank.get(rank):
+        if victims is None and not self.pinned.gpus_by_priority.get(priority):
             self.below -= block.gpus
             return
         pinned, places = self.pinned.job_ids, self.lineup.running.places
-        for job_id in members(self.lineup, rank, block, in_order=victims is not None):
+        for job_id in members(self.lineup, priority, block, in_order=victims is not None):
             if job_id not in pinned and (victims is None or victims.keep(job_id)):
                 self.below -= places[job_id].gpus
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """It starts, claims, makes others leave or reserves."""
         job_id = head[1]
         found = self.find_free(head)
@@ -84,10 +91,10 @@ class Contest(Space):
             self.outcome.chosen[job_id] = parts
             type_capacity.take(parts)
             return True
-        return self.claim(head) or self.force(rank, head) or self.reserve(head)
+        return self.claim(head) or self.force(priority, head) or self.reserve(head)
 
-    def force(self, rank: int, head: Head) -> bool:
-        """It fits if lower ranks leave: name victims, and take what it needs of their GPUs."""
+    def force(self, priority: int, head: Head) -> bool:
+        """It fits if lower priorities leave: name victims, and take what it needs of their GPUs."""
         position, job_id, shape, _ = head
         if not self.below or shape.gpus > self.most_left() + self.below:
             return False
@@ -96,7 +103,7 @@ class Contest(Space):
                 self.cluster,
                 self.placement,
                 self.capacities,
-                self._after(rank, position),
+                self._after(priority, position),
                 self.contested,
                 at_once=self.at_once,
             )
@@ -119,11 +126,11 @@ class Contest(Space):
         capacity = self.cluster.capacity
         return usable(capacity, capacity.parts(attempt.lease.allocation))
 
-    def _after(self, rank: int, position: int) -> list[JobId]:
+    def _after(self, priority: int, position: int) -> list[JobId]:
         """Running jobs that have not had their turn, the lowest ranked last."""
         running, pinned = self.lineup.running, self.pinned.job_ids
-        jobs = [job for job in running.in_order(rank) if running.position(job) > position]
-        for lower in sorted(running.by_rank):
-            if lower > rank:
+        jobs = [job for job in running.in_order(priority) if running.position(job) > position]
+        for lower in sorted(running.by_priority):
+            if lower > priority:
                 jobs += running.in_order(lower)
         return [job for job in jobs if job not in pinned] if pinned else jobs

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.policy.stop_costs import pause_and_resume_s
 
 
@@ -42,9 +42,9 @@ def protects(cluster: Cluster, guards: Guards, job: Job, attempt: Attempt) -> bo
 
     A job that borrows from other teams can be preempted any number of times: its GPUs are theirs.
     """
-    if job.lane < Lane.SPOT:  # it does not stand by the order
+    if job.band < Band.SPOT:  # it does not stand by the order
         return False
-    if guards.most is not None and job.displaced >= guards.most and job.lane < Lane.BORROW:
+    if guards.most is not None and job.displaced >= guards.most and job.band < Band.BORROW:
         return True
     return _is_new(cluster, guards, job, attempt)
 

@@ -1,25 +1,25 @@
-"""The kind of lease of a job, by its lane."""
+"""The kind of lease of a job, by its band."""
 
 from __future__ import annotations
 
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.lease import LeaseKind
 
-_SPOT = Lane.SPOT
+_SPOT = Band.SPOT
 
 
-def kind_of_lease(lane: Lane = _SPOT) -> LeaseKind:
-    """The kind of lease that work of this lane gets."""
-    if lane is _SPOT:
+def kind_of_lease(band: Band = _SPOT) -> LeaseKind:
+    """The kind of lease that work of this band gets."""
+    if band is _SPOT:
         return LeaseKind.BE
-    return _KINDS[lane]
+    return _KINDS[band]
 
 
 _KINDS = {
-    Lane.SLO: LeaseKind.SLO,
-    Lane.PROFILE: LeaseKind.PROFILE,
-    Lane.SPOT: LeaseKind.BE,
-    Lane.FILL: LeaseKind.BE,
-    Lane.BORROW: LeaseKind.BE,
-    Lane.LIMIT: LeaseKind.BE,
+    Band.SLO: LeaseKind.SLO,
+    Band.PROFILE: LeaseKind.PROFILE,
+    Band.SPOT: LeaseKind.BE,
+    Band.FILL: LeaseKind.BE,
+    Band.BORROW: LeaseKind.BE,
+    Band.LIMIT: LeaseKind.BE,
 }

@@ -40,8 +40,8 @@ def changes(
         made += lapses(view, rules, outcome.outranked, outcome.moving)
     if outcome.resized:
         made += resizes(view, rules, outcome)
-    if outcome.chosen and rules.by_lane:
-        made += by_lane(view, outcome, lead_s)
+    if outcome.chosen and rules.by_band:
+        made += by_band(view, outcome, lead_s)
         end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
     elif outcome.chosen:
         kind = kind_of_lease()
@@ -67,18 +67,18 @@ def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) ->
         if len(parts) == 1:  # nearly always
             ordinal, mask = parts[0]
             slots: tuple[Slot, ...] = (_slot((node_ids[ordinal], mask)),)
-        else:  # rank order is node order
+        else:  # priority order is node order
             slots = tuple([_slot((node_ids[ordinal], mask)) for ordinal, mask in parts])
         found.append(_start((job_id, _allocation((slots,)), kind, end_s, reason, False)))
     return found
 
 
-def by_lane(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
-    """The same, where the lane of a job says what lease it gets."""
+def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
+    """The same, where the band of a job says what lease it gets."""
     jobs, terms = view.cluster.jobs, view.cluster.terms
     found = []
     for start in starts(view.cluster, outcome, kind_of_lease(), _NEVER_S):
-        kind = kind_of_lease(jobs[start.job_id].lane)
+        kind = kind_of_lease(jobs[start.job_id].band)
         end_s = first_term_end_s(view.now_s, kind, terms, lead_s)
         found.append(start._replace(kind=kind, term_end_s=end_s))
     return found
@@ -177,7 +177,7 @@ def _is_free(cluster: Cluster, allocation: Allocation, taken: Mapping[NodeId, in
 
 
 def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
-    """One more term for each, of the kind that its job's lane gives. Under another policy than the
+    """One more term for each, of the kind that its job's band gives. Under another policy than the
     one that started it that may be another kind.
     """
     jobs = view.cluster.jobs
@@ -188,7 +188,7 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
     over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
     for key in keys:
         lease = attempts[key].lease
-        now = kind_of_lease(jobs[key.job_id].lane)
+        now = kind_of_lease(jobs[key.job_id].band)
         if lease.term_end_s != over_s or now is not kind:
             over_s, kind = lease.term_end_s, now
             end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)

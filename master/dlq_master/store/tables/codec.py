@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_ty
 from zlib import crc32
 
 from dlq_common.errors import DlqError
+from dlq_master.model.jobs.job import STORED_NAMES
 
 REMEDY = "the disk has changed it: stop the master and restore a backup (dlq-master restore)"
 T = TypeVar("T")
@@ -169,8 +170,14 @@ def _record(kind: type) -> Coder:
     described = _fields(kind)
     names = [field.name for field in described]
     take = _same if issubclass(kind, tuple) else _values(names)
-    plan = [(field.name, field.default, field.write) for field in described]
-    reads = [(field.name, field.read) for field in described if field.read is not None]
+    stored = [STORED_NAMES.get(name, name) for name in names]
+    plan = [(stored_as, *field[1:3]) for stored_as, field in zip(stored, described, strict=True)]
+    reads = [
+        (stored_as, field.read)
+        for stored_as, field in zip(stored, described, strict=True)
+        if field.read is not None
+    ]
+    renamed = [pair for pair in zip(stored, names, strict=True) if pair[0] != pair[1]]
 
     def write(value: Any) -> dict[str, Any]:
         body = {}
@@ -183,6 +190,9 @@ def _record(kind: type) -> Coder:
         for name, convert in reads:
             if name in body:
                 body[name] = convert(body[name])
+        for stored_as, name in renamed:
+            if stored_as in body:
+                body[name] = body.pop(stored_as)
         return kind(**body)
 
     return Coder(write, read)

@@ -22,11 +22,11 @@ from support.builders import World, a_job
 
 
 def slo(job_id: int, gpus: int) -> Job:
-    return a_job(job_id, gpus, queue="slo", rank_base=0)
+    return a_job(job_id, gpus, queue="slo", priority_base=0)
 
 
 def be(job_id: int, gpus: int) -> Job:
-    return a_job(job_id, gpus, queue="be", rank_base=1)
+    return a_job(job_id, gpus, queue="be", priority_base=1)
 
 
 def world(quota: str = "slo:0.75,be:0.25") -> World:
@@ -74,7 +74,7 @@ def test_gpus_that_are_being_left_still_count() -> None:
 
 
 def test_queues_without_a_quota_share_what_is_left() -> None:
-    here = world("slo:0.75").submit(a_job(1, 1, queue="x", rank_base=1), be(2, 2), slo(3, 6))
+    here = world("slo:0.75").submit(a_job(1, 1, queue="x", priority_base=1), be(2, 2), slo(3, 6))
     here.decide()
     assert here.running == [1, 3]
     assert "the queues without a quota" in told(here, 2)[0]

@@ -10,9 +10,9 @@ from dlq_master.model.attempts.attempt import LIVE, AttemptState
 from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.eligible import Block
 from dlq_master.model.jobs.job import ENDED, Checkpoint, EndReason, HoldKind, JobState
-from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.nodes import node_steps
 from dlq_master.model.nodes.gpu_health import Action, GpuCondition
 from dlq_master.model.nodes.node import Gpu, NodeFlag, NodeState
@@ -34,7 +34,7 @@ JOB_EVENTS: tuple[job_steps.JobEvent, ...] = (
     job_steps.ResizedLive(resized=job_steps.Resized(2, 4, 1.0, "GPUs are free", "live")),
     job_steps.Demoted(level=1),
     job_steps.Promoted(),
-    job_steps.Reserved(lane=Lane.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
+    job_steps.Reserved(band=Band.SLO, slots=(Segment(3, 5),), promised=0, verdict="holes"),
     job_steps.MadeWay(),
     job_steps.Displaced(for_job=JobId(9), user="bob", rule="the fewest GPUs first"),
     job_steps.TrialsPlanned(trials=(1,)),

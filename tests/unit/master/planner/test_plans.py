@@ -8,7 +8,7 @@ import pytest
 
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.plan import Plan, Repack, Reserve, Start
 from dlq_master.model.why import Reason, ReasonCode
@@ -18,7 +18,7 @@ from support.builders import an_allocation
 
 REASON = Reason(ReasonCode.FITS)
 START = Start(JobId(1), an_allocation(("n1", 3)), LeaseKind.BE, 300.0, REASON)
-RESERVE = Reserve(JobId(1), Lane.FILL, (Segment(1, 2),), 0, "holes", REASON, 0.2)
+RESERVE = Reserve(JobId(1), Band.FILL, (Segment(1, 2),), 0, "holes", REASON, 0.2)
 REPACK = Repack(Packing(0.5), REASON)  # its other limits are infinite
 
 
@@ -46,7 +46,7 @@ def test_what_was_written_is_read() -> None:
         wrong(START, job_id=1 << 80),
         wrong(RESERVE, slots=[Segment(1, 2)]),
         wrong(RESERVE, slots=((1, 2),)),
-        wrong(RESERVE, lane=1),
+        wrong(RESERVE, band=1),
         wrong(RESERVE, margin=float("nan")),
         wrong(REPACK, packing=Packing(float("nan"))),
         write_answer(Answer(1, (REASON,))),  # type: ignore[arg-type]  # wrong

@@ -14,8 +14,8 @@ import pytest
 
 import dlq_master.model
 from dlq_master.model.cluster.frozen import freeze
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import ROOM, Unreadable, dumps, loads, read, take
 from support.builders import World, a_waiting_job
@@ -54,7 +54,7 @@ def enums_of_the_model() -> list[type[Enum]]:
 @pytest.mark.usefixtures("reduction")
 def test_every_enum_of_the_model_is_read_again() -> None:
     kinds = enums_of_the_model()
-    assert {JobState, Lane} <= set(kinds)
+    assert {JobState, Band} <= set(kinds)
     for kind in kinds:
         for member in kind:
             (again,) = loads(dumps((member,)))
@@ -71,10 +71,10 @@ def test_a_snapshot_is_read_again() -> None:
 
 @pytest.mark.usefixtures("reduction")
 def test_a_member_is_written_as_its_class_and_its_value() -> None:
-    data = dumps((JobState.QUEUED, Lane.SPOT))
+    data = dumps((JobState.QUEUED, Band.SPOT))
     written = [argument for code, argument, _ in pickletools.genops(data) if argument is not None]
     assert "getattr" not in written
-    assert {"JobState", JobState.QUEUED.value, "Lane", Lane.SPOT.value} <= set(written)
+    assert {"JobState", JobState.QUEUED.value, "Band", Band.SPOT.value} <= set(written)
 
 
 class Foreign(Enum):

@@ -8,8 +8,8 @@ import pytest
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, strict
 from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.resources import Request
@@ -189,7 +189,7 @@ def test_who_has_a_slot_runs_beside_who_grows_into_the_rest() -> None:
     world = a_world(own()).submit(a_task(1, 4, 6800.0, strict(8500.0))).at(10.0)
     world.submit(elastic(2, 1, 2, 4, run_s=50_000.0)).at(270.0)
     world.at(1170.0)
-    assert (world.job(1).lane, where(world, 1)) == (Lane.SLO, {"o1": 4})
+    assert (world.job(1).band, where(world, 1)) == (Band.SLO, {"o1": 4})
     assert where(world, 2) == {"o1": 4}
 
 

@@ -16,7 +16,9 @@ def test_best_effort_lets_narrow_jobs_pass() -> None:
 
 
 def test_the_queue_with_the_lower_rank_goes_first() -> None:
-    world = World("fifo").submit(a_job(1, 8, rank_base=1), a_job(2, 8, rank_base=0)).decide()
+    world = (
+        World("fifo").submit(a_job(1, 8, priority_base=1), a_job(2, 8, priority_base=0)).decide()
+    )
     assert world.running == [2]
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import ACTIVE, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.partition.reserved.slot_holders import SlotHolder, ends_now
 from dlq_master.policy.place.allocation.masks import kept
@@ -101,7 +101,7 @@ class _Room:
         job = self.cluster.jobs[key.job_id]
         if ends_now(self.cluster, job):
             return False
-        own = job.lane < Lane.SPOT  # seats, and trials
+        own = job.band < Band.SPOT  # seats, and trials
         return own or state not in ACTIVE or key not in self.ending
 
     def _base(self, ordinal: int, key: AttemptKey, held: int) -> int:
@@ -127,7 +127,7 @@ class _Room:
                 continue
             attempt = self.cluster.attempts[key]
             alone = len(attempt.lease.allocation.slots) == 1 and attempt.state in ACTIVE
-            own = self.cluster.jobs[key.job_id].lane is Lane.SLO
+            own = self.cluster.jobs[key.job_id].band is Band.SLO
             if alone and own and self.may_move(key.job_id):
                 found.append(_Holder(held.bit_count(), key))
         return sorted(found, key=lambda holder: (holder.gpus, holder.key))

@@ -14,8 +14,8 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import LANE, PROFILE_RANK, Lane
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.running import Place
 from dlq_master.model.resources import Shape
@@ -28,11 +28,11 @@ from dlq_master.policy.place.packing.roundup import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool, slot_s, type_of
 from dlq_master.policy.transit.contest import Contest
 
-# Ranks below are of those who have had their turn before the walk: seats, and trials.
-_FIRST_RANK = (PROFILE_RANK + Lane.SPOT * LANE) // 2
-_SLO_RANK = Lane.SLO * LANE
+# Priorities below are of those who have had their turn before the walk: seats, and trials.
+_FIRST_PRIORITY = (PROFILE_PRIORITY + Band.SPOT * PRIORITIES_PER_BAND) // 2
+_SLO_PRIORITY = Band.SLO * PRIORITIES_PER_BAND
 # From here on nobody is served: their teams hold as much as they may.
-_LAST_RANK = (Lane.BORROW + Lane.LIMIT) * LANE // 2
+_LAST_PRIORITY = (Band.BORROW + Band.LIMIT) * PRIORITIES_PER_BAND // 2
 
 
 class SlotSpace(Space):
@@ -42,11 +42,15 @@ class SlotSpace(Space):
         """The outcome of the walk; there is none where nothing is left."""
         return self.outcome if self.spent else super().walked()
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """All others in which somebody waits."""
-        return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
+        return [
+            priority
+            for priority in super().priorities()
+            if _FIRST_PRIORITY <= priority < _LAST_PRIORITY
+        ]
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """It starts or claims. Its GPUs are written down even if it is the last. Until all slot
         holders and trials are served, GPUs that are away now may come back (`floor`).
         """
@@ -56,16 +60,20 @@ class SlotSpace(Space):
         type_capacity, parts = found
         self.outcome.chosen[head[1]] = parts
         type_capacity.take(parts)
-        self.spent = rank >= _FIRST_RANK and not self.most_left()
+        self.spent = priority >= _FIRST_PRIORITY and not self.most_left()
         return True
 
 
 class SlotContest(Contest):
     """`Contest`, without those who have been seated, or are tried."""
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """All others in which somebody waits or runs."""
-        return [rank for rank in super().ranks() if _FIRST_RANK <= rank < _LAST_RANK]
+        return [
+            priority
+            for priority in super().priorities()
+            if _FIRST_PRIORITY <= priority < _LAST_PRIORITY
+        ]
 
     spared: frozenset[int] = frozenset()  # nodes on which nobody has to leave just now
 
@@ -92,9 +100,9 @@ class SlotContest(Contest):
                 self.victims.keep(job_id)
         self.pinned = pinned_too(places, self.pinned, stay)
 
-    def _after(self, rank: int, position: int) -> list[JobId]:
+    def _after(self, priority: int, position: int) -> list[JobId]:
         leaving = {key.job_id for key in self.outcome.outranked}
-        return [job_id for job_id in super()._after(rank, position) if job_id not in leaving]
+        return [job_id for job_id in super()._after(priority, position) if job_id not in leaving]
 
 
 class SlotHolder(NamedTuple):
@@ -161,7 +169,7 @@ def _start(allocator: Space, head: Head) -> bool:
 def _keep(allocator: Space, head: Head) -> bool:
     """GPUs that others are leaving, or have to leave for it."""
     return allocator.claim(head) or (
-        isinstance(allocator, Contest) and allocator.force(_SLO_RANK, head)
+        isinstance(allocator, Contest) and allocator.force(_SLO_PRIORITY, head)
     )
 
 
@@ -200,7 +208,7 @@ def ends_now(cluster: Cluster, job: Job) -> bool:
     """Whether it will have ended when the slot begins: it keeps its seat, but nothing is planned
     for it.
     """
-    return job.lane is Lane.SLO and not job.planned(cluster.slot)
+    return job.band is Band.SLO and not job.planned(cluster.slot)
 
 
 def leave_behind(allocator: Space, overdue: Collection[JobId] = ()) -> None:
@@ -221,12 +229,12 @@ def leave_behind(allocator: Space, overdue: Collection[JobId] = ()) -> None:
 
 def pinned_too(places: Mapping[JobId, Place], pinned: Pinned, stay: Collection[JobId]) -> Pinned:
     """The same, and these jobs stay where they are. `places`: of all who run."""
-    by_rank = dict(pinned.gpus_by_rank)
+    by_priority = dict(pinned.gpus_by_priority)
     for job_id in stay:
         place = places[job_id]
         if job_id not in pinned.job_ids:
-            by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
-    return pinned._replace(job_ids=pinned.job_ids | frozenset(stay), gpus_by_rank=by_rank)
+            by_priority[place.priority] = by_priority.get(place.priority, 0) + place.gpus
+    return pinned._replace(job_ids=pinned.job_ids | frozenset(stay), gpus_by_priority=by_priority)
 
 
 def _seat(cluster: Cluster, job: Job, *, leaving: bool) -> SlotHolder:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.nodes.free_gpus import Part
 from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.partition.reserved.slot_holders import (
@@ -94,7 +94,7 @@ def _clear(
         if mask and mask == total[ordinal] and is_own(cluster.nodes[capacity.node_ids[ordinal]]):
             claims = capacity.claims.get(capacity.node_ids[ordinal], {})
             stay = {key: gpus for key, gpus in claims.items() if not _leaves(allocator, key)}
-            if all(cluster.jobs[key.job_id].lane >= Lane.SPOT for key in stay):
+            if all(cluster.jobs[key.job_id].band >= Band.SPOT for key in stay):
                 held = sum(gpus.bit_count() for gpus in stay.values())
                 left = sum(gpus.bit_count() for gpus in claims.values()) - held
                 yield left, held, -ordinal, ordinal

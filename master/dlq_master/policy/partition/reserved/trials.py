@@ -7,8 +7,8 @@ from math import ceil
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import PROFILE_RANK, Lane
 from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
 from dlq_master.policy.partition.profiling import floor_nodes, room
@@ -30,7 +30,7 @@ from dlq_master.policy.promise.capacity.grids import home_type
 from dlq_master.policy.transit.contest import Contest
 from dlq_master.policy.trial.rules import TrialRules
 
-_LAST = 1 << 200  # behind everybody of the rank: trials do not make trials leave
+_LAST = 1 << 200  # behind everybody of the priority: trials do not make trials leave
 _ANY_WIDTH = float("inf")
 _NOBODY = (float("inf"), 0)
 
@@ -52,7 +52,7 @@ def serve_all(
 def kept_nodes(cluster: Cluster, rules: TrialRules) -> int:
     """Of the nodes that are always for trials, those that are not full of them."""
     size = node_gpus(cluster, home_type(cluster))
-    held = cluster.running.gpus_by_rank.get(PROFILE_RANK, 0)
+    held = cluster.running.gpus_by_priority.get(PROFILE_PRIORITY, 0)
     return max(0, floor_nodes(cluster, rules) - ceil(held / size)) if size else 0
 
 
@@ -61,12 +61,12 @@ def serve_trials(allocator: Space, room: TrialRoom) -> TrialRoom:
     that has just ended one trial and gets the next. Returns the remaining room.
     """
     if isinstance(allocator, Contest):
-        for block in allocator.blocks(PROFILE_RANK, apart=False):
-            allocator.keep(PROFILE_RANK, block)
+        for block in allocator.blocks(PROFILE_PRIORITY, apart=False):
+            allocator.keep(PROFILE_PRIORITY, block)
     jobs, between = allocator.cluster.jobs, _between_trials(allocator.cluster)
     for job_id, shape in _in_line(allocator.cluster):
         begins = room.allows(shape.gpus) and not allocator.spent and _came(jobs[job_id]) < between
-        if not begins or not allocator.serve(PROFILE_RANK, (_LAST, job_id, shape, iter(()))):
+        if not begins or not allocator.serve(PROFILE_PRIORITY, (_LAST, job_id, shape, iter(()))):
             allocator.outcome.heads[PROFILER] = job_id
             break
         room = room.after(shape.gpus)
@@ -77,7 +77,7 @@ def serve_trials(allocator: Space, room: TrialRoom) -> TrialRoom:
 def _between_trials(cluster: Cluster) -> tuple[float, int]:
     """When the first of those came who are leaving one trial for the next."""
     jobs = [cluster.jobs[key.job_id] for key in pausing(cluster)]
-    again = [_came(job) for job in jobs if job.lane is Lane.PROFILE and len(job.trials) > 1]
+    again = [_came(job) for job in jobs if job.band is Band.PROFILE and len(job.trials) > 1]
     return min(again, default=_NOBODY)
 
 
@@ -110,7 +110,7 @@ def withhold(allocator: Space, gpu_type: str, gpus: int) -> None:
 
 def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
     """The jobs that wait for a trial, in the order in which they were sent."""
-    waiting = cluster.waiting.by_rank.get(PROFILE_RANK, {})
+    waiting = cluster.waiting.by_priority.get(PROFILE_PRIORITY, {})
     for head in line(heads(waiting, frozenset(), _ANY_WIDTH), (), frozenset()):
         if not isinstance(head, RunningBlock):
             yield head[1], head[2]
@@ -118,8 +118,13 @@ def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
 
 def _widest(allocator: Space) -> int:
     """GPUs of the widest job that has not had its turn."""
-    by_rank = allocator.lineup.waiting.by_rank
-    shapes = [shape.gpus for rank in by_rank if rank > PROFILE_RANK for shape in by_rank[rank]]
+    by_priority = allocator.lineup.waiting.by_priority
+    shapes = [
+        shape.gpus
+        for priority in by_priority
+        if priority > PROFILE_PRIORITY
+        for shape in by_priority[priority]
+    ]
     return max(shapes, default=0)
 
 

@@ -20,26 +20,26 @@ class Allocator(Protocol):
 
     The walk says whose turn it is; the allocator decides what that job gets and writes it into
     `outcome`. There are three: `Space` (GPUs that are free now or soon) and `Contest` (also the
-    GPUs of lower ranks). `Counts` (numbers of GPUs only, as the reference simulators count).
+    GPUs of lower priorities). `Counts` (numbers of GPUs only, as the reference simulators count).
     """
 
     lineup: Lineup
     outcome: Outcome
     spent: bool  # nobody else gets anything: the walk is over
 
-    def ranks(self) -> Sequence[int]:
-        """The ranks to walk, the highest (with the lowest number) first."""
+    def priorities(self) -> Sequence[int]:
+        """The priorities to walk, the highest (with the lowest number) first."""
 
     def widest(self) -> float:
         """No shape wider than this needs a look."""
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
-        """Running jobs of the rank that the walk has to come to; `apart`: somebody waits there."""
+    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+        """Running jobs of the priority that the walk comes to; `apart`: a job waits there."""
 
-    def keep(self, rank: int, block: RunningBlock) -> None:
+    def keep(self, priority: int, block: RunningBlock) -> None:
         """The turn of these running jobs. Jobs stay that no other job has outranked."""
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """The turn of this waiting job: it starts, or GPUs are kept for it. False: its shape fits
         nowhere any more."""
 
@@ -55,14 +55,14 @@ def walk(allocator: Allocator) -> Outcome:
 
 
 def _serve(allocator: Allocator) -> None:
-    waiting = allocator.lineup.waiting.by_rank
+    waiting = allocator.lineup.waiting.by_priority
     closed: set[Shape] = set()
-    for rank in allocator.ranks():
-        heap = heads(waiting.get(rank, _NOBODY), closed, allocator.widest())
-        for member in line(heap, allocator.blocks(rank, apart=bool(heap)), closed):
+    for priority in allocator.priorities():
+        heap = heads(waiting.get(priority, _NOBODY), closed, allocator.widest())
+        for member in line(heap, allocator.blocks(priority, apart=bool(heap)), closed):
             if isinstance(member, RunningBlock):
-                allocator.keep(rank, member)
-            elif not allocator.serve(rank, member):
+                allocator.keep(priority, member)
+            elif not allocator.serve(priority, member):
                 closed.add(member[2])
             elif allocator.spent:
                 return

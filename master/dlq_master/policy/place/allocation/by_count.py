@@ -62,30 +62,30 @@ class Counts:
 
     walked = walk
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """All in which somebody waits or runs."""
-        return sorted({*self.lineup.waiting.ranks, *self.lineup.running.by_rank})
+        return sorted({*self.lineup.waiting.priorities, *self.lineup.running.by_priority})
 
     def widest(self) -> float:
         """As wide as the rest; running jobs have been counted neither as free nor as taken yet."""
         return max(self.left.values(), default=0)
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
-        """Everybody who runs in this rank."""
-        return blocks(self.lineup, rank, apart=apart)
+    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
+        """Everybody who runs in this priority."""
+        return blocks(self.lineup, priority, apart=apart)
 
-    def keep(self, rank: int, block: RunningBlock) -> None:
+    def keep(self, priority: int, block: RunningBlock) -> None:
         """All of them if they fit together, else each that fits."""
-        if len(self.left) == 1 and not self.pinned.gpus_by_rank.get(rank):
+        if len(self.left) == 1 and not self.pinned.gpus_by_priority.get(priority):
             (gpu_type,) = self.left
             if block.gpus <= self.left[gpu_type]:
                 self.left[gpu_type] -= block.gpus
                 return
-        for job_id in members(self.lineup, rank, block, in_order=True):
+        for job_id in members(self.lineup, priority, block, in_order=True):
             if job_id not in self.pinned.job_ids:
                 self._keep_one(job_id)
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """It is counted in."""
         _, job_id, shape, _ = head
         for gpu_type, left in shape.of_types(self.left):

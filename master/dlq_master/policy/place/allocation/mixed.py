@@ -20,15 +20,15 @@ def start_mixed(
     placement: Placement,
     capacities: Mapping[str, TypeCapacity],
     waiting: WaitingIndex,
-    ranks: Iterable[int],
+    priorities: Iterable[int],
     outcome: Outcome,
 ) -> None:
-    """Those of these ranks that no one type has room for, as they stand in line. Nobody leaves for
-    them, and nothing is kept for them."""
-    for rank in ranks:
+    """Starts jobs of these priorities for which no one type has room, in their order. No job leaves
+    for them, and nothing is kept for them."""
+    for priority in priorities:
         line = sorted(
             (position, job_id, shape)
-            for shape, fifo in waiting.by_rank.get(rank, {}).items()
+            for shape, fifo in waiting.by_priority.get(priority, {}).items()
             if shape.mixed
             for job_id, position in fifo.items()
             if job_id not in outcome.chosen and job_id not in outcome.claims

@@ -58,8 +58,8 @@ class Outcome:
         self.moving: set[AttemptKey] = set()
         # Work that goes on with other GPUs: all that it then has.
         self.resized: dict[AttemptKey, Parts] = {}
-        # Jobs that cannot start yet, but for which GPUs are kept from lower ranks. True: as the
-        # reservation of a promoted job; False: it fits once they are released.
+        # Jobs that cannot start yet, but for which GPUs are kept from lower priorities. True: as
+        # the reservation of a promoted job; False: it fits once they are released.
         self.claims: dict[JobId, bool] = {}
         # The job that nobody of its part of the cluster may pass; "": of all that have no quota.
         self.heads: dict[str, JobId] = {}

@@ -16,18 +16,18 @@ class Pinned(NamedTuple):
 
     job_ids: frozenset[JobId]
     gpus_by_type: dict[str, int]
-    gpus_by_rank: dict[int, int]  # of those in the running index
+    gpus_by_priority: dict[int, int]  # of those in the running index
 
 
 def pinned_but(places: Mapping[JobId, Place], movable: Collection[JobId]) -> Pinned:
     """Everybody but these; the GPUs by type are not counted. `places`: of all who run."""
-    by_rank: dict[int, int] = {}
+    by_priority: dict[int, int] = {}
     job_ids = set()
     for job_id, place in places.items():
         if job_id not in movable:
             job_ids.add(job_id)
-            by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
-    return Pinned(frozenset(job_ids), {}, by_rank)
+            by_priority[place.priority] = by_priority.get(place.priority, 0) + place.gpus
+    return Pinned(frozenset(job_ids), {}, by_priority)
 
 
 def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey] = ()) -> Pinned:
@@ -43,7 +43,7 @@ def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey
             if decision_time_s(term_end_s, lead_s) > now_s:
                 keys.update(ending)
     by_type: dict[str, int] = {}
-    by_rank: dict[int, int] = {}
+    by_priority: dict[int, int] = {}
     for key in keys:
         for gpu_type, parts in capacity.parts(cluster.attempts[key].lease.allocation).items():
             opened = capacity.open[gpu_type].masks
@@ -51,5 +51,5 @@ def pinned(cluster: Cluster, now_s: float | None, protected: Iterable[AttemptKey
             by_type[gpu_type] = by_type.get(gpu_type, 0) + gpus
         place = cluster.running.places.get(key.job_id)
         if place is not None:
-            by_rank[place.rank] = by_rank.get(place.rank, 0) + place.gpus
-    return Pinned(frozenset(key.job_id for key in keys), by_type, by_rank)
+            by_priority[place.priority] = by_priority.get(place.priority, 0) + place.gpus
+    return Pinned(frozenset(key.job_id for key in keys), by_type, by_priority)

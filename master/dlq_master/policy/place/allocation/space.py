@@ -27,7 +27,7 @@ _NO_LIMIT = float("inf")
 class Space:
     """A job that fits into what is free starts. A job that fits only together with GPUs that others
     are leaving claims them for this plan. A promoted job that does not fit at all keeps free GPUs
-    where it may come to fit. Lower ranks do not get those GPUs.
+    where it may come to fit. Lower priorities do not get those GPUs.
 
     `blocking`: nobody passes the first job that does not start.
     """
@@ -70,9 +70,9 @@ class Space:
 
     walked = walk
 
-    def ranks(self) -> Sequence[int]:
+    def priorities(self) -> Sequence[int]:
         """All in which somebody waits."""
-        return self.lineup.waiting.ranks
+        return self.lineup.waiting.priorities
 
     def widest(self) -> float:
         """As wide as what is left; the head of a line that blocks, and a promoted job, count even
@@ -81,14 +81,14 @@ class Space:
             return _NO_LIMIT
         return self.most_left()
 
-    def blocks(self, rank: int, *, apart: bool) -> Sequence[RunningBlock]:
+    def blocks(self, priority: int, *, apart: bool) -> Sequence[RunningBlock]:
         """None: all running jobs stay."""
         return ()
 
-    def keep(self, rank: int, block: RunningBlock) -> None:
+    def keep(self, priority: int, block: RunningBlock) -> None:
         """Nobody's GPUs are in question."""
 
-    def serve(self, rank: int, head: Head) -> bool:
+    def serve(self, priority: int, head: Head) -> bool:
         """It starts, claims or reserves."""
         _, job_id, shape, _ = head
         found = self.find_free(head)
@@ -128,8 +128,10 @@ class Space:
     def mix(self) -> None:
         """Start who takes GPUs of several types, unless somebody is not to be passed."""
         if len(self.capacities) > 1 and not self.blocking:
-            waiting, ranks = self.lineup.waiting, self.ranks()
-            start_mixed(self.cluster, self.placement, self.capacities, waiting, ranks, self.outcome)
+            waiting, priorities = self.lineup.waiting, self.priorities()
+            start_mixed(
+                self.cluster, self.placement, self.capacities, waiting, priorities, self.outcome
+            )
 
     def _arrange(self) -> None:
         if self.placement.arranges is None or not self.outcome.chosen:
@@ -169,7 +171,7 @@ class Space:
         return self._make_room(head) if self.placement.repacks else None
 
     def claim(self, head: Head) -> bool:
-        """It fits together with what others are leaving: keep that from lower ranks."""
+        """It fits together with what others are leaving: keep that from lower priorities."""
         _, job_id, shape, _ = head
         for _, type_capacity in shape.of_types(self.capacities):
             parts = type_capacity.find_later(self.placement, shape)
@@ -180,7 +182,7 @@ class Space:
         return False
 
     def reserve(self, head: Head) -> bool:
-        """It is promoted: free GPUs where it may come to fit are kept from lower ranks."""
+        """It is promoted: free GPUs where it may come to fit are kept from lower priorities."""
         position, job_id, shape, _ = head
         if position >= 0:
             return False

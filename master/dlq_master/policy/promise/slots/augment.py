@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.band import Segment, Segments
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.eject import Ejected
 from dlq_master.policy.promise.slots.ledger import PromiseLedger

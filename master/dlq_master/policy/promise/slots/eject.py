@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.model.jobs.lane import Segments
+from dlq_master.model.jobs.band import Segments
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s
 from dlq_master.policy.promise.slots.holes import insert

@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.band import Segment, Segments
 from dlq_master.policy.promise.capacity.fluid import Slots
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, needed, width
 from dlq_master.policy.promise.slots.plan import completion_s

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from math import floor, inf, log2
 from typing import NamedTuple
 
-from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.band import Segment, Segments
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, needed
 
 

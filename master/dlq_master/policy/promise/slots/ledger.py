@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlq_master.model.jobs.lane import Segments
+from dlq_master.model.jobs.band import Segments
 from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
 from dlq_master.policy.promise.capacity.leases import (
     Grid,

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import inf
 from typing import TYPE_CHECKING
 
-from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.band import Segment, Segments
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, width
 

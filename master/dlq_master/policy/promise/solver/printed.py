@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from dlq_master.model.jobs.lane import Segment, Segments
+from dlq_master.model.jobs.band import Segment, Segments
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,

@@ -12,8 +12,8 @@ from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.attempts.costs import measured
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job, Pause
-from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import Step
 from dlq_master.model.view import View
 from dlq_master.policy.promise.capacity.grids import slot_s
@@ -190,17 +190,17 @@ def numbered(plan: SlotPlan, job_id: JobId, origin: int) -> tuple[Segment, ...]:
     return tuple([Segment(begin + origin, end + origin) for begin, end in made])
 
 
-def lane_of(job: Job, slot: int, rules: Promises) -> Lane:
+def band_of(job: Job, slot: int, rules: Promises) -> Band:
     """Where it stands in this slot."""
-    return lane_with(job.lane, job.promised, rules, planned=job.planned(slot))
+    return band_with(job.band, job.promised, rules, planned=job.planned(slot))
 
 
-def lane_with(lane: Lane, promised: int | None, rules: Promises, *, planned: bool) -> Lane:
-    """The same for a job that stood in `lane`, may be `promised` a step, and has the slot or
+def band_with(band: Band, promised: int | None, rules: Promises, *, planned: bool) -> Band:
+    """The same for a job that stood in `band`, may be `promised` a step, and has the slot or
     not.
     """
     if planned:
-        return Lane.SLO
+        return Band.SLO
     if promised is not None and rules.slots is Slots.EARLY:
-        return Lane.FILL
-    return lane if lane in (Lane.BORROW, Lane.LIMIT) else Lane.SPOT
+        return Band.FILL
+    return band if band in (Band.BORROW, Band.LIMIT) else Band.SPOT

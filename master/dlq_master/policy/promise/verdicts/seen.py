@@ -10,8 +10,8 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.jobs.band import Segments
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Segments
 from dlq_master.policy.promise.capacity.grids import type_of
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.capacity.rules import Promises

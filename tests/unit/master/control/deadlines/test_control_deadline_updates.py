@@ -14,7 +14,7 @@ from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import AskedDeadline, SetPolicy, UpdatedJob, UpdateJob
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.lease import LeaseKind
 from support.master_harness import ROOT
 from unit.master.control.deadlines.test_control_deadlines import Masters, Site
@@ -112,12 +112,12 @@ def test_who_has_none_may_get_one_and_give_it_back(site: Site) -> None:
     assert (job.promised, job.rules.cancel_late) == (0, True)
     changed = update(site, 1, deadlines=())
     job = site.job(1)
-    assert (job.steps, job.promised, job.slots, job.verdict, job.lane) == (
+    assert (job.steps, job.promised, job.slots, job.verdict, job.band) == (
         (),
         None,
         (),
         "",
-        Lane.SPOT,
+        Band.SPOT,
     )
     assert not job.rules.cancel_late
     assert {each.field: each.after for each in changed.changes} == {

@@ -169,7 +169,7 @@ def test_a_nice_puts_a_job_behind_or_before_all_others_of_its_queue(
     urgent = master.submit(4, nice=100)
     update(master, urgent.job_id, queue="urgent")
     order = sorted(
-        (*jobs, urgent), key=lambda job: (master.job(job.job_id).rank_base, job.sequence)
+        (*jobs, urgent), key=lambda job: (master.job(job.job_id).priority_base, job.sequence)
     )
     assert [job.job_id for job in order] == [
         urgent.job_id,

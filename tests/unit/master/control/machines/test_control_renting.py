@@ -11,7 +11,7 @@ import pytest
 from dlq_common.daemon.config import Seconds
 from dlq_master.control.stimuli import SetTeam
 from dlq_master.model.ids import AttemptKey
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.lent_servers import Server
@@ -104,7 +104,7 @@ def test_nothing_is_rented_for_who_is_beyond_the_limit_of_its_team() -> None:
     site.master.submit(4, run_estimate_s=HOUR_S)
     late = site.submit(4, due_s=1.0, weight=1e6)
     site.tick()
-    assert site.master.job(late).lane is Lane.LIMIT
+    assert site.master.job(late).band is Band.LIMIT
     assert site.machines() == {}
     limited(site, 8)
     site.tick()
@@ -119,7 +119,7 @@ def test_a_machine_for_who_is_beyond_the_limit_of_its_team_by_now_is_given_back(
     site.tick()
     limited(site, 4)
     site.tick()
-    assert site.master.job(late).lane is Lane.LIMIT
+    assert site.master.job(late).band is Band.LIMIT
     assert not site.only().open
 
 

@@ -25,7 +25,7 @@ from dlq_master.control.people.teams import moved
 from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.order.share import ShareRules
@@ -104,18 +104,18 @@ def test_a_quota_below_what_runs_stops_nobody_and_says_who_borrows(masters: Mast
     set_team(master)
     for _ in range(2):
         master.submit(4)
-    assert [job.lane for job in master.loop.published.jobs()] == [Lane.SPOT, Lane.SPOT]
+    assert [job.band for job in master.loop.published.jobs()] == [Band.SPOT, Band.SPOT]
     (notice,) = set_team(master, gpu_quota=4).notices
     assert "holds 8 GPUs (jobs 1, 2), 4 beyond its quota" in notice
     jobs = list(master.loop.published.jobs())
-    assert sorted(job.lane for job in jobs) == [Lane.SPOT, Lane.BORROW]
+    assert sorted(job.band for job in jobs) == [Band.SPOT, Band.BORROW]
     assert all(job.live_attempt for job in jobs)
     uses = master.loop.published.team_uses(master.clock.now_s())
     assert (uses["vision"].gpus, uses["vision"].borrowed_gpus) == (8, 4)
     master.restart()
-    assert sorted(job.lane for job in master.loop.published.jobs()) == [Lane.SPOT, Lane.BORROW]
+    assert sorted(job.band for job in master.loop.published.jobs()) == [Band.SPOT, Band.BORROW]
     set_team(master, gpu_quota=None)
-    assert {job.lane for job in master.loop.published.jobs()} == {Lane.SPOT}
+    assert {job.band for job in master.loop.published.jobs()} == {Band.SPOT}
     validate(master.state.cluster)
 
 
@@ -237,7 +237,7 @@ def test_a_job_that_waits_is_counted_to_another_team_by_its_user(masters: Master
     set_team(master, "vision", gpu_limit=2)
     runs = master.submit(2, team="vision")
     waits = master.submit(2, team="vision")
-    assert master.job(waits.job_id).lane is Lane.LIMIT
+    assert master.job(waits.job_id).band is Band.LIMIT
     set_team(master, "nlp", queued_jobs=1)
     answer = master.edit(UpdateJob, waits.job_id, team="nlp")
     assert [(it.field, it.before, it.after) for it in answer.changes] == [("team", "vision", "nlp")]  # type: ignore[attr-defined]  # an update's
@@ -269,9 +269,9 @@ def test_jobs_of_a_team_that_is_gone_go_on_without_its_quota(masters: Masters) -
     master = a_master(masters)
     set_team(master, gpu_quota=0)
     master.submit(4)
-    assert master.job(JobId(1)).lane is Lane.BORROW
+    assert master.job(JobId(1)).band is Band.BORROW
     assert master.ask(DeleteTeam(caller=ROOT, request_id="d1", name="vision")) == 1
-    assert master.job(JobId(1)).lane is Lane.SPOT
+    assert master.job(JobId(1)).band is Band.SPOT
     assert master.loop.published.teams() == []
     assert master.ask(DeleteTeam(caller=ROOT, request_id="d1", name="vision")) == 1
 

@@ -10,8 +10,8 @@ import pytest
 
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.planner.plans import Answer
 from support.inline_planner import InlinePlanner
@@ -66,7 +66,7 @@ def test_a_promise_comes_with_the_answer_and_others_do_not_wait_for_it(site: Sit
     site.submit(2)
     assert site.job(2).live_attempt == 1, "it is not held up"
     site.tell(site.planner.answer())
-    assert (site.job(1).promised, site.job(1).lane) == (0, Lane.FILL)
+    assert (site.job(1).promised, site.job(1).band) == (0, Band.FILL)
 
 
 def test_an_answer_that_is_none_to_the_last_question_is_not_heard(site: Site) -> None:
@@ -160,7 +160,7 @@ def test_a_planner_that_lies_breaks_no_promise(site: Site) -> None:
     (verdict,) = [change for change in plan.changes if isinstance(change, Reserve)]
     slots = site.job(1).slots
     lies: list[Reserve | NextSlot] = [
-        verdict._replace(promised=0, lane=Lane.FILL, slots=slots),  # the slots are the first one's
+        verdict._replace(promised=0, band=Band.FILL, slots=slots),  # the slots are the first one's
         verdict._replace(job_id=JobId(1), promised=None, slots=()),  # whose promise is good
         verdict._replace(job_id=JobId(1), promised=0, slots=()),
         NextSlot(site.master.state.cluster.slot, verdict.reason),

@@ -12,7 +12,7 @@ from dlq_common.errors import IllegalTransition
 from dlq_master.control.stimuli import SetPolicy
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.cluster.validate import validate
-from dlq_master.model.jobs.lane import Lane
+from dlq_master.model.jobs.band import Band
 from support.master_harness import ROOT, Master
 from unit.master.control.deadlines.test_control_deadlines import Site
 
@@ -66,7 +66,7 @@ def test_a_promised_job_waits_for_its_last_slots_and_then_has_them(site: Site) -
     site.passes(6600.0)
     starts_all(site)
     job = site.job(1)
-    assert (job.lane, job.promised, job.live_attempt is not None) == (Lane.SLO, 0, True)
+    assert (job.band, job.promised, job.live_attempt is not None) == (Band.SLO, 0, True)
 
 
 def test_when_a_node_is_lost_promises_that_still_can_be_are_kept_and_the_other_is_announced(
@@ -114,7 +114,7 @@ def test_promises_pass_from_chronus_to_dlq_and_end_with_a_policy_that_makes_none
         choose(site, "tiresias-las", "p2")
     choose(site, "tiresias-las", "p3", force=True)
     job = site.job(1)
-    assert (job.promised, job.lane, job.slots) == (None, Lane.SPOT, ())
+    assert (job.promised, job.band, job.slots) == (None, Band.SPOT, ())
     assert len(site.told(1, "promise_dropped")) == 1
     site.passes(300.0)
     site.master.restart()

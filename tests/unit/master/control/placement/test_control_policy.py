@@ -11,8 +11,8 @@ from dlq_common.errors import AlreadyExists, IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import PolicySet, SetPolicy
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.registry.presets import PRESETS
 from support.master_harness import ROOT, Master, config_of
@@ -51,7 +51,7 @@ def promise(master: Master, job_id: JobId) -> Job:
     job = master.state.cluster.jobs[job_id]
     told = job._replace(
         steps=strict(1e9),
-        lane=Lane.FILL,
+        band=Band.FILL,
         slots=(Segment(2_000_000, 2_000_001),),
         promised=0,
         verdict="holes",
@@ -158,7 +158,7 @@ def test_promises_are_dropped_only_by_force_and_each_owner_is_told(masters: Mast
     assert master.job(JobId(3)).promised == 0
     assert choose(master, "fifo", "p2", force=True).dropped == (3,)
     job = master.job(JobId(3))
-    assert (job.promised, job.lane, job.slots, job.verdict) == (None, Lane.SPOT, (), "")
+    assert (job.promised, job.band, job.slots, job.verdict) == (None, Band.SPOT, (), "")
     (told,) = [event for event in master.events(JobId(3)) if event.kind == "promise_dropped"]
     assert (told.actor, "fifo" in told.cause) == ("user:root", True)
     assert choose(master, "fifo", "p2", force=True).dropped == (3,)

@@ -17,8 +17,8 @@ from dlq_master.control.stimuli import AskedArray, FenceNode, SetPolicy
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.estimates.estimate import Basis, Confidence, Source, Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import EndReason, Job, JobState
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Request
 from dlq_master.model.transitions import StopCause
@@ -106,12 +106,12 @@ def test_a_job_is_tried_on_a_lease_for_that_and_goes_on_with_an_estimate(lab: La
     job = lab.submit(run_s=None, step_count=TOTAL)
     lab.trains(290.0)
     assert lab.master.attempt(job.job_id).lease.kind is LeaseKind.PROFILE
-    assert lab.job(1).lane is Lane.PROFILE
+    assert lab.job(1).band is Band.PROFILE
     lab.trains(30.0)
     known = lab.job(1)
     assert known.duration_estimate_s == pytest.approx(TOTAL, abs=15.0)
     assert known.basis == Basis(Source.PROFILED, Confidence.HIGH, 1.0)
-    assert (known.lane, known.live_attempt, known.trials) == (Lane.SPOT, 1, ())
+    assert (known.band, known.live_attempt, known.trials) == (Band.SPOT, 1, ())
     (cause,) = lab.told(1, "job_estimated")
     assert "of 2000 are left" in cause
 
@@ -244,7 +244,7 @@ def test_a_program_that_cannot_run_on_fewer_gpus_has_not_failed(lab: Lab) -> Non
     lab.trains(30.0)
     job = lab.job(1)
     assert job.basis == Basis(unmeasured=Unmeasured.TRIAL_FAILED)
-    assert (job.restarts, job.lane, job.trials, job.live_attempt) == (0, Lane.SPOT, (), 2)
+    assert (job.restarts, job.band, job.trials, job.live_attempt) == (0, Band.SPOT, (), 2)
     assert lab.master.attempt(JobId(1)).lease.allocation.width == 32
     lab.trains(400.0)
     assert lab.job(1).basis.source is Source.PROFILED, "on its own GPUs it tells its steps"
@@ -264,10 +264,10 @@ def test_steps_without_beats_end_the_trial_after_a_while(lab: Lab, gpus: int, at
     lab.speaks = False
     lab.submit(7200.0, run_s=None, gpus=gpus, step_count=TOTAL)
     lab.trains(590.0)
-    assert lab.job(1).lane is Lane.PROFILE
+    assert lab.job(1).band is Band.PROFILE
     lab.trains(40.0)
     job = lab.job(1)
-    assert (job.duration_estimate_s, job.lane) == (None, Lane.SPOT)
+    assert (job.duration_estimate_s, job.band) == (None, Band.SPOT)
     assert job.basis == Basis(unmeasured=Unmeasured.NO_BEATS)
     assert job.live_attempt == attempt, "it runs as best effort"
     lab.trains(1000.0)
@@ -303,13 +303,13 @@ def test_slow_steps_get_more_time_and_a_word_of_doubt(lab: Lab) -> None:
 def test_a_trial_that_is_lost_with_its_node_is_made_again_once(lab: Lab) -> None:
     wide(lab)
     lab.trains(100.0)
-    for expected in (Lane.PROFILE, Lane.SPOT):
+    for expected in (Band.PROFILE, Band.SPOT):
         (slot,) = lab.master.attempt(JobId(1)).lease.allocation.slots
         lost = next(agent for agent in lab.agents if agent.node_id == slot.node_id)
         lost.reboot()
         lost.hello()
         lab.trains(20.0)
-        assert lab.job(1).lane is expected
+        assert lab.job(1).band is expected
     job = lab.job(1)
     assert job.basis == Basis(unmeasured=Unmeasured.TRIAL_LOST)
     assert (job.state, job.live_attempt) == (JobState.QUEUED, 3)
@@ -342,7 +342,7 @@ def test_a_trial_that_ends_in_the_silence_of_its_master_is_no_preemption_and_mad
 ) -> None:
     wide(lab)
     lab.trains(100.0)
-    for attempt, expected in ((2, Lane.PROFILE), (3, Lane.SPOT)):
+    for attempt, expected in ((2, Band.PROFILE), (3, Band.SPOT)):
         lab.master.clock.advance(4000.0)  # longer than its shim waits; nobody is there to see it
         for agent in lab.agents:
             agent.guard()
@@ -353,7 +353,7 @@ def test_a_trial_that_ends_in_the_silence_of_its_master_is_no_preemption_and_mad
         lab.trains(30.0)
         job = lab.job(1)
         assert (job.preemptions, job.end_reason) == (0, EndReason.NODE_LOST)
-        assert (job.live_attempt, job.lane) == (attempt, expected)
+        assert (job.live_attempt, job.band) == (attempt, expected)
     assert lab.job(1).basis == Basis(unmeasured=Unmeasured.TRIAL_LOST)
 
 

@@ -37,10 +37,10 @@ def test_a_fifo_is_always_in_the_order_of_positions(acts: list[tuple[bool, int]]
         elif not add and number in present:
             del present[number]
             index.remove(0, ONE, JobId(number))
-    fifo = index.by_rank[0][ONE] if present else {}
+    fifo = index.by_priority[0][ONE] if present else {}
     assert list(fifo.items()) == sorted(present.items(), key=lambda item: item[1])
     assert (index.count, index.gpus) == (len(present), len(present))
-    assert index.ranks == ([0] if present else [])
+    assert index.priorities == ([0] if present else [])
 
 
 @given(
@@ -113,7 +113,7 @@ def test_a_restart_loads_the_same_cluster() -> None:
 def indexes(cluster: Cluster) -> dict[str, object]:
     """Everything that is derived from the values, as plain values."""
     return {
-        "waiting": cluster.waiting.by_rank,
+        "waiting": cluster.waiting.by_priority,
         "running": cluster.running.places,
         "claims": cluster.capacity.claims,
         "soon": cluster.capacity.soon,
@@ -218,5 +218,5 @@ def test_thresholds_must_rise(thresholds: tuple[float, ...]) -> None:
 
 def test_the_levels_of_a_queue_come_before_the_next_queue() -> None:
     ordering = Ordering(thresholds=(10.0, 20.0))
-    ranks = [ordering.rank(queue, level) for queue in range(2) for level in range(3)]
-    assert ranks == sorted(set(ranks))
+    priorities = [ordering.priority(queue, level) for queue in range(2) for level in range(3)]
+    assert priorities == sorted(set(priorities))

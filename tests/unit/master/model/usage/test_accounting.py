@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.ids import NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Checkpoint
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.usage.accounting import DAY_S, Use, UseClass, by_day, charges, pieces, summed
@@ -88,7 +88,7 @@ def test_who_is_charged_by_what_right_and_on_whose_nodes() -> None:
     ("kind", "of_job", "expected"),
     [
         (LeaseKind.BE, {}, UseClass.BEST_EFFORT),
-        (LeaseKind.BE, {"lane": Lane.BORROW}, UseClass.BORROWED),
+        (LeaseKind.BE, {"band": Band.BORROW}, UseClass.BORROWED),
         (LeaseKind.BE, {"promised": 0}, UseClass.PROMISED),
         (LeaseKind.SLO, {}, UseClass.PROMISED),
         (LeaseKind.PROFILE, {"promised": 0}, UseClass.TRIAL),

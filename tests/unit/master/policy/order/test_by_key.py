@@ -71,7 +71,9 @@ def test_work_that_was_lost_has_to_be_done_again() -> None:
 
 
 def test_queues_go_before_keys() -> None:
-    world = a_world("sf").submit(a_job(1, 8, rank_base=0), a_job(2, 1, rank_base=1)).decide()
+    world = (
+        a_world("sf").submit(a_job(1, 8, priority_base=0), a_job(2, 1, priority_base=1)).decide()
+    )
     assert world.running == [1]
 
 

@@ -111,7 +111,7 @@ def test_a_team_with_twice_the_share_gets_twice_as_much() -> None:
 
 def test_queues_come_before_shares() -> None:
     world = a_world().submit(of("vision", 1, 4000.0)).decide()
-    world.submit(of("vision", 2, 10.0, rank_base=0), of("nlp", 3, 10.0, rank_base=1))
+    world.submit(of("vision", 2, 10.0, priority_base=0), of("nlp", 3, 10.0, priority_base=1))
     world.at(3000.0).finish(1)
     assert world.at(3600.0).running == [2]
 

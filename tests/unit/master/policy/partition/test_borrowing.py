@@ -8,15 +8,15 @@ import pytest
 
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.order.waiting import Sorted
 from dlq_master.model.view import View
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.adopt import adopt
 from dlq_master.policy.partition.borrowing import relabelled
 from dlq_master.policy.promise.capacity.rules import Promises, Slots
-from dlq_master.policy.promise.verdicts.reading import lane_of
+from dlq_master.policy.promise.verdicts.reading import band_of
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
@@ -34,14 +34,14 @@ def of(user: str, job_id: int, gpus: int, run_s: float) -> Job:
     return a_job(job_id, gpus, user=user, duration_estimate_s=run_s)
 
 
-def lanes(world: World) -> dict[int, Lane]:
-    return {int(job_id): job.lane for job_id, job in world.cluster.jobs.items()}
+def bands(world: World) -> dict[int, Band]:
+    return {int(job_id): job.band for job_id, job in world.cluster.jobs.items()}
 
 
 def test_what_others_leave_idle_is_lent_and_given_back_at_a_boundary() -> None:
     world = a_world().submit(of(ANN, 1, 8, 2000.0), of(ANN, 2, 8, 2500.0)).decide()
     assert world.running == [1, 2]
-    assert lanes(world) == {1: Lane.SPOT, 2: Lane.BORROW}
+    assert bands(world) == {1: Band.SPOT, 2: Band.BORROW}
     world.submit(of(BOB, 3, 8, 9000.0)).at(100.0)
     assert world.running == [1, 2]
     world.at(270.0)
@@ -63,13 +63,13 @@ def test_whoever_borrows_stands_behind_everybody_who_does_not() -> None:
 
 def test_a_team_that_is_not_named_has_the_quota_of_all_others_or_none() -> None:
     jobs = [of("eve", 1, 8, 100.0), of("eve", 2, 8, 200.0)]
-    assert set(lanes(a_world().submit(*jobs).decide()).values()) == {Lane.SPOT}
-    assert lanes(a_world(quota="*:8").submit(*jobs).decide())[2] is Lane.BORROW
+    assert set(bands(a_world().submit(*jobs).decide()).values()) == {Band.SPOT}
+    assert bands(a_world(quota="*:8").submit(*jobs).decide())[2] is Band.BORROW
 
 
 def test_a_job_that_is_wider_than_its_quota_borrows() -> None:
     world = a_world().submit(of(ANN, 1, 16, 100.0)).decide()
-    assert (world.running, lanes(world)) == ([1], {1: Lane.BORROW})
+    assert (world.running, bands(world)) == ([1], {1: Band.BORROW})
 
 
 def test_who_borrows_is_told_so() -> None:
@@ -83,29 +83,29 @@ def test_who_borrows_is_told_so() -> None:
 def test_who_is_too_wide_for_a_quota_keeps_nobody_of_the_team_from_it() -> None:
     wide, narrow = of(ANN, 1, 12, 100.0), of(ANN, 2, 4, 5000.0)
     world = a_world().submit(wide, narrow, of(ANN, 3, 8, 6000.0), of(BOB, 4, 4, 9000.0)).decide()
-    assert lanes(world) == {1: Lane.BORROW, 2: Lane.SPOT, 3: Lane.BORROW, 4: Lane.SPOT}
+    assert bands(world) == {1: Band.BORROW, 2: Band.SPOT, 3: Band.BORROW, 4: Band.SPOT}
     assert world.running == [2, 3, 4]
 
 
 def test_a_job_of_a_team_that_borrows_fills_gaps_once_it_is_promised_a_deadline() -> None:
     """Where slots are held early, who is promised takes besides only what nobody else wants."""
-    job = of(ANN, 1, 8, 100.0)._replace(promised=0, lane=Lane.BORROW)
-    assert lane_of(job, 3, EARLY) is Lane.FILL
-    assert lane_of(job, 3, LATE) is Lane.BORROW
-    assert lane_of(job._replace(lane=Lane.FILL), 3, LATE) is Lane.SPOT  # of another policy before
-    assert lane_of(job._replace(promised=None), 3, EARLY) is Lane.BORROW
+    job = of(ANN, 1, 8, 100.0)._replace(promised=0, band=Band.BORROW)
+    assert band_of(job, 3, EARLY) is Band.FILL
+    assert band_of(job, 3, LATE) is Band.BORROW
+    assert band_of(job._replace(band=Band.FILL), 3, LATE) is Band.SPOT  # of another policy before
+    assert band_of(job._replace(promised=None), 3, EARLY) is Band.BORROW
 
 
 def test_another_policy_lets_nobody_stand_behind_a_quota_that_is_gone() -> None:
     world = a_world(1).submit(of(ANN, 1, 8, 100.0), of(ANN, 2, 8, 200.0)).decide()
-    assert lanes(world)[2] is Lane.BORROW
+    assert bands(world)[2] is Band.BORROW
     for policy in (build("dlq"), build("chronus"), build("srtf")):
         after = adopt(world.cluster, world.policy.ordering, policy)
-        assert {job.lane for job in after.cluster.jobs.values()} == {Lane.SPOT}
+        assert {job.band for job in after.cluster.jobs.values()} == {Band.SPOT}
         validate(after.cluster)
     again = build("dlq", {"team_quota": "ann:16"})
     world.cluster, world.policy = adopt(world.cluster, None, again).cluster, again
-    assert set(lanes(world.decide()).values()) == {Lane.SPOT}
+    assert set(bands(world.decide()).values()) == {Band.SPOT}
 
 
 def test_a_decision_does_not_look_at_everybody_of_a_team(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,5 +122,5 @@ def test_a_decision_does_not_look_at_everybody_of_a_team(monkeypatch: pytest.Mon
     monkeypatch.setattr(Sorted, "__iter__", counting)
     world.finish(1)
     (change,) = relabelled(View(world.cluster, 2.0), world.cluster.running, {ANN: 8})
-    assert (change.job_id, change.lane) == (3, Lane.SPOT)
+    assert (change.job_id, change.band) == (3, Band.SPOT)
     assert len(taken) < 10

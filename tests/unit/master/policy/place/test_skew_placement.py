@@ -156,14 +156,14 @@ def test_a_learned_limit_reaches_the_jobs_that_wait_already() -> None:
 def test_jobs_of_one_width_wait_in_two_lines_until_another_policy_makes_them_one() -> None:
     world = a_world(2).submit(a_job(1, 2)).decide()
     world.submit(a_job(2, 2, profile=TOGETHER), a_job(3, 2, profile=ANYWHERE), a_job(4, 1)).decide()
-    assert {shape[0::5] for shape in world.cluster.waiting.by_rank[0]} == {
+    assert {shape[0::5] for shape in world.cluster.waiting.by_priority[0]} == {
         (2, True),
         (2, False),
         (1, None),
     }
     world.policy = build("best-effort")
     world.decide()
-    assert {shape.together for shape in world.cluster.waiting.by_rank[0]} == {None}
+    assert {shape.together for shape in world.cluster.waiting.by_priority[0]} == {None}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.band import Segment
 from dlq_master.model.jobs.reward import Step, soft, strict
 from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import SloJob, within

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.plan import NextSlot, Reserve
 from dlq_master.model.view import View
@@ -36,7 +36,7 @@ def world() -> World:
 
 
 def promising(number: int) -> Reserve:
-    return Reserve(JobId(number), Lane.FILL, NEXT, 0, "holes", REASON, 0.0)
+    return Reserve(JobId(number), Band.FILL, NEXT, 0, "holes", REASON, 0.0)
 
 
 @pytest.mark.parametrize(("promised", "fault"), [(None, ""), (0, "slot 1 wants 8 GPUs more")])
@@ -58,6 +58,6 @@ def test_by_the_kept_plan_whoever_is_promised_stands_in_the_slot(world: World) -
         world.cluster.put_job(job)
     begun, *moved = kept_slot(View(world.cluster, 1_180.0), rules, 1)
     assert isinstance(begun, NextSlot)
-    stands = {one.job_id: (one.lane, one.slots) for one in moved if isinstance(one, Reserve)}
-    assert stands[JobId(2)] == (Lane.SLO, NEXT)
-    assert stands[JobId(1)][0] is not Lane.SLO
+    stands = {one.job_id: (one.band, one.slots) for one in moved if isinstance(one, Reserve)}
+    assert stands[JobId(2)] == (Band.SLO, NEXT)
+    assert stands[JobId(1)][0] is not Band.SLO

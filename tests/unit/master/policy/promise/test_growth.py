@@ -8,8 +8,8 @@ from dlq_master.model.attempts.attempt_steps import Preempted
 from dlq_master.model.attempts.gang import usage
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, strict
 from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
 from dlq_master.model.plan import Plan, Resize
@@ -60,7 +60,7 @@ def in_its_own_slots(run_s: float) -> World:
     world.at(10.0).submit(elastic(1, 8, 16, run_s=run_s, steps=strict(5995.0))).decide()
     assert world.job(1).slots == ((1, 5),)
     runs_on(world, 1400.0)
-    assert world.job(1).lane is Lane.SLO
+    assert world.job(1).band is Band.SLO
     for now_s in (1500.0, 1510.0):  # the one that runs, and the one that had to leave
         world.now_s = now_s
         (other,) = [job_id for job_id in (2, 3) if job_id in world.running]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from support.builders import World, a_job
 
@@ -32,7 +32,7 @@ def test_nobody_waits_for_the_gpus_of_who_should_have_ended_long_ago() -> None:
     assert (world.job(2).promised, world.running) == (None, [1, 3])
     for at_s in (270.0, 570.0, 870.0, 1170.0):
         boundary(world, at_s)
-    assert (world.job(1).lane, world.running) == (Lane.SLO, [1]), "job 2 waits for both of them"
+    assert (world.job(1).band, world.running) == (Band.SLO, [1]), "job 2 waits for both of them"
     boundary(world, 1200.0)
     assert world.running == [1, 3], "nobody knows when job 1 ends: job 3 need not wait with job 2"
     world.finish(1)

@@ -9,8 +9,8 @@ import pytest
 from dlq_master.model.cluster import drive
 from dlq_master.model.estimates.estimate import Basis, Source
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.plan import Plan, Reserve
 from dlq_master.model.resources import Request
@@ -129,7 +129,7 @@ def test_more_gpus_of_another_type_move_no_promise() -> None:
 def test_who_loses_its_promise_may_get_any_of_its_types_again() -> None:
     world = a_world().submit(due(1, by_s=9000.0)).decide()
     lost = Reserve(
-        world.job(1).job_id, Lane.SPOT, (), None, "broken", Reason(ReasonCode.PROMISE_BROKEN)
+        world.job(1).job_id, Band.SPOT, (), None, "broken", Reason(ReasonCode.PROMISE_BROKEN)
     )
     drive.apply(world.cluster, Plan((lost,)), world.now_s, 1)
     assert (promised(world, 1), world.job(1).gpu_type_promised) == (["-"], "")
@@ -145,7 +145,7 @@ def test_a_promise_on_a_type_that_it_cannot_have_is_illegal_and_one_too_many_bre
     assert rules is not None
     made = Reserve(
         world.job(3).job_id,
-        Lane.SPOT,
+        Band.SPOT,
         slots,
         0,
         "holes",

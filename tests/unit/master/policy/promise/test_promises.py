@@ -17,9 +17,9 @@ from dlq_master.model.attempts.attempt_steps import Committed
 from dlq_master.model.cluster import drive
 from dlq_master.model.estimates.estimate import Basis, Source
 from dlq_master.model.ids import JobId, NodeId
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Alternative, Checkpoint, Job, Pause
 from dlq_master.model.jobs.job_steps import Estimated, Reserved
-from dlq_master.model.jobs.lane import Lane, Segment
 from dlq_master.model.jobs.reward import BEST_EFFORT, Steps, soft, strict
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.nodes.node import Node, NodeFlag
@@ -83,7 +83,7 @@ def test_who_is_not_promised_anything_runs_as_best_effort(job: Job, verdict: str
     world = a_world(nodes, be_floor="0.5" if verdict == "width" else "0")
     world.submit(an_slo_job(1, 8, 3500.0, strict(4800.0))).decide()
     judged = world.submit(job).decide().job(2)
-    assert (judged.verdict, judged.promised, judged.lane) == (verdict, None, Lane.SPOT)
+    assert (judged.verdict, judged.promised, judged.band) == (verdict, None, Band.SPOT)
 
 
 @pytest.mark.parametrize(("saved_at_s", "verdict"), [(None, "reach"), (1400.0, "holes")])
@@ -99,7 +99,7 @@ def test_who_is_judged_while_it_runs_needs_no_time_for_what_it_has_saved(
         drive.step_attempt(world.cluster, world.attempt(1).key, Committed(checkpoint=saved), 1500.0)
     drive.step_job(world.cluster, JobId(1), Estimated(estimate_s=2400.0, basis=Basis()), 1500.0)
     job = world.decide().job(1)
-    assert (job.verdict, job.lane) == (verdict, Lane.SPOT)
+    assert (job.verdict, job.band) == (verdict, Band.SPOT)
 
 
 def test_a_team_has_no_more_than_its_quota_promised() -> None:
@@ -249,9 +249,9 @@ def offering(nodes: int | list[Node] = 1, **settings: str) -> World:
 def test_a_promise_takes_its_gpus_at_its_slot_and_holds_them_for_it() -> None:
     world = a_world().submit(best_effort(1, 8)).at(10.0)
     world.submit(an_slo_job(2, 8, 2000.0, strict(3700.0))).at(20.0)
-    assert (world.running, world.job(2).lane) == ([1], Lane.FILL)
+    assert (world.running, world.job(2).band) == ([1], Band.FILL)
     world.at(1170.0)
-    assert (world.leaving, world.job(2).lane) == ([1], Lane.SLO)
+    assert (world.leaving, world.job(2).band) == ([1], Band.SLO)
     world.now_s = 1200.0
     world.leave(1).decide()
     lease = world.attempt(2).lease
@@ -281,7 +281,7 @@ def test_when_its_slot_is_over_a_promised_job_gives_way_to_anybody() -> None:
 def test_who_will_be_done_at_the_boundary_is_left_alone() -> None:
     world = a_world().submit(an_slo_job(1, 8, 1180.0, strict(2500.0))).at(15.0)
     world.submit(an_slo_job(2, 8, 1100.0, strict(2700.0)), best_effort(3, 8)).at(1170.0)
-    assert (world.leaving, world.job(1).lane) == ([], Lane.SLO)
+    assert (world.leaving, world.job(1).band) == ([], Band.SLO)
 
 
 def test_what_the_plan_of_a_slot_earns_is_told_beside_the_bound() -> None:
@@ -302,10 +302,10 @@ def test_a_deadline_that_was_not_promised_may_still_get_slots() -> None:
     world = World("chronus", 1, None, be_floor="0", guarantee="worth", select="all")
     world.submit(an_slo_job(1, 8, 2000.0, strict(9000.0))).decide()
     # As if it had been too little worth when it was judged.
-    event = Reserved(lane=Lane.SPOT, verdict="worth")
+    event = Reserved(band=Band.SPOT, verdict="worth")
     drive.step_job(world.cluster, world.job(1).job_id, event, world.now_s)
     world.at(1170.0)
-    assert (world.job(1).promised, world.job(1).lane) == (None, Lane.SLO)
+    assert (world.job(1).promised, world.job(1).band) == (None, Band.SLO)
 
 
 # --- promises that cannot be kept ------------------------------------------------------------
@@ -315,10 +315,10 @@ def test_a_promise_that_no_plan_keeps_any_more_is_given_up_aloud() -> None:
     world = a_world(2).submit(an_slo_job(1, 16, 5000.0, strict(6500.0))).at(10.0)
     assert world.job(1).promised == 0
     world.drain("n2").at(1170.0)
-    assert (world.job(1).promised, world.job(1).verdict, world.job(1).lane) == (
+    assert (world.job(1).promised, world.job(1).verdict, world.job(1).band) == (
         None,
         "broken",
-        Lane.SPOT,
+        Band.SPOT,
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.model.jobs.lane import Segment
+from dlq_master.model.jobs.band import Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, due_s, within
 from dlq_master.policy.promise.slots.holes import insert

@@ -4,9 +4,9 @@ import pytest
 
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.eligible import Block, Dependency, Relation, Term
 from dlq_master.model.jobs.job import HoldKind
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.resources import Request
 from dlq_master.model.transitions import StopCause
@@ -186,7 +186,7 @@ def test_what_no_node_set_could_hold_is_refused_with_the_reason() -> None:
 
 def test_jobs_ahead_counts_by_rank_and_position() -> None:
     world = World().submit(a_job(1, 8)).decide()
-    world.submit(a_job(2, 8), a_job(3, 2), a_job(4, 8, rank_base=-1), a_job(5, 8)).decide()
+    world.submit(a_job(2, 8), a_job(3, 2), a_job(4, 8, priority_base=-1), a_job(5, 8)).decide()
     ahead = {
         n: jobs_ahead(View(world.cluster, 0.0), world.policy, world.job(n).job_id)
         for n in range(1, 6)
@@ -213,7 +213,7 @@ def test_who_stands_behind_one_that_is_still_saving_is_told_so() -> None:
     world.submit(a_waiting_job(3, 4), a_waiting_job(4, 4)).decide()
     world.submit(a_waiting_job(1, 4, duration_estimate_s=5_000.0, steps=due), a_waiting_job(5, 4))
     world.decide().finish(3).at(1_180.0)
-    assert world.job(1).lane is Lane.SLO, "the next slot is its own"
+    assert world.job(1).band is Band.SLO, "the next slot is its own"
     drive.stop_attempt(world.cluster, AttemptKey(JobId(1), 1), StopCause.DRAIN, world.now_s)
     world.submit(a_waiting_job(2, 4), a_waiting_job(6, 4))
     assert why(world, 6)[ReasonCode.BEHIND_HIGHER_RANK].blocking_jobs == (1, 2)

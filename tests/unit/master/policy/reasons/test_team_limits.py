@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
@@ -42,19 +42,19 @@ def reasons(world: World, job_id: int) -> tuple[Reason, ...]:
 def test_a_team_holds_no_more_than_its_limit_though_gpus_are_free() -> None:
     world = a_world(team_limit="vision:8").submit(*[of("ann", n, 4, 100.0 * n) for n in (1, 2, 3)])
     world.decide()
-    assert (world.running, world.job(3).lane) == ([1, 2], Lane.LIMIT)
+    assert (world.running, world.job(3).band) == ([1, 2], Band.LIMIT)
     (reason,) = reasons(world, 3)
     assert (reason.code, reason.need, reason.have) == (ReasonCode.TEAM_LIMIT, 8, 8)
     assert (reason.blocking_jobs, reason.detail) == ((1, 2), "team vision")
     world.finish(1).at(100.0)
-    assert (world.running, world.job(3).lane) == ([2, 3], Lane.SPOT)
+    assert (world.running, world.job(3).band) == ([2, 3], Band.SPOT)
     validate(world.cluster)
 
 
 def test_up_to_its_limit_a_team_borrows() -> None:
     world = a_world(team_quota="vision:4", team_limit="vision:8")
     world.submit(*[of("ann", n, 4, 100.0 * n) for n in (1, 2, 3)]).decide()
-    assert [world.job(n).lane for n in (1, 2, 3)] == [Lane.SPOT, Lane.BORROW, Lane.LIMIT]
+    assert [world.job(n).band for n in (1, 2, 3)] == [Band.SPOT, Band.BORROW, Band.LIMIT]
     assert world.running == [1, 2]
 
 
@@ -64,7 +64,7 @@ def test_nobody_is_stopped_for_a_limit_below_what_runs() -> None:
     world.cluster, world.policy = adopt(world.cluster, world.policy.ordering, lower).cluster, lower
     world.submit(of("ann", 4, 1)).decide().at(280.0).at(320.0)
     assert world.running == [1, 2, 3]
-    assert world.job(4).lane is Lane.LIMIT
+    assert world.job(4).band is Band.LIMIT
 
 
 def a_full_team(**settings: str) -> World:
@@ -72,7 +72,7 @@ def a_full_team(**settings: str) -> World:
     world = a_world(2, team_limit="vision:8", **settings)
     world.submit(of("ann", 1, 4, 9000.0), of("bob", 2, 4, 5000.0)).decide()
     world.submit(of("ann", 3, 4, 100.0)).decide()
-    assert (world.running, world.job(3).lane) == ([1, 2], Lane.LIMIT)
+    assert (world.running, world.job(3).band) == ([1, 2], Band.LIMIT)
     return world
 
 
@@ -80,7 +80,7 @@ def test_a_better_job_of_a_team_at_its_limit_gets_the_place_of_its_last() -> Non
     world = a_full_team()
     world.at(300.0)
     assert (world.running, world.leaving) == ([2], [1])
-    assert world.job(3).lane is Lane.LIMIT, "what job 1 still holds is its team's"
+    assert world.job(3).band is Band.LIMIT, "what job 1 still holds is its team's"
     taken = world.job(1).taken
     assert taken is not None
     assert (taken.by, taken.rule) == (
@@ -88,7 +88,7 @@ def test_a_better_job_of_a_team_at_its_limit_gets_the_place_of_its_last() -> Non
         "its own team may hold no more, and a better job of it waits",
     )
     world.leave(1).at(310.0)
-    assert (world.running, world.job(3).lane, world.job(1).lane) == ([2, 3], Lane.SPOT, Lane.LIMIT)
+    assert (world.running, world.job(3).band, world.job(1).band) == ([2, 3], Band.SPOT, Band.LIMIT)
     assert world.job(1).displaced == 1
     world.at(600.0).at(900.0)
     assert world.running == [2, 3]
@@ -129,7 +129,7 @@ def test_a_team_that_runs_as_many_jobs_as_it_may_changes_one_for_a_better() -> N
 
 def test_who_is_wider_than_a_limit_that_came_later_is_told_that_waiting_does_not_help() -> None:
     world = a_world(team_limit="vision:4").submit(of("ann", 1, 2), of("ann", 2, 6)).decide()
-    assert (world.running, world.job(2).lane) == ([1], Lane.LIMIT)
+    assert (world.running, world.job(2).band) == ([1], Band.LIMIT)
     reason = reasons(world, 2)[0]
     assert (reason.resource, reason.need, reason.have, reason.blocking_jobs) == ("width", 4, 6, ())
     assert sentence(reason, world.job(2)).endswith(
@@ -141,12 +141,12 @@ def test_a_member_may_have_a_part_of_what_the_team_has() -> None:
     world = a_world(team_quota="vision:16,vision/ann:4", team_limit="vision/bob:8")
     ann, bob = [of("ann", n, 4) for n in (1, 2)], [of("bob", n, 4) for n in (3, 4, 5)]
     world.submit(*ann, *bob).decide()
-    assert [world.job(n).lane for n in (1, 2, 3, 4, 5)] == [
-        Lane.SPOT,
-        Lane.BORROW,
-        Lane.SPOT,
-        Lane.SPOT,
-        Lane.LIMIT,
+    assert [world.job(n).band for n in (1, 2, 3, 4, 5)] == [
+        Band.SPOT,
+        Band.BORROW,
+        Band.SPOT,
+        Band.SPOT,
+        Band.LIMIT,
     ]
     assert reasons(world, 5)[0].detail == "bob in team vision"
     assert world.running == [1, 2, 3, 4]
@@ -167,7 +167,7 @@ def test_a_team_runs_no_more_jobs_at_a_time_than_it_may() -> None:
 def test_who_is_kept_back_by_others_of_its_team_that_wait_too_is_told_so() -> None:
     world = a_world(1, team_limit="vision:8").submit(of("eve", 1, 6, 1.0, "nlp")).decide()
     world.submit(of("ann", 2, 8, 100.0), of("ann", 3, 2, 5000.0)).decide()
-    assert world.job(3).lane is Lane.LIMIT, (
+    assert world.job(3).band is Band.LIMIT, (
         "2 GPUs are free, and job 2 wants all that the team may have"
     )
     reason = reasons(world, 3)[0]
@@ -216,7 +216,7 @@ def test_no_plan_lets_a_team_or_a_member_have_more_than_it_may(
         assert held["nlp/bob"] <= 4
         assert sum(job.team == "nlp" for job in jobs) <= 3
         for job in world.cluster.jobs.values():
-            if job.waiting and job.lane is Lane.LIMIT:
+            if job.waiting and job.band is Band.LIMIT:
                 assert reasons(world, job.job_id)[0].code is ReasonCode.TEAM_LIMIT
         world.leave(*[job_id for job_id in world.leaving if (job_id + pick) % 3])
     validate(world.cluster)

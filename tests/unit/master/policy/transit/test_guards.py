@@ -16,8 +16,8 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.drive import step_attempt, stop_attempt
 from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.ids import JobId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, Taken
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import Terms
 from dlq_master.model.plan import Lapse, Plan
@@ -179,7 +179,7 @@ def test_what_a_promise_has_taken_counts_and_the_order_then_leaves_the_job_alone
 def test_who_borrows_is_preempted_as_often_as_owners_want() -> None:
     world = World("dlq", know="known", max_preemptions="1", min_run="off", team_quota="bob:8,*:0")
     world.submit(work(1, LONG, displaced=5)).at(1.0)
-    assert world.job(1).lane is Lane.BORROW
+    assert world.job(1).band is Band.BORROW
     world.submit(work(2, SHORT, user="bob")).at(270.0)
     assert world.leaving == [1]
 
@@ -288,12 +288,12 @@ def test_whoever_waits_for_the_protected_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("loser", "winner", "rule"),
     [
-        ({}, {"lane": Lane.SLO}, "a promised deadline"),
-        ({}, {"lane": Lane.PROFILE}, "a trial"),
-        ({"lane": Lane.BORROW}, {}, "quota"),
-        ({"lane": Lane.FILL}, {}, "no slot"),
+        ({}, {"band": Band.SLO}, "a promised deadline"),
+        ({}, {"band": Band.PROFILE}, "a trial"),
+        ({"band": Band.BORROW}, {}, "quota"),
+        ({"band": Band.FILL}, {}, "no slot"),
         ({}, {"promoted": True}, "it has waited"),
-        ({"rank_base": 3}, {"rank_base": 1}, "the priority"),
+        ({"priority_base": 3}, {"priority_base": 1}, "the priority"),
         ({}, {}, "the least expected work first"),
     ],
 )

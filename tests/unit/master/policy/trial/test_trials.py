@@ -8,8 +8,8 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.cluster import drive
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import EndReason
-from dlq_master.model.jobs.lane import Lane
 from dlq_master.model.jobs.reward import strict
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.resources import Request
@@ -64,7 +64,7 @@ def holds(world: World, job_id: int) -> list[int]:
 
 def test_a_job_of_two_nodes_is_tried_on_all_of_its_gpus() -> None:
     world = a_world().submit(a_job(1, 16)).decide()
-    assert (world.job(1).trials, world.job(1).lane) == ((16,), Lane.PROFILE)
+    assert (world.job(1).trials, world.job(1).band) == ((16,), Band.PROFILE)
     assert world.attempt(1).lease.kind is LeaseKind.PROFILE
     assert holds(world, 1) == [8, 8]
 
@@ -79,7 +79,7 @@ def test_after_the_trial_it_keeps_its_gpus_and_goes_on_in_another_lane() -> None
     world = a_world().submit(a_job(1, 8)).at(10.0)
     held = world.attempt(1)
     world = estimated(world.at(310.0), 1, 5000.0).decide()
-    assert (world.job(1).trials, world.job(1).lane) == ((), Lane.SPOT)
+    assert (world.job(1).trials, world.job(1).band) == ((), Band.SPOT)
     assert world.attempt(1).lease.allocation == held.lease.allocation
     assert world.attempt(1).key == held.key
     world.at(570.0)  # its term ends at 600
@@ -95,7 +95,7 @@ def test_a_deadline_is_judged_when_the_trial_is_over() -> None:
 
 def test_who_says_how_long_it_runs_is_not_tried() -> None:
     world = a_world().submit(a_job(1, 8, duration_estimate_s=100.0)).decide()
-    assert (world.job(1).trials, world.job(1).lane) == ((), Lane.SPOT)
+    assert (world.job(1).trials, world.job(1).band) == ((), Band.SPOT)
 
 
 def test_a_trial_that_is_lost_with_its_node_is_made_again() -> None:
@@ -363,7 +363,7 @@ def test_who_overruns_what_was_reserved_is_promised_nothing_any_more() -> None:
     for at_s in (1170.0, 2370.0):
         world.at(at_s)
     assert (world.job(1).promised, world.job(1).verdict) == (None, "overrun")
-    assert world.job(1).lane is Lane.SPOT
+    assert world.job(1).band is Band.SPOT
 
 
 def ratios(world: World, real_s: float, estimate_s: float, jobs: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
-from dlq_master.model.jobs.lane import Lane, Segment
+from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.partition.reserved.defragmentation import movers
 from dlq_master.policy.partition.reserved.slot_holders import SlotHolder
@@ -26,7 +26,7 @@ def a_world(*held: tuple[int, ...]) -> World:
         for gpus in widths:
             number += 1
             fields = {
-                "steps": strict(1e6), "promised": 0, "verdict": "holes", "lane": Lane.SLO,
+                "steps": strict(1e6), "promised": 0, "verdict": "holes", "band": Band.SLO,
                 "slots": (Segment(0, 9),), "duration_estimate_s": 9000.0,
             }  # fmt: skip
             mask = ((1 << gpus) - 1) << begin

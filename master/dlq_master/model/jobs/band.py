@@ -1,4 +1,4 @@
-"""Under which claim a job stands in line, and the slots that are planned for it."""
+"""The band of a job in the scheduling order, and the slots that are planned for it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from enum import IntEnum
 from typing import NamedTuple
 
 
-class Lane(IntEnum):
-    """Lower lanes are served first. Where nothing is promised everybody is in SPOT."""
+class Band(IntEnum):
+    """A class above all priorities; lower bands are served first.
+
+    Without promises, trials and quotas every job is in SPOT.
+    """
 
     SLO = -2  # the present slot is planned for it: it has a right to its GPUs
     PROFILE = -1  # it runs to be measured
@@ -24,10 +27,9 @@ class Segment(NamedTuple):
     end: int
 
 
-# Ranks of one lane; no queue's rank goes beyond.
-LANE = 1 << 40
-# Of everybody in line for a trial, whatever the queue: the first that came is the first that is
-# served.
-PROFILE_RANK = Lane.PROFILE * LANE
+# No queue's priority goes beyond.
+PRIORITIES_PER_BAND = 1 << 40
+# The priority of all jobs in line for a trial, whatever the queue: the first come is served first.
+PROFILE_PRIORITY = Band.PROFILE * PRIORITIES_PER_BAND
 
 Segments = tuple[Segment, ...]
