@@ -21,7 +21,7 @@ COSTS: Mapping[str, float] = MappingProxyType({"save_s": 30, "resume_s": 30, "te
 
 def costs(words: Mapping[str, str]) -> dict[str, float]:
     """Seconds to save and to resume, and the term."""
-    return {**COSTS, **_read(words, _COSTS)}
+    return {**COSTS, **read(words, _COSTS)}
 
 
 def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
@@ -49,7 +49,7 @@ def terms(cost_s: Mapping[str, float], slot_terms: int = 4) -> Terms:
 
 def speed(words: Mapping[str, str]) -> Speed:
     """The effect of placements and sizes on the speed of jobs."""
-    return Speed(**_read(words, _SPEED))
+    return Speed(**read(words, _SPEED))
 
 
 def knowledge(policy: Policy, words: Mapping[str, str], seed: int) -> Knowledge:
@@ -57,7 +57,7 @@ def knowledge(policy: Policy, words: Mapping[str, str], seed: int) -> Knowledge:
     trials = policy.profiling is not None
     stands_in = policy.promises is None
     return Knowledge(
-        know=policy.know, trials=trials, stands_in=stands_in, seed=seed, **_read(words, _PROFILING)
+        know=policy.know, trials=trials, stands_in=stands_in, seed=seed, **read(words, _PROFILING)
     )
 
 
@@ -95,9 +95,9 @@ def _scaling(text: str) -> float | None:
 
 
 # Setting -> the name of its value, and its reader.
-_Readers = Mapping[str, tuple[str, Callable[[str], object]]]
-_COSTS: _Readers = MappingProxyType({key: (key, seconds) for key in (*COSTS, "slo_term_s")})
-_SPEED: _Readers = MappingProxyType(
+Readers = Mapping[str, tuple[str, Callable[[str], object]]]
+_COSTS: Readers = MappingProxyType({key: (key, seconds) for key in (*COSTS, "slo_term_s")})
+_SPEED: Readers = MappingProxyType(
     {
         "slowdown": ("slowdown", _charged),
         "overlap": ("overlap", _overlap),
@@ -106,19 +106,20 @@ _SPEED: _Readers = MappingProxyType(
         "mixed": ("mixed", _share),
     }
 )
-_PROFILING: _Readers = MappingProxyType(
+_PROFILING: Readers = MappingProxyType(
     {"profile_s": ("profile_s", seconds), "noise": ("noise", seconds)}
 )
 WORLD = (*_COSTS, *_SPEED)  # settings of every replay
 PROFILING = tuple(_PROFILING)  # of those whose policy uses run times
 
 
-def _read(words: Mapping[str, str], readers: _Readers) -> dict[str, Any]:
+def read(words: Mapping[str, str], readers: Readers) -> dict[str, Any]:
+    """The values of these settings; UsageError for a word that is none."""
     values: dict[str, Any] = {}
-    for key, (name, read) in readers.items():
+    for key, (name, reader) in readers.items():
         if key in words:
             try:
-                values[name] = read(words[key])
+                values[name] = reader(words[key])
             except BadValue as error:
                 what = f"cannot read --set {key}={words[key]}"
                 raise UsageError(what, str(error), "correct --set") from error

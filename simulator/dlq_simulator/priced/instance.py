@@ -63,30 +63,23 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstanc
     together.
     """
     groups, nodes = _rentable(spec)
-    catalogue = Catalogue(
-        tuple(
-            NodeType(
-                group.name,
-                group.gpu_type,
-                group.gpus,
-                float(group.price_per_hour or 0.0),
-                float(group.boot_s),
-                float(group.minimum_billing_s),
-                float(group.until_s),
-            )
-            for group in groups
-        )
-    )
+    catalogue = Catalogue(tuple(node_type(group) for group in groups))
     jobs = [_job(trace, row, groups, catalogue, spec, speed) for row in trace.jobs]
-    return RentingInstance.of(jobs, catalogue, nodes, speeds_of(groups))
+    speeds = {group.gpu_type: float(group.speed) for group in reversed(groups)}  # of the first
+    return RentingInstance.of(jobs, catalogue, nodes, speeds)
 
 
-def speeds_of(groups: Iterable[NodeGroup]) -> dict[str, float]:
-    """The speed of one GPU, by type: that of the first group with the type."""
-    found: dict[str, float] = {}
-    for group in groups:
-        found.setdefault(group.gpu_type, float(group.speed))
-    return found
+def node_type(group: NodeGroup) -> NodeType:
+    """The machine that a group of nodes consists of."""
+    return NodeType(
+        group.name,
+        group.gpu_type,
+        group.gpus,
+        float(group.price_per_hour or 0.0),
+        float(group.boot_s),
+        float(group.minimum_billing_s),
+        float(group.until_s),
+    )
 
 
 def kin_of(row: TraceJob) -> Kin:

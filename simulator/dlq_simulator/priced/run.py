@@ -12,7 +12,7 @@ from dlq_master.policy.priced.situation import Schedule, Situation, Solver
 from dlq_master.policy.registry.renting import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_simulator.errors import UsageError
-from dlq_simulator.metrics import Billed, ReplayOutcome, Span, measure, percentile
+from dlq_simulator.metrics import Billed, ReplayOutcome, measure, percentile
 from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.priced.settings import Fitting, PricedSettings
 from dlq_simulator.priced.times import Fitted, learn
@@ -33,8 +33,9 @@ def run(
 ) -> Result:
     """Every job to its end. UsageError for settings that the policy does not take."""
     cpu_s, wall_s = time.process_time(), time.perf_counter()
+    plans: list[float] = []
     try:
-        solver = _Timed(build(chosen.name, chosen.words))
+        solver = _timed(build(chosen.name, chosen.words), plans)
     except PolicyError as error:
         what = f"cannot simulate {chosen.name!r}"
         raise UsageError(what, str(error), "correct --set") from error
@@ -55,7 +56,6 @@ def run(
     ]
     if progress is not None:
         progress(len(outcomes))
-    plans = [plan_s * 1000 for plan_s in solver.times_s]
     timing = Timing(
         plan_ms_p50=percentile(plans, 50),
         plan_ms_p99=percentile(plans, 99),
@@ -93,18 +93,16 @@ def _told(fitted: Fitted) -> str:
     )
 
 
-class _Timed:
-    """A solver, and how long its plans took."""
+def _timed(solver: Solver, plans_ms: list[float]) -> Solver:
+    """The same, which writes down how long its plans took."""
 
-    def __init__(self, solver: Solver) -> None:
-        self._solver = solver
-        self.times_s: list[float] = []
-
-    def __call__(self, situation: Situation, draw: np.random.Generator) -> Schedule:
+    def solve(situation: Situation, draw: np.random.Generator) -> Schedule:
         began_s = time.perf_counter()
-        made = self._solver(situation, draw)
-        self.times_s.append(time.perf_counter() - began_s)
+        made = solver(situation, draw)
+        plans_ms.append((time.perf_counter() - began_s) * 1000)
         return made
+
+    return solve
 
 
 def _outcome(row: TraceJob, way: Way, finish_s: float) -> ReplayOutcome:
@@ -117,5 +115,5 @@ def _outcome(row: TraceJob, way: Way, finish_s: float) -> ReplayOutcome:
         overhead_s=way.overhead_s,
         preemptions=way.stops,
         resizes=way.resizes,
-        spans=tuple(Span(*span) for span in way.spans),
+        spans=tuple(way.spans),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
@@ -12,18 +12,11 @@ from dlq_master.policy.priced.names import DEFAULT, SETTINGS
 from dlq_simulator.columns import BadValue, positive
 from dlq_simulator.errors import UsageError
 from dlq_simulator.world.speed import Speed
-from dlq_simulator.world_settings import costs, speed
+from dlq_simulator.world_settings import Readers, costs, read, speed
 
-_FITTING = ("refine", "measure_s", "history")
-_WORLD = ("interval_s", "preempt", "times", *_FITTING)
 _HOUR_S = 3600.0
 _DP_STEP_S = 900.0
 _MEASURE_S = 300.0  # as long as a trial of Chronus
-
-NAMES = tuple(name for name in SETTINGS if name != DEFAULT)
-KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {name: (*own, *_WORLD) for name, own in SETTINGS.items()}
-)
 
 
 def rents(name: str, rented_only: bool) -> bool:
@@ -65,26 +58,22 @@ class PricedSettings:
 
 def priced_settings(name: str, words: Mapping[str, str], seed: int) -> PricedSettings:
     """UsageError for a fault of the world; `run` looks at the policy's own."""
-    charged = _word(words, "preempt", ("charged", "free"))
+    told = read(words, _TOLD)
     cost_s = costs(words)
     return PricedSettings(
         name=name,
         words={key: text for key, text in words.items() if key in SETTINGS[name]},
-        interval_s=_interval_s(name, words),
-        resume_s=cost_s["save_s"] + cost_s["resume_s"] if charged == "charged" else 0.0,
+        interval_s=told.get("interval_s", _DP_STEP_S if name == "gpuaas-dp" else _HOUR_S),
+        resume_s=cost_s["save_s"] + cost_s["resume_s"] if told.get("charged", True) else 0.0,
         speed=speed(words),
         seed=seed,
-        fitting=_fitting(words),
+        fitting=_fitting(words, fitted=not told.get("exact", True)),
     )
 
 
-def _fitting(words: Mapping[str, str]) -> Fitting | None:
-    if _word(words, "times", ("exact", "fitted")) == "fitted":
-        return Fitting(
-            measure_s=_positive(words, "measure_s", _MEASURE_S),
-            refine=_word(words, "refine", ("on", "off")) == "on",
-            history=words.get("history"),
-        )
+def _fitting(words: Mapping[str, str], *, fitted: bool) -> Fitting | None:
+    if fitted:
+        return Fitting(**read(words, _FITTING))
     for key in _FITTING:
         if key in words:
             what = f"cannot use --set {key}={words[key]}"
@@ -92,31 +81,38 @@ def _fitting(words: Mapping[str, str]) -> Fitting | None:
     return None
 
 
-def _interval_s(name: str, words: Mapping[str, str]) -> float:
-    """H: an hour, or the step of the dynamic program."""
-    text = words.get("interval_s")
-    if text is None:
-        return _DP_STEP_S if name == "gpuaas-dp" else _HOUR_S
-    if text == "off":
-        return math.inf
-    return _positive(words, "interval_s", _HOUR_S, ", or off")
-
-
-def _positive(words: Mapping[str, str], key: str, default: float, besides: str = "") -> float:
-    text = words.get(key)
-    if text is None:
-        return default
+def _interval(text: str) -> float:
+    """H: an hour, or the step of the dynamic program; off: never."""
     try:
-        return float(positive(text))
+        return math.inf if text == "off" else float(positive(text))
     except BadValue as error:
-        what = f"cannot read --set {key}={text}"
-        raise UsageError(what, f"{error}{besides}", "correct --set") from error
+        raise BadValue(f"{error}, or off") from None
 
 
-def _word(words: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str:
-    """The setting, which must be one of these; the first by default."""
-    text = words.get(key, allowed[0])
-    if text not in allowed:
-        what = f"cannot read --set {key}={text}"
-        raise UsageError(what, f"expected one of {', '.join(allowed)}", "correct --set")
-    return text
+def _is_first(first: str, second: str) -> Callable[[str], bool]:
+    def chosen(text: str) -> bool:
+        if text not in (first, second):
+            raise BadValue(f"expected one of {first}, {second}")
+        return text == first
+
+    return chosen
+
+
+_TOLD: Readers = MappingProxyType(
+    {
+        "preempt": ("charged", _is_first("charged", "free")),
+        "interval_s": ("interval_s", _interval),
+        "times": ("exact", _is_first("exact", "fitted")),
+    }
+)
+_FITTING: Readers = MappingProxyType(
+    {
+        "refine": ("refine", _is_first("on", "off")),
+        "measure_s": ("measure_s", lambda text: float(positive(text))),
+        "history": ("history", str),
+    }
+)
+NAMES = tuple(name for name in SETTINGS if name != DEFAULT)
+KNOWN: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {name: (*own, "interval_s", "preempt", "times", *_FITTING) for name, own in SETTINGS.items()}
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import inf
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,41 +18,25 @@ _HAIR_S = 1e-3  # sums of seconds differ by less
 Table = NDArray[np.float64]
 
 
-class Times(Protocol):
-    """Run times of jobs by number: seconds of the whole run by kind and GPUs - 1, inf where they
-    may not run.
-    """
-
-    def told(self, number: int, way: Way) -> Table:
-        """The present estimate of it."""
-        ...
-
-    def ended(self, number: int, way: Way) -> None:
-        """The job is done, and others learn from it."""
-        ...
-
-    def news_s(self, way: Way, now_s: float) -> float:
-        """When more will be known of a job that runs, if it is left alone; inf: never."""
-        ...
-
-
 class Exact:
-    """The truth."""
+    """The truth: seconds of the whole run by kind and GPUs - 1, inf where a job may not run."""
 
     def __init__(self, instance: RentingInstance) -> None:
         self._jobs = instance.jobs
 
     def told(self, number: int, way: Way) -> Table:
+        """The present estimate of a job, by its number."""
         return self._jobs[number].time_s
 
     def ended(self, number: int, way: Way) -> None:
-        pass
+        """The job is done, and others learn from it."""
 
     def news_s(self, way: Way, now_s: float) -> float:
+        """When more will be known of a job that runs, if it is left alone; inf: never."""
         return inf
 
 
-class Fitted:
+class Fitted(Exact):
     """Estimates of models that were fitted to ended jobs. A job's own speed refines them once it
     has made progress on a shape for `measure_s` (unless not `refine`). The share that is done is
     known, as jobs tell it.
@@ -70,7 +53,7 @@ class Fitted:
         *,
         refine: bool = True,
     ) -> None:
-        self._jobs = instance.jobs
+        super().__init__(instance)
         self._learned = learned
         self._measure_s = measure_s
         self._refine = refine

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dlq_master.policy.priced.learning import JobShape
-
-
-class HeldOnRented(NamedTuple):
-    """The time span in which it held this number of GPUs."""
-
-    begin_s: float
-    end_s: float
-    gpus: int
+from dlq_simulator.metrics import Span
 
 
 @dataclass
@@ -29,7 +21,7 @@ class Way:
     overhead_s: float = 0.0  # held without progress
     stops: int = 0
     resizes: int = 0  # of these, those after which it went on at once
-    spans: list[HeldOnRented] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
     progress_s: dict[JobShape, float] = field(
         default_factory=dict
     )  # how long it made some, by shape
@@ -47,7 +39,7 @@ class Way:
 
     def end(self, now_s: float) -> None:
         """The job holds no GPUs any more."""
-        self.spans.append(HeldOnRented(self.since_s, now_s, self.gpus))
+        self.spans.append(Span(self.since_s, now_s, self.gpus))
         self.overhead_s += min(self.ready_s, now_s) - self.since_s
         self.gpus = 0
 

@@ -21,7 +21,7 @@ from dlq_master.policy.priced.situation import EMPTY, Grant, PricedJob, Schedule
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.priced.instance import RentingInstance
 from dlq_simulator.priced.renting import Renting
-from dlq_simulator.priced.times import Exact, Times
+from dlq_simulator.priced.times import Exact
 from dlq_simulator.priced.way import Way
 
 HOUR_S = 3600.0
@@ -57,7 +57,7 @@ class World:
     draw: np.random.Generator
     interval_s: float = HOUR_S
     resume_s: float = 0.0
-    times: Times | None = None  # that the solver gets; None: the true ones
+    times: Exact | None = None  # that the solver gets; None: the true ones
     decisions: int = 0
     schedule: Schedule = EMPTY
     there: dict[int, Way] = field(default_factory=dict)  # submitted and not done, by number
@@ -180,7 +180,7 @@ def replay(
     seed: int = 0,
     interval_s: float = HOUR_S,
     resume_s: float = 0.0,
-    times: Times | None = None,
+    times: Exact | None = None,
 ) -> Bill:
     """One run of all jobs; the same seed gives the same bill."""
     draw = np.random.default_rng(seed)

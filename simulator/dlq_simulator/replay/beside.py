@@ -19,7 +19,6 @@ from dlq_master.model.plan import Change, Migrate, Provision, Release, Start
 from dlq_master.model.view import View
 from dlq_master.policy.pipeline import rent
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.registry.renting import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent.decide import AHEAD_S
@@ -27,9 +26,10 @@ from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.policy.rent.times import MachineRunTimes
 from dlq_master.policy.turn import carry_out
 from dlq_simulator.errors import UsageError
+from dlq_simulator.priced.instance import node_type
 from dlq_simulator.replay.events import NOBODY, Agenda, InstantKind
 from dlq_simulator.replay.machines import RentedMachines
-from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from dlq_simulator.world.clusters import ClusterSpec
 from dlq_simulator.world.course import Seconds
 from dlq_simulator.world.fleet import EPOCH
 
@@ -54,7 +54,7 @@ class Beside:
         self._cluster, self._agenda = cluster, agenda
         self._renting, self._most = spec.renting, spec.rent_at_most or inf
         self._groups = spec.catalogue
-        types = tuple(_type(group) for group in spec.catalogue)
+        types = tuple(node_type(group) for group in spec.catalogue)
         own = {*spec.own_speeds(None).values()}
         each = own.pop() if len(own) == 1 else 1
         speeds = [group.speed / each for group in spec.catalogue]
@@ -130,15 +130,3 @@ class Beside:
         if next_s < inf and (next_s < self._next_s or self._next_s <= now_s):
             self._next_s = next_s
             self._agenda.foresee(next_s, InstantKind.RENT, NOBODY, 0)
-
-
-def _type(group: NodeGroup) -> NodeType:
-    return NodeType(
-        group.name,
-        group.gpu_type,
-        group.gpus,
-        float(group.price_per_hour or 0),
-        float(group.boot_s),
-        float(group.minimum_billing_s),
-        float(group.until_s),
-    )
