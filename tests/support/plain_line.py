@@ -12,8 +12,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.expected_end import expected_end_s
-from dlq_master.policy.rent.line import USUAL_S
-from dlq_master.policy.rent.own import InLine
+from dlq_master.policy.rent.line import USUAL_S, InLine
 
 
 def own_end_s(
@@ -42,7 +41,7 @@ def own_end_s(
 
 
 def own_ends(falls_free_s: list[float], line: Sequence[InLine], widest: int) -> dict[int, float]:
-    """As `policy.rent.own.own_ends`, of single GPUs."""
+    """As `policy.rent.line.own_ends`, of single GPUs."""
     ends = {}
     for job, gpus, lasts_s, more in line:
         if gpus > len(falls_free_s):

@@ -40,7 +40,7 @@ def decide(
     over = [
         Release(at.request_id, Reason(ReasonCode.RENTED, detail="nobody needs it"))
         for at in market.here
-        if at.open and not at.jobs and at.request_id not in come
+        if not at.jobs and at.request_id not in come
         if market.now_s >= at.paid_until_s - 5.0
     ]
     return put, [*rented, *over]
@@ -58,13 +58,12 @@ def _least(market: Market, one: Wanting, n: int, offer: MachineOffer) -> float:
 
 
 def _placed(market: Market, late: list[Wanting]) -> tuple[list[Put], list[Wanting]]:
-    free = {at.request_id: at.free for at in market.here if at.open}
+    free = {at.request_id: at.free for at in market.here}
     put, left = [], []
     for one in sorted(late, key=lambda one: (-late_cost(one, one.own_end_s), one.job)):
         places = [
             (cost, at.request_id, gpus)
             for at in market.here
-            if at.open
             for cost, gpus in [_cheapest(market, one, at, free[at.request_id])]
             if cost < late_cost(one, one.own_end_s)
         ]

@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dlq_master.policy.priced.check import faults
-from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.learning import JobShape
+from dlq_master.policy.priced.schedules import faults, settled
 from dlq_master.policy.priced.situation import EMPTY, Grant, PricedJob, Schedule, Situation, Solver
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.priced.instance import RentingInstance

@@ -38,7 +38,6 @@ REASONS = {
     ),
     "one decision": (
         "policy/transit/lease_kinds.py",
-        "policy/priced/check.py",
         "policy/partition/reserved/evacuation.py",
         "policy/transit/rule.py",
         "dlq_profiler/identity.py",

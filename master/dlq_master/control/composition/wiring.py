@@ -71,7 +71,7 @@ def _write_costs(turn: Turn, _touched: Touched) -> None:
         state.machines.note_unforetold(batch.jobs)
         nodes = state.cluster.nodes
         batch.stays += state.machines.occupancy.take(
-            batch.attempts, nodes, state.machines, turn.now_s
+            batch.attempts, nodes, state.machines.fleet, turn.now_s
         )
 
 

@@ -12,19 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.machines.rented import Machine
+from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.nodes.node import Node, NodePool
 from dlq_master.model.usage.cost import Stay
-
-
-class MachineIndex(Protocol):
-    """A source of facts about rented nodes."""
-
-    def of_node(self, node_id: NodeId) -> Machine | None: ...
 
 
 @dataclass(slots=True)
@@ -37,7 +30,7 @@ class Occupancy:
         self,
         attempts: Iterable[Attempt],
         nodes: Mapping[NodeId, Node],
-        machines: MachineIndex,
+        machines: Fleet,
         now_s: float,
     ) -> Iterator[Stay]:
         """The rows to write for these attempts, as they are now."""
@@ -59,7 +52,7 @@ class Occupancy:
         yield from (it for name, it in now.items() if name not in before)
 
 
-def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: MachineIndex) -> Iterator[Stay]:
+def _of(attempt: Attempt, nodes: Mapping[NodeId, Node], machines: Fleet) -> Iterator[Stay]:
     for node_id, mask in attempt.lease.allocation.slots:
         node = nodes.get(node_id)
         if node is None or node.pool is not NodePool.PRICED:

@@ -16,6 +16,7 @@ from dlq_common.errors import ConfigError
 from dlq_common.text.instants import parse_instant
 from dlq_common.text.names import check_word
 from dlq_common.text.suggest import did_you_mean
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodePool
 
 STATIC, EXEC, SLURM = PROVIDERS = "static", "exec", "slurm"
@@ -53,6 +54,10 @@ class PoolConfig:
     def patience_s(self) -> float:
         """From when a machine is asked for until it is given up."""
         return max(self.boot * self.give_up, 10.0)
+
+    def could_hold(self, job: Job) -> bool:
+        """Whether one of its machines could hold the job."""
+        return job.request.base <= self.gpus and job.request.shape.may_be(self.gpu_type)
 
     @property
     def until_s(self) -> float:

@@ -22,7 +22,7 @@ def check(state: State, ask: OpenSession) -> None:
     """Raises PermissionDenied for a host that is none of ours or not the one that was rented,
     TryAgain until it is known which that is. The next look at the pools reports the faults.
     """
-    machine = state.machines.of_node(ask.node_id)
+    machine = state.machines.fleet.of_node(ask.node_id)
     priced = ask.facts.pool is NodePool.PRICED
     if machine is None and not priced:
         return

@@ -102,7 +102,7 @@ def _ranks_left(turn: Turn, ask: AnnounceLeave, _word: str) -> int:
 @once(_ranks_left)
 def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
     """Its provider takes a machine back: its jobs have so long to save."""
-    machine = turn.state.machines.of_node(ask.node_id)
+    machine = turn.state.machines.fleet.of_node(ask.node_id)
     if machine is None:
         raise IllegalTransition(f"node {ask.node_id} is not rented")
     end_s = turn.now_s + ask.leave_s
@@ -180,7 +180,7 @@ def looked(turn: Turn, node_id: NodeId, in_use: str) -> None:
     """The report of the devices of a machine that is being emptied; `in_use` "": nothing is
     there.
     """
-    machine = turn.state.machines.of_node(node_id)
+    machine = turn.state.machines.fleet.of_node(node_id)
     if machine is not None and machine.state is MachineState.DRAINING and not in_use:
         turn.state.loans.forget(node_id)
         move(turn, machine, MachineState.STOPPING, "", cause="nothing is on its GPUs")
@@ -258,7 +258,7 @@ def _tell_refused(turn: Turn) -> None:
     pools = turn.state.machines
     refused, pools.refused = pools.refused, {}
     for node_id, (words, wrong) in sorted(refused.items()):
-        machine = pools.of_node(node_id)
+        machine = pools.fleet.of_node(node_id)
         if pools.told.get(node_id) != words:
             pools.told[node_id] = words
             turn.note("host_refused", node_id=node_id, actor=f"node:{node_id}", cause=words)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.state import pool_of
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.machines.rented import Machine, MachineState
@@ -27,7 +26,7 @@ def rented_reasons(turn: Turn, job: Job) -> tuple[Reason, ...]:
     told = job.foretold
     if told is None or told.own_late == 0.0:
         return ()  # nobody has looked yet, or the own nodes will do
-    able = [pool for pool in state.config.pools if _fits(pool, job)]
+    able = [pool for pool in state.config.pools if pool.could_hold(job)]
     if not able or not all(state.machines.words.get(pool.name) for pool in able):
         return ()
     detail = "; ".join(f"pool {pool.name}: {state.machines.words[pool.name]}" for pool in able)
@@ -42,7 +41,3 @@ def _coming(turn: Turn, machine: Machine) -> str:
     left_s = 0.0 if pool is None else machine.asked_s + pool.boot - turn.now_s
     when = f"should be there in {left_s:.0f} s" if left_s >= 1.0 else "should be there by now"
     return f"{named} has been asked for, and {when}"
-
-
-def _fits(pool: PoolConfig, job: Job) -> bool:
-    return job.request.base <= pool.gpus and job.request.shape.may_be(pool.gpu_type)

@@ -74,10 +74,7 @@ def provide(turn: Turn, steps: Steps) -> None:
 
 def could_hold(turn: Turn, job: Job) -> bool:
     """Whether a machine that may be rented could ever hold it."""
-    return may_rent(job) and any(
-        job.request.base <= pool.gpus and job.request.shape.may_be(pool.gpu_type)
-        for pool in turn.state.config.pools
-    )
+    return may_rent(job) and any(pool.could_hold(job) for pool in turn.state.config.pools)
 
 
 def sized(turn: Turn, job: Job) -> Job:
@@ -107,7 +104,7 @@ def _machines(turn: Turn, left: Mapping[str, tuple[int, str]]) -> RentingView:
         joined=turn.state.nodes.sessions.keys(),
         left={name: more for name, (more, _) in left.items()},
         spare_per_hour=inf if hour is None else hour - rented.per_hour(),
-        spare=inf if day is None else day - rented.day_cost(turn.now_s),
+        spare=inf if day is None else day - rented.fleet.day_cost(turn.now_s),
     )
 
 

@@ -77,16 +77,12 @@ class MachinesState:
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
         """Take over what is stored, and work out the rest from the attempts that live."""
         self.fleet = Fleet(loaded.machines)
-        list(self.occupancy.take(loaded.attempts, cluster.nodes, self, now_s))
+        list(self.occupancy.take(loaded.attempts, cluster.nodes, self.fleet, now_s))
         self.note_unforetold(loaded.jobs)
 
     def open(self) -> list[Machine]:
         """All that are, or may be, there, in the order of their names."""
         return sorted(self.fleet.open(), key=lambda one: one.request_id)
-
-    def of_node(self, node_id: NodeId) -> Machine | None:
-        """The machine that is, or is to be, this node."""
-        return self.fleet.of_node(node_id)
 
     def secret(self, request_id: str) -> str:
         """Of the token with which its agent joins: the same whoever is asked how often."""
@@ -104,12 +100,6 @@ class MachinesState:
     def per_hour(self) -> float:
         """The cost of all present machines in an hour."""
         return sum(one.price_per_hour for one in self.fleet.open())
-
-    def day_cost(self, now_s: float) -> float:
-        """The cost of everything rented in the last 24 hours, with the part already paid for
-        present machines.
-        """
-        return self.fleet.day_cost(now_s)
 
     def note_unforetold(self, jobs: Iterable[Job]) -> None:
         """Of those of these jobs that are late at a price it is to be said what they cost."""

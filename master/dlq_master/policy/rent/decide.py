@@ -148,5 +148,5 @@ def _new(now_s: float, offer: NodeType, guests: list[_Guest]) -> Provision:
 
 
 def _over(market: Market, at: Here, come: set[str]) -> bool:
-    idle = at.open and not at.jobs and at.request_id not in come
+    idle = not at.jobs and at.request_id not in come
     return idle and market.now_s >= at.paid_until_s - AHEAD_S

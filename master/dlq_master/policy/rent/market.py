@@ -26,8 +26,7 @@ class MachineOffer(NamedTuple):
 
 class Here(NamedTuple):
     """A machine that is rented. `ready_s`: when it takes work, or took it first; `free`: GPUs that
-    nobody holds and nobody is to have; `jobs`: its jobs, present and planned. `open`: others may
-    start there.
+    nobody holds and nobody is to have; `jobs`: its jobs, present and planned.
     """
 
     request_id: str
@@ -36,7 +35,6 @@ class Here(NamedTuple):
     paid_until_s: float
     free: int
     jobs: tuple[int, ...] = ()
-    open: bool = True
 
 
 class Wanting(NamedTuple):

@@ -53,7 +53,7 @@ def placed(market: Market, who: Bids) -> tuple[list[Put], Bids]:
 def _room(market: Market) -> _Room:
     room: dict[_Alike, dict[int, list[str]]] = {}
     for at in market.here:
-        if at.open and at.free > 0:
+        if at.free > 0:
             begin_s = max(market.now_s, at.ready_s)
             alike = _Alike(at.offer, begin_s, max(at.paid_until_s, begin_s))
             room.setdefault(alike, {}).setdefault(at.free, []).append(at.request_id)

@@ -18,7 +18,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.policy.priced.catalogue import Bools, Floats, NodeType
 from dlq_master.policy.priced.learning import Kin, LearnedTimes, Took
-from dlq_master.policy.rent.own import InLine
+from dlq_master.policy.rent.line import InLine
 
 _LEAST_S = 1.0  # that is left of a job, whatever was said of it
 _Value = TypeVar("_Value")

@@ -53,7 +53,7 @@ class PoolService(PoolServiceServicer):
                 if name in ("", pool.name)
             ],
             cost_per_hour=here.per_hour(),
-            day_cost=here.day_cost(now_s),
+            day_cost=here.fleet.day_cost(now_s),
         )
         if renting.most_per_hour is not None:
             answer.most_per_hour = renting.most_per_hour

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import (
     HOLD,
     MarginalWish,
@@ -18,6 +17,7 @@ from dlq_master.policy.priced.marginal import (
     wishes,
 )
 from dlq_master.policy.priced.packing import NodePacking
+from dlq_master.policy.priced.schedules import settled
 from dlq_master.policy.priced.situation import Grant, PricedJob, Schedule, Situation
 from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, TABLE_2, chance, drawn, job, situation

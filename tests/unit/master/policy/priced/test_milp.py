@@ -8,7 +8,6 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dlq_master.policy.priced.check import faults
 from dlq_master.policy.priced.compared.milp import step_milp
 from dlq_master.policy.priced.greedy.batch import ScheduleRows
 from dlq_master.policy.priced.greedy.construct import construct
@@ -16,6 +15,7 @@ from dlq_master.policy.priced.greedy.greedy import GREEDY
 from dlq_master.policy.priced.greedy.postprocess import give_idle
 from dlq_master.policy.priced.greedy.proxy import cost
 from dlq_master.policy.priced.rules import Rules
+from dlq_master.policy.priced.schedules import faults
 from dlq_master.policy.priced.situation import Situation
 from support.extent import spread
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
-from dlq_master.policy.priced.check import faults
 from dlq_master.policy.priced.compared import dp, first_principle
 from dlq_master.policy.priced.greedy import greedy
-from dlq_master.policy.priced.keep import settled
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.rules import PaperReading, Proxy
+from dlq_master.policy.priced.schedules import faults, settled
 from dlq_master.policy.priced.situation import EMPTY, Schedule, Situation, Solver
 from support.extent import times
 from unit.master.policy.priced.drawing import PLAIN, chance, drawn, job, situation

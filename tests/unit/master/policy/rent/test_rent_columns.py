@@ -63,7 +63,7 @@ def markets(draw: st.DrawFn) -> Market:
         ready_s, paid_s = (NOW_S + HOUR_S * (draw(hours) - 0.1) for _ in range(2))
         free = draw(st.integers(0, of[at].type.gpus))
         busy = (99,) if draw(st.booleans()) else ()
-        here.append(Here(f"m{n}", at, ready_s, paid_s, free, busy, draw(st.integers(0, 4)) > 0))
+        here.append(Here(f"m{n}", at, ready_s, paid_s, free, busy))
     spare = draw(st.sampled_from([inf, inf, 15.0]))
     return Market(NOW_S, of, tuple(here), jobs, draw(st.sampled_from([inf, inf, 12.0])), spare)
 

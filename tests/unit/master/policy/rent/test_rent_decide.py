@@ -13,8 +13,8 @@ from dlq_master.model.plan import Provision, Release
 from dlq_master.policy.priced.catalogue import NodeType
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.rent.decide import decide
+from dlq_master.policy.rent.line import InLine, own_ends
 from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put, Wanting
-from dlq_master.policy.rent.own import InLine, own_ends
 from support.plain_renting import late_cost
 
 HOUR_S = 3600.0

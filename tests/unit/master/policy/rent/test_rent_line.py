@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodeFlag, NodePool, NodeState
-from dlq_master.policy.rent.line import in_line, own_end_s
-from dlq_master.policy.rent.own import InLine
+from dlq_master.policy.rent.line import InLine, in_line, own_end_s
 from support import plain_line
 from support.builders import World, a_job, a_node
 from support.extent import times

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.policy.rent.own import InLine, own_ends
+from dlq_master.policy.rent.line import InLine, own_ends
 
 # An hour on one GPU, and as much less on more.
 SIZED = InLine(1, 1, 3600.0, ((2, 1800.0), (4, 900.0), (8, 450.0)))
