@@ -7,12 +7,12 @@ Nothing here needs numpy, so that programs can merge or show results without it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
-from dlq_profiler.plain import all_of, number, or_none, plain, read, text, whole
+from dlq_profiler.plain import plain, read
 
 SCHEMA = "dlq.profile.v1"
 
@@ -148,7 +148,7 @@ class ProcessProfile:
     @classmethod
     def of(cls, facts: Mapping[str, Any]) -> Self:
         """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
-        return cls(**read(cls, facts, _READERS))
+        return read(cls, facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,50 +193,4 @@ class JobProfile:
         """The inverse of `facts`. Raises KeyError, TypeError or ValueError for anything else."""
         if facts["schema"] != SCHEMA:
             raise ValueError(f"schema {facts['schema']!r} is not {SCHEMA}")
-        return cls(**read(cls, facts, _READERS))
-
-
-def _peer(value: Any) -> PeerTraffic:
-    return PeerTraffic(
-        text(value["peer"]),
-        whole(value["side"]),
-        number(value["sent_bytes"]),
-        whole(value["messages"]),
-    )
-
-
-def _tensors(value: Any) -> Tensors:
-    return Tensors(
-        tuple(whole(size) for size in value["sizes"]),
-        whole(value["bucket_cap_bytes"]),
-        whole(value["first_bucket_bytes"]),
-    )
-
-
-def _interval(value: Any) -> Interval:
-    return Interval(number(value["lower"]), number(value["upper"]))
-
-
-def _verdict(value: Any) -> TrafficVerdict:
-    reason = None if value["reason"] is None else TrafficReason(value["reason"])
-    return TrafficVerdict(Method(value["method"]), TrafficConfidence(value["confidence"]), reason)
-
-
-# By how a field is declared above.
-_READERS: Mapping[str, Callable[[Any], Any]] = {
-    "int": whole,
-    "int | None": or_none(whole),
-    "float": number,
-    "float | None": or_none(number),
-    "str": text,
-    "Method": Method,
-    "Pattern": Pattern,
-    "TrafficReason | None": or_none(TrafficReason),
-    "TrafficVerdict": _verdict,
-    "Interval | None": or_none(_interval),
-    "tuple[int, ...]": all_of(whole),
-    "tuple[float, ...]": all_of(number),
-    "tuple[str, ...]": all_of(text),
-    "tuple[PeerTraffic, ...]": all_of(_peer),
-    "tuple[Tensors, ...]": all_of(_tensors),
-}
+        return read(cls, facts)
