@@ -24,10 +24,8 @@ from benchmarks.report import Report
 from benchmarks.starts import launch_floor_s
 
 from dlq_common.clock import SteadyClock
-from dlq_nodeagent.cgroups.containers import detect_for_containers
-from dlq_nodeagent.cgroups.detect import detect
-from dlq_nodeagent.model.container import ContainerPlan
-from dlq_nodeagent.model.launch import LaunchPlan
+from dlq_nodeagent.cgroups.detect import detect, detect_for_containers
+from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan
 from dlq_nodeagent.runtimes.podman.client import choose_oci_runtime
 from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime

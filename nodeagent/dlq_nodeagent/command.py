@@ -24,9 +24,8 @@ from dlq_common.text.units import format_span, parse_duration
 from dlq_nodeagent.config import AgentConfig, check_config, check_host
 from dlq_nodeagent.daemon import channels_of, prepare_state_dir, run_agent
 from dlq_nodeagent.devices.port import DevicesUnavailable
-from dlq_nodeagent.leaving import announce_leave
 from dlq_nodeagent.line.identity import join, persist
-from dlq_nodeagent.maintenance import Announced, announce
+from dlq_nodeagent.maintenance import Announced, announce, announce_leave
 from dlq_nodeagent.quiet import log_what_python_prints
 from dlq_nodeagent.shim.binary import ShimMissing
 from dlq_nodeagent.state.journal import JournalDamaged

@@ -30,7 +30,7 @@ from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import ExecServer
 from dlq_nodeagent.launch.launching import Launching
-from dlq_nodeagent.launch.slurm_launch import install_stand_ins
+from dlq_nodeagent.launch.slurm import install_stand_ins
 from dlq_nodeagent.launch.tasks import install_tasks
 from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels

@@ -1,11 +1,13 @@
-"""`dlq-nodeagent maintenance`: asks the master that this node's jobs may hold out without the
-agent.
+"""The words of this node's operator to the master: `dlq-nodeagent maintenance` and `leave`.
 
-It speaks to the master itself, with the node's certificate. The running agent hears of it from the
-master and tells the shims. The answer is yes once the agent has told the master so. When the agent
-restarts meanwhile, the next one tells the shims. When the master restarts, it has the order on
-disk. When the line is down, it changes nothing and says so.
+Both speak to the master themselves, with the node's certificate. When the line is down they change
+nothing and say so. Maintenance asks that this node's jobs may hold out without the agent. The
+running agent hears of it from the master and tells the shims, and the next agent does so after a
+restart. The master has the order on disk. Leaving says that the provider takes a rented machine
+back, so that its jobs save in time. They queue again once it lists the machine no more.
 """
+
+from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
@@ -90,3 +92,16 @@ def _announced(answer: wire.AnnounceMaintenanceResponse) -> Announced:
         rank_count=answer.rank_count,
         hold_s=from_duration(answer.hold_duration) if answer.HasField("hold_duration") else None,
     )
+
+
+async def announce_leave(channels: Channels, ids: Ids, leave_s: float) -> int:
+    """How many ranks are here. Raises Unavailable, or the master's refusal."""
+    request = wire.AnnounceLeaveRequest(
+        request_id=ids.request_id(), leave_duration=to_duration(leave_s)
+    )
+    try:
+        async with channels.open() as channel:
+            answer = await AgentServiceStub(channel).AnnounceLeave(request, timeout=CALL_S)
+    except grpc.aio.AioRpcError as error:
+        raise from_rpc_error(error, channels.address) from None
+    return answer.rank_count

@@ -7,7 +7,7 @@ import structlog
 
 from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError
-from dlq_nodeagent.cgroups.containers import detect_for_containers
+from dlq_nodeagent.cgroups.detect import detect_for_containers
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.config import AgentConfig
 from dlq_nodeagent.runtimes.podman.clearing import Clearing

@@ -23,7 +23,7 @@ from dlq_profiler.records.recording import RecordFile, peer_of
 from dlq_profiler.records.requests import Records, Requests, requests_of
 from dlq_profiler.results import Method, PeerTraffic, ProcessProfile, Tensors, TrafficReason
 from dlq_profiler.transports import collectives, gloo, messages, recurrence
-from dlq_profiler.transports.iterations import Iterations
+from dlq_profiler.transports.repeats import Iterations
 
 _BYPASS = (Unseen.IO_URING, Unseen.MLX5_DIRECT, Unseen.MLX5_DEVX, Unseen.HIGH_FD)
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.execs.guarded import Ending, Guarded
-from dlq_nodeagent.execs.streams import read_some, write_all
+from dlq_nodeagent.execs.guarded import Ending, Guarded, read_some, write_all
 from dlq_nodeagent.model.port import Handle
 from support.podman_box import PodmanBox, PodmanStore, needs_podman, podman_box, podman_store
 from support.waiting import wait_until

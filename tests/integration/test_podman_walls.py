@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.model.container import Mount
+from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle
 from support.podman_box import (
     PodmanBox,

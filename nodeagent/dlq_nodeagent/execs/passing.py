@@ -7,8 +7,7 @@ import grpc
 
 from dlq.v1 import agent_service_pb2 as wire
 from dlq.v1 import exec_pb2
-from dlq_nodeagent.execs.guarded import Guarded
-from dlq_nodeagent.execs.streams import read_some, write_all
+from dlq_nodeagent.execs.guarded import Guarded, read_some, write_all
 
 MOST_UNTAKEN_BYTES = 1 << 20
 END_OF_INPUT = b"\x04"  # Ctrl-D, to which a terminal in its usual mode listens

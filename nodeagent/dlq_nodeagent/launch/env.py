@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dlq_common.live_resize import LIVE
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.launch.live_torchrun import SIGNALS_TO_HANDLE, live_torchrun
-from dlq_nodeagent.launch.slurm_env import COMPAT, slurm_environment
+from dlq_nodeagent.launch.slurm import COMPAT, slurm_environment
 from dlq_nodeagent.model.launch import DEFAULT_PATH
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import JobFiles

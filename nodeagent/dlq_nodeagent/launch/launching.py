@@ -31,11 +31,10 @@ from dlq_nodeagent.jobtree.places import (
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.ports import ports_for
-from dlq_nodeagent.launch.slurm_launch import stand_ins_mount, with_batch
+from dlq_nodeagent.launch.slurm import stand_ins_mount, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
-from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.errands import Preparation
-from dlq_nodeagent.model.launch import RunAs
+from dlq_nodeagent.model.launch import ContainerPlan, RunAs
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
 from dlq_nodeagent.model.port import JobFiles, LaunchPlan, LaunchRefused, RankKey

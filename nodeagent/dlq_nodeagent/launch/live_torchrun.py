@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dlq_common.live_resize import JOIN_FAILED, JOINING_S, RESTARTS_PER_ATTEMPT
 from dlq_nodeagent.model.messages import Launch, Stop
 from dlq_nodeagent.model.rank import Rank, RankState
-from dlq_nodeagent.runtimes.process.torchrun_logs import LOGS
+from dlq_nodeagent.runtimes.process.logs import LOGS
 
 SIGNALS_TO_HANDLE = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1,SIGUSR2"
 # Seconds. A node that was silent for this many intervals has left; the workers of the others wait

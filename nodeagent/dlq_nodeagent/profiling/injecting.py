@@ -12,7 +12,7 @@ from pathlib import Path
 import structlog
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.model.container import Mount
+from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.profiling.places import Before, Places
 from dlq_profiler.capabilities import Unwatched, why_unwatched

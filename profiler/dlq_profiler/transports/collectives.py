@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from dlq_profiler.records.layout import COLLECTIVES, Op, RecordFlag
 from dlq_profiler.records.requests import REQUEST, Records, Requests
-from dlq_profiler.transports.iterations import Iterations
-from dlq_profiler.transports.repeats import mixed, steady_part
+from dlq_profiler.transports.repeats import Iterations, mixed, steady_part
 
 
 class Calls(NamedTuple):

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlq_profiler.records.requests import Requests
-from dlq_profiler.transports.iterations import Iterations
-from dlq_profiler.transports.repeats import steady_part
+from dlq_profiler.transports.repeats import Iterations, steady_part
 
 PREAMBLE = 48  # bytes
 ALLREDUCE = 4

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlq_profiler.records.requests import Requests
-from dlq_profiler.transports.iterations import Iterations
-from dlq_profiler.transports.repeats import steady_part
+from dlq_profiler.transports.repeats import Iterations, steady_part
 
 HEADER = 64  # bytes; smaller messages are headers and acknowledgements
 # Streams that do not repeat themselves may carry this share of the bytes, or the lists are not

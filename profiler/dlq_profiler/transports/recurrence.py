@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dlq_profiler.records.requests import Requests
-from dlq_profiler.transports.iterations import Iterations
-from dlq_profiler.transports.repeats import mixed
+from dlq_profiler.transports.repeats import Iterations, mixed
 
 # A warm-up iteration and three more; with fewer, chance recurrences win.
 LEAST_SEEN = 3

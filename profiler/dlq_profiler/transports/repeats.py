@@ -1,4 +1,4 @@
-"""How a sequence repeats itself: the shortest part that repeats to its end."""
+"""How a sequence repeats itself, and the iterations as instants that follow from it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from dlq_profiler.records.requests import Requests
 
 # One iteration more than two could be chance (facts of warm-up iterations repeat once).
 LEAST_REPEATS = 3
@@ -105,3 +107,45 @@ def phase_after_the_longest_pause(
     # Before the very first element there may be nothing, or the warm-up.
     usual = np.median(pauses[1:] if repeats > 1 else pauses, axis=0)
     return first + int(np.argmax(usual))
+
+
+PAUSE = 5  # an iteration that took this many times the usual time was more than an iteration
+PHASES = 32  # parts of an iteration for which bytes are given
+
+
+class Iterations(NamedTuple):
+    """The instants at which iterations begin, the last one's end being unknown."""
+
+    starts_ns: NDArray[np.int64]
+
+    @property
+    def whole(self) -> int:
+        """Iterations whose begin and end are both known."""
+        return len(self.starts_ns) - 1
+
+    @property
+    def period_s(self) -> float:
+        """Mean seconds of an iteration; an evaluation or a checkpoint between two is left out."""
+        took = np.diff(self.starts_ns)
+        return float(took[took <= PAUSE * np.median(took)].mean()) / 1e9
+
+    @property
+    def jitter(self) -> float:
+        """Spread of the iterations' times: their interquartile range over their median."""
+        low, middle, high = np.percentile(np.diff(self.starts_ns), [25, 50, 75])
+        return float((high - low) / middle) if middle else 0.0
+
+    def holding(self, requests: Requests) -> Requests:
+        """The requests that began in whole iterations."""
+        at = requests["start_ns"]
+        found: Requests = requests[(at >= self.starts_ns[0]) & (at < self.starts_ns[-1])]
+        return found
+
+    def phases(self, requests: Requests) -> NDArray[np.float64]:
+        """Bytes per iteration in each of `PHASES` equal parts of it, by when requests began."""
+        inside = self.holding(requests)
+        which = np.searchsorted(self.starts_ns, inside["start_ns"], side="right") - 1
+        begin, end = self.starts_ns[which], self.starts_ns[which + 1]
+        part = (inside["start_ns"] - begin) * PHASES // np.maximum(end - begin, 1)
+        sums = np.bincount(part, weights=inside["size"], minlength=PHASES)[:PHASES]
+        return sums / max(self.whole, 1)

@@ -47,7 +47,6 @@ REASONS = {
         "control/loop/preload.py",
         "planner/modest.py",
         "devices/host.py",
-        "dlq_nodeagent/leaving.py",
         "dlq_nodeagent/quiet.py",
         "control/loans/reclaim_asking.py",
         "control/stimuli/audit_note.py",

@@ -4,8 +4,8 @@ nothing.
 
 from dataclasses import replace
 
-from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.errands import Preparation
+from dlq_nodeagent.model.launch import ContainerPlan
 from dlq_nodeagent.model.messages import Launch, Phase
 from support.agent_bench import EPOCH, AgentBench, a_launch, a_preparation, a_stop
 

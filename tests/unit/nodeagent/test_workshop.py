@@ -13,8 +13,8 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
 from dlq_nodeagent.launch.launching import Launching, LaunchRules
-from dlq_nodeagent.model.container import ContainerPlan
 from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.model.launch import ContainerPlan
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
 from dlq_nodeagent.model.port import JobFiles, RankKey
 from dlq_nodeagent.profiling.places import Places

@@ -5,6 +5,8 @@ layers are not fetched twice). Nothing here waits for the master.
 """
 
 import json
+import os
+import stat
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +19,6 @@ from dlq_common.start_causes import StartCause
 from dlq_common.text.container_names import check_image, registry_of, repository_of
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
-from dlq_nodeagent.runtimes.podman.fitness import unfit
 from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, PullRules, Say, TooLarge
 from dlq_nodeagent.runtimes.podman.pulls import PullWish
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
@@ -147,3 +148,65 @@ class Images:
     def _drop(self, image_id: str) -> None:
         with suppress(PodmanFailed):
             self.client.ask("rmi", "--force", image_id, timeout_s=_INSPECT_S)
+
+
+_OURS = ("/run", "/tmp", "/var/tmp")  # in memory, for the job
+_KERNELS = ("/proc", "/sys", "/dev")
+_MOST_LINKS = 40
+
+
+def unfit(root: Path) -> str:
+    """The reason why an image with these files can never start; empty: none is seen."""
+    for path in _KERNELS:
+        mode = _mode(root, path)
+        if mode is not None and not stat.S_ISDIR(mode):
+            return f"its {path} is not a directory"
+    for path in _OURS:
+        place = _resolved(root, path)
+        if place is None:
+            return f"its {path} is a link that never ends"
+        if (
+            place == "/"
+            or place.startswith(tuple(f"{it}/" for it in _KERNELS))
+            or place in _KERNELS
+        ):
+            return f"its {path} is a link to {place if place == '/' else '/' + place.split('/')[1]}"
+        mode = _mode(root, place)
+        if mode is not None and not stat.S_ISDIR(mode):
+            return f"its {path} is not a directory"
+    return ""
+
+
+def _resolved(root: Path, path: str) -> str | None:
+    """The target of a path of the image, links followed within it; None: round and round."""
+    done: list[str] = []
+    todo = path.split("/")[::-1]
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            del done[-1:]
+            continue
+        here = "/" + "/".join([*done, part])
+        mode = _mode(root, here)
+        if mode is None or not stat.S_ISLNK(mode):
+            done.append(part)
+            continue
+        links += 1
+        if links > _MOST_LINKS:
+            return None
+        target = os.readlink(f"{root}{here}")
+        if target.startswith("/"):
+            done = []
+        todo += target.split("/")[::-1]
+    return "/" + "/".join(done)
+
+
+def _mode(root: Path, path: str) -> int | None:
+    """The mode of a path whose directories are no links; None: nothing."""
+    try:
+        return os.lstat(f"{root}{path}").st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None

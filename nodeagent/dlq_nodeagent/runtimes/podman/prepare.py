@@ -10,8 +10,7 @@ from dlq_common.text.container_names import check_mount_source, check_mount_targ
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.paths import check_real_place, checked_path
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.model.container import SECRETS, ContainerPlan, Mount, Network
-from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.launch import SECRETS, ContainerPlan, Mount, Network, RankKey
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake, exit_code_of
 from dlq_nodeagent.runtimes.podman.devices import device_words

@@ -4,8 +4,7 @@ import os
 import resource
 from pathlib import Path
 
-from dlq_nodeagent.model.container import ContainerPlan, Mount
-from dlq_nodeagent.model.launch import LaunchPlan, RankKey
+from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, Mount, RankKey
 from dlq_nodeagent.runtimes.podman.client import PodmanClient
 
 LABEL_AGENT = "dlq.agent"

@@ -16,7 +16,7 @@ from zlib import crc32
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.cgroups.containers import engine_path
+from dlq_nodeagent.cgroups.detect import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused

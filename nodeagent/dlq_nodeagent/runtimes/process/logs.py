@@ -1,11 +1,20 @@
-"""Reads an attempt's log while it is written: the head file, then the ring (shim/logring.c)."""
+"""Reads an attempt's log while it is written: the head file, then the ring (shim/logring.c).
+
+torchrun's own logs show how often it has started its workers again. They belong to the job: nothing
+is followed, only directories of its user are listed, and never many.
+"""
 
 import os
+import re
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import NamedTuple
 
 from dlq_nodeagent.model.port import LogChunk
 from dlq_nodeagent.runtimes.process import layout
+from dlq_nodeagent.runtimes.process.layout import JOB
 
 _HEADER_BYTES = 4096
 _HEADER = struct.Struct("<8sqqqqq")
@@ -75,3 +84,36 @@ def _read_ring(ring_fd: int, ring: _Ring, offset: int, limit: int) -> LogChunk:
     after = _read_header(ring_fd) or ring
     overwritten = min(max(0, after.oldest - start), len(data))
     return LogChunk(offset=start + overwritten, data=data[overwritten:], end=after.end)
+
+
+LOGS = "torchrun"  # in the job's own directory; below it RUN/attempt_N
+_START = re.compile(r"attempt_(\d{1,4})", re.ASCII)
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST = 64
+
+
+def highest_start(at: int, *, uid: int) -> int:
+    """The highest N of all, with the attempt's directory open as `at`; 0: none."""
+    found = 0
+    with suppress(OSError), _inside(at, JOB) as job, _inside(job, LOGS) as logs:
+        for run in _names(logs, uid):
+            with suppress(OSError), _inside(logs, run) as starts:
+                numbers = (_START.fullmatch(name) for name in _names(starts, uid))
+                found = max([found, *(int(each[1]) for each in numbers if each)])
+    return found
+
+
+@contextmanager
+def _inside(directory: int, name: str) -> Iterator[int]:
+    descriptor = os.open(name, _FLAGS, dir_fd=directory)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _names(directory: int, uid: int) -> list[str]:
+    if os.fstat(directory).st_uid != uid:
+        return []
+    with os.scandir(directory) as entries:
+        return [entry.name for entry in islice(entries, _MOST)]

@@ -29,7 +29,7 @@ from dlq_nodeagent.model.port import (
 )
 from dlq_nodeagent.runtimes.process import layout, logs, planfile, records, shim_process
 from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
-from dlq_nodeagent.runtimes.process.torchrun_logs import highest_start
+from dlq_nodeagent.runtimes.process.logs import highest_start
 from dlq_nodeagent.shim.contact import read_boot_id
 
 _MAX_BEAT_BYTES = 65_536

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.execs.guarded import Ending, Guarded, parse_ending
-from dlq_nodeagent.execs.streams import read_some, write_all
+from dlq_nodeagent.execs.guarded import Ending, Guarded, parse_ending, read_some, write_all
 from dlq_nodeagent.model.port import Handle, RuntimeFault
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until

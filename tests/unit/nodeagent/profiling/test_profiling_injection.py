@@ -16,7 +16,7 @@ from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.launching import Launching, LaunchRules
-from dlq_nodeagent.model.container import ContainerPlan, Mount
+from dlq_nodeagent.model.launch import ContainerPlan, Mount
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
 from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.runtimes.podman.fitness import unfit
+from dlq_nodeagent.runtimes.podman.images import unfit
 
 
 @pytest.fixture

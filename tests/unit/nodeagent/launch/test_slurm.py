@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launch.slurm_env import slurm_environment
-from dlq_nodeagent.launch.slurm_launch import install_stand_ins, stand_ins_mount, with_batch
-from dlq_nodeagent.model.container import Mount
+from dlq_nodeagent.launch.slurm import (
+    install_stand_ins,
+    slurm_environment,
+    stand_ins_mount,
+    with_batch,
+)
+from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import LaunchRefused
 from support.agent_bench import a_launch
