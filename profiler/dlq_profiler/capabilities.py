@@ -2,8 +2,7 @@
 runs.
 
 The libraries never harm a program that they cannot watch. These functions only name the reason, so
-that a result can be "unknown, because" instead of wrong. They read files and decide; standard
-library only.
+that a result can be "unknown, because" instead of wrong. They read files and decide.
 """
 
 from __future__ import annotations
@@ -12,10 +11,11 @@ import os
 import shutil
 import stat
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from dlq_profiler.results import JobProfile, TrafficReason, TrafficVerdict
 
 _SHEBANGS = 4  # an interpreter may be a script itself, but not for ever
 _LARGEST_TABLE = 1 << 20  # bytes of headers or names of one file; more is not read
@@ -27,55 +27,37 @@ _DT_NEEDED, _DT_STRTAB, _DT_STRSZ = 1, 5, 10
 _GO_SECTIONS = {b".go.buildinfo", b".note.go.buildid"}
 
 
-class Unwatched(StrEnum):
-    """A reason; the sentence for people is `sentence()`."""
-
-    NOT_FOUND = "not_found"
-    UNREADABLE = "unreadable"
-    NOT_A_PROGRAM = "not_a_program"
-    OTHER_MACHINE = "other_machine"
-    STATIC = "static"
-    SETUID = "setuid"
-    GO = "go"
-    IO_URING = "io_uring"
-    PLUGIN_TAKEN = "plugin_taken"
-    PLUGIN_OFF = "plugin_off"
-    NO_LIBRARY = "no_library"
-
-    def sentence(self) -> str:
-        return _SENTENCES[self]
-
-
-_SENTENCES = {
-    Unwatched.NOT_FOUND: "the program was not found",
-    Unwatched.UNREADABLE: "its file may not be read, so nothing is known of it",
-    Unwatched.NOT_A_PROGRAM: "it is neither an ELF program nor a script",
-    Unwatched.OTHER_MACHINE: "it is built for another processor, or has 32 bits",
-    Unwatched.STATIC: "it is linked statically: nothing can be preloaded into it",
-    Unwatched.SETUID: "it is setuid, setgid or has capabilities: the loader ignores preloads",
-    Unwatched.GO: "it is written in Go, which makes its system calls itself",
-    Unwatched.IO_URING: "it sends through io_uring, past the functions that are watched",
-    Unwatched.PLUGIN_TAKEN: "NCCL_PROFILER_PLUGIN names another plugin; wrappers watch instead",
-    Unwatched.PLUGIN_OFF: "NCCL_PROFILER_PLUGIN is none; wrappers watch instead",
-    Unwatched.NO_LIBRARY: "the profiler's library was not built on this host",
+# Why, as one clause.
+SENTENCES = {
+    TrafficReason.NOT_FOUND: "the program was not found",
+    TrafficReason.UNREADABLE: "its file may not be read, so nothing is known of it",
+    TrafficReason.NOT_A_PROGRAM: "it is neither an ELF program nor a script",
+    TrafficReason.OTHER_MACHINE: "it is built for another processor, or has 32 bits",
+    TrafficReason.STATIC: "it is linked statically: nothing can be preloaded into it",
+    TrafficReason.SETUID: "it is setuid, setgid or has capabilities: the loader ignores preloads",
+    TrafficReason.GO: "it is written in Go, which makes its system calls itself",
+    TrafficReason.IO_URING: "it sends through io_uring, past the functions that are watched",
+    TrafficReason.PLUGIN_TAKEN: "NCCL_PROFILER_PLUGIN names another plugin; wrappers watch instead",
+    TrafficReason.PLUGIN_OFF: "NCCL_PROFILER_PLUGIN is none; wrappers watch instead",
+    TrafficReason.NO_LIBRARY: "the profiler's library was not built on this host",
 }
 # Of these nothing at all is seen; of the others a part, or by another way.
 BLIND = frozenset(
     {
-        Unwatched.NOT_FOUND,
-        Unwatched.NOT_A_PROGRAM,
-        Unwatched.OTHER_MACHINE,
-        Unwatched.STATIC,
-        Unwatched.SETUID,
-        Unwatched.GO,
-        Unwatched.NO_LIBRARY,
+        TrafficReason.NOT_FOUND,
+        TrafficReason.NOT_A_PROGRAM,
+        TrafficReason.OTHER_MACHINE,
+        TrafficReason.STATIC,
+        TrafficReason.SETUID,
+        TrafficReason.GO,
+        TrafficReason.NO_LIBRARY,
     }
 )
 
 
 def why_unwatched(
     program: str, environ: Mapping[str, str], *, cwd: Path | None = None
-) -> tuple[Unwatched, ...]:
+) -> tuple[TrafficReason, ...]:
     """The reasons known before a start, from the file that `program` names (a script: its
     interpreter) and from the environment. Its child processes are not known.
     """
@@ -83,11 +65,11 @@ def why_unwatched(
     try:
         found += _of_program(program, environ, cwd or Path.cwd())
     except OSError:
-        found.append(Unwatched.UNREADABLE)
+        found.append(TrafficReason.UNREADABLE)
     return tuple(dict.fromkeys(found))
 
 
-def why_unwatched_process(pid: int, proc: Path = Path("/proc")) -> tuple[Unwatched, ...]:
+def why_unwatched_process(pid: int, proc: Path = Path("/proc")) -> tuple[TrafficReason, ...]:
     """The reasons known of a running process: its program, and the io_urings that it has open.
 
     Raises OSError when it is gone or another user's.
@@ -99,23 +81,23 @@ def why_unwatched_process(pid: int, proc: Path = Path("/proc")) -> tuple[Unwatch
         except FileNotFoundError:
             continue
         if target == "anon_inode:[io_uring]":
-            found.append(Unwatched.IO_URING)
+            found.append(TrafficReason.IO_URING)
     return tuple(dict.fromkeys(found))
 
 
-def _of_environment(environ: Mapping[str, str]) -> Iterator[Unwatched]:
+def _of_environment(environ: Mapping[str, str]) -> Iterator[TrafficReason]:
     plugin = environ.get("NCCL_PROFILER_PLUGIN", "")
     if plugin.lower() == "none":
-        yield Unwatched.PLUGIN_OFF
+        yield TrafficReason.PLUGIN_OFF
     elif plugin and "nccl-profiler-dlq" not in plugin:
-        yield Unwatched.PLUGIN_TAKEN
+        yield TrafficReason.PLUGIN_TAKEN
 
 
-def _of_program(program: str, environ: Mapping[str, str], cwd: Path) -> Iterator[Unwatched]:
+def _of_program(program: str, environ: Mapping[str, str], cwd: Path) -> Iterator[TrafficReason]:
     for _ in range(_SHEBANGS):
         path = _find(program, environ, cwd)
         if path is None:
-            yield Unwatched.NOT_FOUND
+            yield TrafficReason.NOT_FOUND
             return
         with path.open("rb") as file:
             head = file.read(256)
@@ -124,12 +106,12 @@ def _of_program(program: str, environ: Mapping[str, str], cwd: Path) -> Iterator
             return
         words = head.split(b"\n")[0][2:].decode("utf-8", "replace").split()
         if head[:2] != b"#!" or not words:
-            yield Unwatched.NOT_A_PROGRAM
+            yield TrafficReason.NOT_A_PROGRAM
             return
         if Path(words[0]).name == "env":
             words = [w for w in words[1:] if not w.startswith("-") and "=" not in w] or words
         program = words[0]
-    yield Unwatched.NOT_A_PROGRAM
+    yield TrafficReason.NOT_A_PROGRAM
 
 
 def _find(program: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
@@ -140,25 +122,25 @@ def _find(program: str, environ: Mapping[str, str], cwd: Path) -> Path | None:
     return cwd / found if found else None
 
 
-def _of_elf(path: Path) -> Iterator[Unwatched]:
+def _of_elf(path: Path) -> Iterator[TrafficReason]:
     with path.open("rb") as file:
         held = os.fstat(file.fileno())
         try:
             elf = _read_elf(file.fileno())
         except (ValueError, struct.error):
-            yield Unwatched.NOT_A_PROGRAM
+            yield TrafficReason.NOT_A_PROGRAM
             return
     if elf is None or elf.machine != _MACHINES.get(os.uname().machine):
-        yield Unwatched.OTHER_MACHINE
+        yield TrafficReason.OTHER_MACHINE
         return
     if not elf.has_loader:
-        yield Unwatched.STATIC
+        yield TrafficReason.STATIC
     if held.st_mode & (stat.S_ISUID | stat.S_ISGID) or _has_capabilities(path):
-        yield Unwatched.SETUID
+        yield TrafficReason.SETUID
     if elf.is_go:
-        yield Unwatched.GO
+        yield TrafficReason.GO
     if any(name.startswith(b"liburing.so") for name in elf.needed):
-        yield Unwatched.IO_URING
+        yield TrafficReason.IO_URING
 
 
 def _has_capabilities(path: Path) -> bool:
@@ -248,3 +230,29 @@ def _read(fd: int, offset: int, length: int) -> bytes:
     if len(raw) != length:
         raise ValueError("the file is cut short")
     return raw
+
+
+# Unknown for one of these, a job may be unknown because nothing could see its traffic.
+_UNSEEN = frozenset(
+    {
+        TrafficReason.NOTHING_RECORDED,
+        TrafficReason.NO_TRAFFIC,
+        TrafficReason.NOT_PERIODIC,
+        TrafficReason.TOO_FEW_ITERATIONS,
+        TrafficReason.BYPASS,
+    }
+)
+
+
+def limited(profile: JobProfile, limits: Sequence[TrafficReason]) -> JobProfile:
+    """The profile with the limit as the reason of its unknown values, if that is likely."""
+    if not limits:
+        return profile
+    limit = next((limit for limit in limits if limit in BLIND), limits[0])
+    return replace(
+        profile, traffic=_verdict(profile.traffic, limit), sizes=_verdict(profile.sizes, limit)
+    )
+
+
+def _verdict(verdict: TrafficVerdict, limit: TrafficReason) -> TrafficVerdict:
+    return verdict._replace(reason=limit) if verdict.reason in _UNSEEN else verdict

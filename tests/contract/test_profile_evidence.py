@@ -15,9 +15,8 @@ from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.messages import ProfileEvidence
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.reading import RingReading
-from dlq_profiler.capabilities import Unwatched
+from dlq_profiler.capabilities import SENTENCES
 from dlq_profiler.job import job_of
-from dlq_profiler.limits import reason_of
 from dlq_profiler.process import profiles_of
 from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
 from support.agent_bench import a_launch
@@ -70,6 +69,6 @@ def test_every_reason_is_taken_and_has_words(reason: TrafficReason) -> None:
     )
 
 
-@pytest.mark.parametrize("why", Unwatched)
-def test_whatever_keeps_a_program_from_being_watched_is_a_reason(why: Unwatched) -> None:
-    assert WHY[reason_of(why)]
+@pytest.mark.parametrize("why", SENTENCES)
+def test_whatever_keeps_a_program_from_being_watched_is_a_reason(why: TrafficReason) -> None:
+    assert WHY[why]

@@ -14,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_profiler.capabilities import BLIND, Unwatched, why_unwatched, why_unwatched_process
+from dlq_profiler.capabilities import BLIND, SENTENCES, why_unwatched, why_unwatched_process
 from dlq_profiler.records.layout import Unseen
+from dlq_profiler.results import TrafficReason as Why
 from support.watched_programs import Profiling, compile_program, have, run
 
 Program = Callable[[str], Path]
 
 
-def _why(program: Path | str, **environ: str) -> tuple[Unwatched, ...]:
+def _why(program: Path | str, **environ: str) -> tuple[Why, ...]:
     return why_unwatched(str(program), {"PATH": os.environ["PATH"], **environ})
 
 
@@ -40,7 +41,7 @@ def test_static(profiling: Profiling, tmp_path: Path) -> None:
     static = compile_program(tmp_path, "calls.c", flags=["-static"])
     assert profiling.run(static) == run(static)
     assert profiling.recordings() == []
-    assert _why(static) == (Unwatched.STATIC,)
+    assert _why(static) == (Why.STATIC,)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make a setuid program")
@@ -55,7 +56,7 @@ def test_setuid(profiling: Profiling, tmp_path: Path) -> None:
     as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     assert profiling.run(*as_nobody, setuid).stdout == run(setuid).stdout
     assert profiling.recordings() == []
-    assert _why(setuid) == (Unwatched.SETUID,)
+    assert _why(setuid) == (Why.SETUID,)
 
 
 def test_io_uring(profiling: Profiling, tmp_path: Path) -> None:
@@ -65,8 +66,8 @@ def test_io_uring(profiling: Profiling, tmp_path: Path) -> None:
     profiling.environment["LD_LIBRARY_PATH"] = str(tmp_path)
     assert profiling.run(program).stdout == "0\n"
     assert profiling.recording().unseen == Unseen.IO_URING
-    assert _why(program) == (Unwatched.IO_URING,)
-    assert Unwatched.IO_URING not in BLIND  # what goes the other way is seen
+    assert _why(program) == (Why.IO_URING,)
+    assert Why.IO_URING not in BLIND  # what goes the other way is seen
 
 
 def test_mlx5_direct_verbs(profiling: Profiling, tmp_path: Path) -> None:
@@ -85,7 +86,7 @@ def test_a_running_process_with_an_io_uring() -> None:
     if ring < 0:
         pytest.skip("no io_uring here")
     try:
-        assert why_unwatched_process(os.getpid()) == (Unwatched.IO_URING,)
+        assert why_unwatched_process(os.getpid()) == (Why.IO_URING,)
     finally:
         os.close(ring)
     assert why_unwatched_process(os.getpid()) == ()
@@ -97,7 +98,7 @@ def test_go(tmp_path: Path) -> None:
         'char info[] __attribute__((section(".go.buildinfo"))) = "x";\n'
         "int main(void)\n{\n    return info[0] == 0;\n}\n"
     )
-    assert _why(compile_program(tmp_path, str(source))) == (Unwatched.GO,)
+    assert _why(compile_program(tmp_path, str(source))) == (Why.GO,)
 
 
 def test_another_machine(program: Program, tmp_path: Path) -> None:
@@ -105,7 +106,7 @@ def test_another_machine(program: Program, tmp_path: Path) -> None:
     for name, byte, value in (("32-bit", 4, 1), ("big-endian", 5, 2), ("sparc", 18, 43)):
         other = tmp_path / name
         other.write_bytes(whole[:byte] + bytes([value]) + whole[byte + 1 :])
-        assert _why(other) == (Unwatched.OTHER_MACHINE,), name
+        assert _why(other) == (Why.OTHER_MACHINE,), name
 
 
 def test_a_script_is_what_runs_it(program: Program, tmp_path: Path) -> None:
@@ -114,11 +115,11 @@ def test_a_script_is_what_runs_it(program: Program, tmp_path: Path) -> None:
     inner.write_text(f"#!{static} -x\n")
     inner.chmod(0o755)
     script.write_text(f"#!{inner}\n")
-    assert _why(script) == (Unwatched.STATIC,)
+    assert _why(script) == (Why.STATIC,)
     script.write_text("#!/usr/bin/env -S python3 -u\nprint()\n")
     assert _why(script) == ()
     script.write_text("#!/no/such/program\n")
-    assert _why(script) == (Unwatched.NOT_FOUND,)
+    assert _why(script) == (Why.NOT_FOUND,)
 
 
 @pytest.mark.parametrize(
@@ -128,8 +129,8 @@ def test_no_program_at_all(tmp_path: Path, content: bytes) -> None:
     broken = tmp_path / "broken"
     broken.write_bytes(content)
     (reason,) = _why(broken)
-    assert reason in {Unwatched.NOT_A_PROGRAM, Unwatched.OTHER_MACHINE}
-    assert _why(tmp_path / "nothing") == (Unwatched.NOT_FOUND,)
+    assert reason in {Why.NOT_A_PROGRAM, Why.OTHER_MACHINE}
+    assert _why(tmp_path / "nothing") == (Why.NOT_FOUND,)
 
 
 @given(places=st.lists(st.tuples(st.integers(0, 1023), st.integers(0, 255)), max_size=12))
@@ -140,7 +141,7 @@ def test_a_damaged_program_is_judged_and_nothing_more(places: list[tuple[int, in
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
         file.write(whole[:65536])
         file.flush()
-        assert set(_why(file.name)) <= set(Unwatched)
+        assert set(_why(file.name)) <= set(SENTENCES)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
@@ -151,20 +152,20 @@ def test_a_program_that_may_only_be_run(tmp_path: Path) -> None:
     secret.chmod(0o711)
     os.seteuid(65534)
     try:
-        assert _why(secret) == (Unwatched.UNREADABLE,)
+        assert _why(secret) == (Why.UNREADABLE,)
     finally:
         os.seteuid(0)
 
 
 def test_the_plugin_slot(program: Program) -> None:
     calls = program("calls.c")
-    assert _why(calls, NCCL_PROFILER_PLUGIN="/usr/lib/libinspector.so") == (Unwatched.PLUGIN_TAKEN,)
-    assert _why(calls, NCCL_PROFILER_PLUGIN="none") == (Unwatched.PLUGIN_OFF,)
+    assert _why(calls, NCCL_PROFILER_PLUGIN="/usr/lib/libinspector.so") == (Why.PLUGIN_TAKEN,)
+    assert _why(calls, NCCL_PROFILER_PLUGIN="none") == (Why.PLUGIN_OFF,)
     assert _why(calls, NCCL_PROFILER_PLUGIN="/x/libnccl-profiler-dlq.so") == ()
 
 
 def test_every_reason_has_a_sentence() -> None:
-    assert all(reason.sentence() for reason in Unwatched)
+    assert all(SENTENCES[reason] for reason in SENTENCES)
 
 
 def test_a_shell_of_many_tools(profiling: Profiling) -> None:

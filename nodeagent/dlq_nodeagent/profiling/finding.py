@@ -10,8 +10,8 @@ from dlq_nodeagent.model.messages import (
     Verdict,
 )
 from dlq_nodeagent.profiling.reading import RingReading
+from dlq_profiler.capabilities import limited
 from dlq_profiler.job import job_of
-from dlq_profiler.limits import limited
 from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
 from dlq_profiler.results import TrafficVerdict as ProfileVerdict
 

@@ -15,9 +15,8 @@ from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.profiling.places import Before, Places
-from dlq_profiler.capabilities import Unwatched, why_unwatched
+from dlq_profiler.capabilities import why_unwatched
 from dlq_profiler.injection import Parts, built, injected
-from dlq_profiler.limits import reason_of
 from dlq_profiler.results import TrafficReason
 
 # Of one rank. A process that sends has two files: the preloaded library's and that of NCCL's
@@ -131,11 +130,11 @@ class Injecting:
         with rights.taken():
             found = why_unwatched(words[0], environment, cwd=Path(cwd))
         if launch.container is not None:  # the program is the image's, of which nothing is known
-            found = tuple(why for why in found if why in _OF_ENVIRONMENT)
-        return tuple(reason_of(why) for why in found)
+            return tuple(why for why in found if why in _OF_ENVIRONMENT)
+        return found
 
 
-_OF_ENVIRONMENT = frozenset({Unwatched.PLUGIN_TAKEN, Unwatched.PLUGIN_OFF})
+_OF_ENVIRONMENT = frozenset({TrafficReason.PLUGIN_TAKEN, TrafficReason.PLUGIN_OFF})
 
 
 def _tasks(launch: Launch) -> int:

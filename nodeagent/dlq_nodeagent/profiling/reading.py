@@ -18,7 +18,6 @@ import structlog
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_profiler.capabilities import why_unwatched_process
-from dlq_profiler.limits import reason_of
 from dlq_profiler.results import JobProfile, ProcessProfile, TrafficReason
 
 _NO_NUMPY_CODE = 3  # dlq_profiler.telling.NO_NUMPY; importing it here would run it with `-m` twice
@@ -120,7 +119,7 @@ def limits_of_process(pid: int, proc: Path = Path("/proc")) -> tuple[TrafficReas
     found: list[TrafficReason] = []
     for each in _with_children(pid, proc):
         with suppress(OSError):
-            found += map(reason_of, why_unwatched_process(each, proc))
+            found += why_unwatched_process(each, proc)
     return tuple(dict.fromkeys(found))
 
 

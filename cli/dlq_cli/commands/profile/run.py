@@ -19,7 +19,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.commands.profile.show import analysis, link_option, ranks_option, tell
 from dlq_common.errors import InvalidRequest
-from dlq_profiler.capabilities import why_unwatched
+from dlq_profiler.capabilities import SENTENCES, why_unwatched
 from dlq_profiler.injection import Parts, built, injected
 from dlq_profiler.records.control import write_control
 
@@ -75,7 +75,7 @@ def run(
         )
     parts = parts if hook else parts._replace(hook=None)
     for reason in why_unwatched(command[0], os.environ):
-        app.say(f"{command[0]}: {reason.sentence()}")
+        app.say(f"{command[0]}: {SENTENCES[reason]}")
     with _directory(keep) as directory, _named_plainly(parts) as parts:
         write_control(directory)
         code = _run(command, {**os.environ, **injected(os.environ, directory, parts)})

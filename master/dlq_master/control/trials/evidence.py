@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dlq_master.model.jobs.recording import Evidence, Found, Told
+from dlq_profiler.capabilities import limited
 from dlq_profiler.job import job_of
-from dlq_profiler.limits import limited
 from dlq_profiler.results import (
     JobProfile,
     ProcessProfile,
