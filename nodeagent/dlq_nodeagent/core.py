@@ -28,7 +28,6 @@ from dlq_nodeagent.model.messages import (
     Phase,
     ProfileAck,
     ProfileFound,
-    RankProgress,
     RankReport,
     ReportAck,
     Save,
@@ -97,7 +96,7 @@ class AgentCore:
             rng=rng,
             settings=settings.uplink,
             hello=self._hello,
-            progress=self._progress,
+            progress=lambda: self.supervisor.progress(),
             hold_revision=lambda: self.supervisor.hold_revision(),
         )
         self.supervisor = Supervisor(
@@ -106,7 +105,7 @@ class AgentCore:
             journal=journal,
             errands=errands,
             settings=settings.supervisor,
-            tell=self._tell,
+            tell=self._pending.add,
             may_start=self._may_start,
             epoch=lambda: self.highest_epoch,
             boot_id=boot_id,
@@ -283,9 +282,6 @@ class AgentCore:
             ),
         )
 
-    def _tell(self, key: RankKey) -> None:
-        self._pending.add(key)
-
     def _send_reports(self) -> None:
         if not self.uplink.up:
             return
@@ -320,6 +316,3 @@ class AgentCore:
             else:
                 self._absent.pop(subject, None)
                 self.supervisor.acknowledged(subject)
-
-    def _progress(self) -> tuple[RankProgress, ...]:
-        return self.supervisor.progress()

@@ -41,8 +41,7 @@ from dlq_nodeagent.line.uplink import Contact
 from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.podman_parts import PodmanParts, build_podman
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
-from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.profiling.station import Station
+from dlq_nodeagent.profiling.places import Places, Station
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder

@@ -31,6 +31,7 @@ from dlq_nodeagent.model.port import (
 )
 from dlq_nodeagent.model.rank import (
     ALIVE,
+    OVER,
     Acknowledged,
     Effect,
     Exited,
@@ -59,7 +60,6 @@ from dlq_nodeagent.ranks.keeping import Keeping
 from dlq_nodeagent.ranks.last_words import blames_others, failed_by_itself, last_lines, no_secrets
 from dlq_nodeagent.ranks.looking import Looking
 from dlq_nodeagent.ranks.orders import Orders
-from dlq_nodeagent.ranks.releasing import Releasing
 from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 from dlq_nodeagent.state.journal import Journal, RankRecord
 
@@ -108,19 +108,18 @@ class Supervisor:
     _watched: dict[RankKey, Watched] = field(default_factory=dict)
     _keeping: Keeping = field(init=False)
     _looking: Looking = field(init=False)
-    _releasing: Releasing = field(init=False)
     _orders: Orders = field(init=False)
     _holding: Holding = field(init=False)
 
     def __post_init__(self) -> None:
         self._orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
         self._holding = Holding(runtime=self.runtime, epoch=self.epoch)
-        self._looking = Looking(clock=self.clock, errands=self.errands)
-        self._releasing = Releasing(
+        self._looking = Looking(
             clock=self.clock,
             runtime=self.runtime,
+            errands=self.errands,
             boot_id=self.boot_id,
-            timeout_s=self.settings.release_timeout_s,
+            release_timeout_s=self.settings.release_timeout_s,
         )
         self._keeping = Keeping(
             clock=self.clock,
@@ -180,40 +179,37 @@ class Supervisor:
 
     def stop(self, stop: Stop) -> str:
         """Take a stop; returns an empty text, or the fixed word of a refusal. May be repeated."""
-        watched = self._watched.get(stop.key)
-        if watched is None:
-            return "unknown_rank"
-        if watched.rank.launch.fence != stop.fence:
-            return "fence_mismatch"
+        watched = self._known(stop.key, stop.fence)
+        if isinstance(watched, str):
+            return watched
         log.info("stop_taken", key=str(stop.key), cause=stop.cause, grace_s=stop.grace_s)
         self._apply(watched, StopAsked(stop))
         return ""
 
     def signal(self, order: Signal) -> str:
         """Send a signal to the main process of a running rank; returns a refusal like `stop`."""
-        watched = self._watched.get(order.key)
-        refusal = self._unfit(watched, order.fence)
-        if watched is None or refusal:
-            return refusal
-        return self._orders.signal(watched, order.signal)
+        found = self._fit(order.key, order.fence)
+        return found if isinstance(found, str) else self._orders.signal(found, order.signal)
 
     def ask_save(self, order: Save) -> str:
         """Ask a running rank to save and go on; likewise."""
-        watched = self._watched.get(order.key)
-        refusal = self._unfit(watched, order.fence)
-        if watched is None or refusal:
-            return refusal
-        return self._orders.ask_save(watched, order.number)
+        found = self._fit(order.key, order.fence)
+        return found if isinstance(found, str) else self._orders.ask_save(found, order.number)
 
-    @staticmethod
-    def _unfit(watched: Watched | None, fence: Fence) -> str:
-        """The reason why a rank cannot take an order; empty: it runs."""
+    def _known(self, key: RankKey, fence: Fence) -> Watched | str:
+        """The rank, or the fixed word of a refusal."""
+        watched = self._watched.get(key)
         if watched is None:
             return "unknown_rank"
-        if watched.rank.launch.fence != fence:
-            return "fence_mismatch"
-        runs = watched.handle is not None and watched.rank.state is RankState.RUNNING
-        return "" if runs else "not_running"
+        return watched if watched.rank.launch.fence == fence else "fence_mismatch"
+
+    def _fit(self, key: RankKey, fence: Fence) -> Watched | str:
+        """The same for a rank that takes an order only while it runs."""
+        found = self._known(key, fence)
+        if isinstance(found, str):
+            return found
+        runs = found.handle is not None and found.rank.state is RankState.RUNNING
+        return found if runs else "not_running"
 
     def hold_out(self, revision: int, extension_s: float) -> None:
         """Every rank survives `extension_s` more of the master's silence than its launch says."""
@@ -278,7 +274,7 @@ class Supervisor:
             return
         if watched.looking is purpose:
             watched.looking = None
-        if watched.rank.state in (RankState.ENDED, RankState.KEPT):
+        if watched.rank.state in OVER:
             return
         if self._looking.take(watched, look) and watched.rank.state in ALIVE:
             self.tell(key)
@@ -320,11 +316,10 @@ class Supervisor:
 
     def gpus_in_use(self) -> frozenset[int]:
         """GPUs of ranks that may run or have not given them back. May be called from any thread."""
-        over = (RankState.ENDED, RankState.KEPT)
         return frozenset(
             index
             for watched in list(self._watched.values())
-            if watched.rank.state not in over
+            if watched.rank.state not in OVER
             for index in watched.rank.launch.gpu_indexes
         )
 
@@ -332,8 +327,7 @@ class Supervisor:
         """Ids of the images of ranks that are not over and that this agent process has prepared.
         May be called from any thread.
         """
-        over = (RankState.ENDED, RankState.KEPT)
-        plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in over]
+        plans = [it.plan for it in list(self._watched.values()) if it.rank.state not in OVER]
         boxes = (plan.container for plan in plans if plan is not None)
         return frozenset(box.image for box in boxes if box is not None)
 
@@ -348,7 +342,7 @@ class Supervisor:
 
     def poll_s(self) -> float:
         states = {watched.rank.state for watched in self._watched.values()}
-        states -= {RankState.ENDED, RankState.KEPT}
+        states -= OVER
         if RankState.LAUNCHING in states:
             return 0.01
         if states == {RankState.RUNNING} and self.runtime.ends() is not None:
@@ -413,9 +407,7 @@ class Supervisor:
         log.info("rank_recovered", key=str(key), state=watched.rank.state.value)
         ended = None if handle is None or watched.rank.state in ALIVE else self.runtime.poll(handle)
         if ended is not None:
-            watched.rank = replace(
-                watched.rank, record=ended, ended_s=self._releasing.ended_s(ended)
-            )
+            watched.rank = replace(watched.rank, record=ended, ended_s=self._looking.ended_s(ended))
             self._hear_last_words(watched, ended)
 
     def _drive_preparing(self, watched: Watched) -> None:
@@ -442,8 +434,7 @@ class Supervisor:
     def _prepare(self, watched: Watched) -> None:
         watched.preparing = True
         others = (it.rank for it in self._watched.values() if it is not watched)
-        over = (RankState.ENDED, RankState.KEPT)
-        taken = frozenset(port for it in others if it.state not in over for port in it.ports)
+        taken = frozenset(port for it in others if it.state not in OVER for port in it.ports)
         order = PrepareOrder(launch=watched.rank.launch, ports=watched.rank.ports, taken=taken)
         self.errands.prepare(order)
 
@@ -507,7 +498,7 @@ class Supervisor:
         self._apply(watched, Exited(record))
         handle = watched.handle
         done = handle is not None and self.runtime.done(handle)
-        watched.rank = replace(watched.rank, ended_s=self._releasing.ended_s(record), done=done)
+        watched.rank = replace(watched.rank, ended_s=self._looking.ended_s(record), done=done)
         self._hear_last_words(watched, record)
         self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
 
@@ -547,7 +538,7 @@ class Supervisor:
         if watched.held_by or watched.settled_s is None:
             return
         if now_s - watched.settled_s >= self.settings.settle_s:
-            unkillable = self._releasing.unkillable(watched)
+            unkillable = self._looking.unkillable(watched)
             self._hold(watched, UNKILLABLE if unkillable else HELD)
 
     def _release(self, watched: Watched, purpose: Purpose, look: Look) -> None:
@@ -558,7 +549,7 @@ class Supervisor:
             return
         if purpose not in (Purpose.FINAL, Purpose.RELEASE):
             return
-        obstacle = self._releasing.obstacle(watched, look)
+        obstacle = self._looking.obstacle(watched, look)
         if obstacle is None:
             self._apply(watched, Released())
         elif obstacle:

@@ -34,7 +34,7 @@ from dlq_nodeagent.model.messages import (
     ProfileFound,
 )
 from dlq_nodeagent.model.port import Handle, LaunchRefused, RankKey
-from dlq_nodeagent.profiling.station import Station
+from dlq_nodeagent.profiling.places import Station
 from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
 
 # A rank on a dead file system holds at most three: one for each purpose of a look.
@@ -81,8 +81,8 @@ class Workshop:
         self._devices = devices
         self._launching = launching
         self._station = station
-        self._send_log = send_log
-        self._run_inside = run_inside
+        self.send_log = send_log
+        self.run_inside = run_inside
         self._wake = wake
         self._free_below_bytes = free_below_bytes
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="errand")
@@ -148,12 +148,6 @@ class Workshop:
                 usage = self._devices.usage(device.uuid)
                 yield GpuReading(device.index, usage.used_memory_bytes, len(usage.processes))
 
-    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
-        self._send_log(order, handle, never_ran)
-
-    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
-        self._run_inside(order, handle)
-
     def tidy(self, key: RankKey) -> None:
         self._launching.forget(key)
         self.drop_profile(key)
@@ -170,7 +164,7 @@ class Workshop:
         self._reading.submit(self._station.remove, key)
 
     def drop_profiles_but(self, keys: Iterable[RankKey]) -> None:
-        self._reading.submit(self._station.keep_only, tuple(keys))
+        self._reading.submit(self._station.places.keep_only, tuple(keys))
 
     def close(self) -> None:
         """Wait for nothing: a thread in a dead file system would hang for ever."""

@@ -117,13 +117,13 @@ class Errands(Protocol):
         """Answered by `core.gpus_seen`, once for all looks that are under way."""
         ...
 
-    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str) -> None:
+    def send_log(self, order: OpenLog, handle: Handle | None, never_ran: str, /) -> None:
         """Send output to the master by its own stream. Without a handle there is no output:
         `never_ran` says why, in its place; when that is empty, say that the rank is unknown.
         """
         ...
 
-    def run_inside(self, order: OpenExec, handle: Handle | None) -> None:
+    def run_inside(self, order: OpenExec, handle: Handle | None, /) -> None:
         """Run a command inside a rank, which the master tells by its own stream. Without a handle:
         say that the rank does not run.
         """

@@ -140,6 +140,7 @@ TABLE: Mapping[tuple[RankState, type[RankEvent]], RankState] = {
 }
 
 ALIVE = frozenset({_S.LAUNCHING, _S.RUNNING, _S.STOP_WAITING, _S.STOPPING})
+OVER = frozenset({_S.ENDED, _S.KEPT})
 
 
 class Effect(StrEnum):

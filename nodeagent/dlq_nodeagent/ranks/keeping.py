@@ -8,12 +8,11 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.errands import Errands
 from dlq_nodeagent.model.port import Runtime, RuntimeFault
-from dlq_nodeagent.model.rank import RankState
+from dlq_nodeagent.model.rank import OVER, RankState
 from dlq_nodeagent.ranks.watched import Watched
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, Journal, RankRecord
 
 _RECORD_AGAIN_S = 5.0
-_OVER = frozenset({RankState.ENDED, RankState.KEPT})
 
 log = structlog.get_logger("nodeagent.keeping")
 
@@ -54,7 +53,7 @@ class Keeping:
         rank = watched.rank
         watched.recorded_s = self.clock.now_s()
         launch = rank.launch
-        if rank.state in _OVER:
+        if rank.state in OVER:
             # It will never start again: its secrets need not lie on the disk.
             launch = replace(launch, environment={}, script="")
         self.journal.save_rank(

@@ -1,10 +1,11 @@
-"""Orders looks at a rank's files and GPUs: when they are due, and one at a time."""
+"""Looks at a rank's files and GPUs, one at a time; whether an ended rank's GPUs are free."""
 
 from dataclasses import dataclass, replace
 
 from dlq_common.clock import Clock
 from dlq_nodeagent.model.errands import Errands, Look, LookOrder, Purpose
-from dlq_nodeagent.ranks.watched import Watched, found
+from dlq_nodeagent.model.port import ExitRecord, Runtime
+from dlq_nodeagent.ranks.watched import UNKILLABLE, Watched, found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,7 +13,11 @@ class Looking:
     """Holds no state: the watched rank notes the current look and its beginning."""
 
     clock: Clock
+    runtime: Runtime
     errands: Errands
+    boot_id: str
+    release_timeout_s: float
+    """How long memory of a GPU may stay in use after the end before the master must hear of it."""
 
     def if_due(self, watched: Watched, purpose: Purpose, period_s: float) -> None:
         """Look, unless a look is under way or it is too early; again after `period_s`."""
@@ -42,3 +47,28 @@ class Looking:
         checkpoint = found(seen, self.clock.boottime_s(), watched.beat)
         watched.rank = replace(watched.rank, checkpoint=checkpoint)
         return True
+
+    def ended_s(self, record: ExitRecord) -> float:
+        """Boottime of an end; one from before the host's boot is placed by the wall clock."""
+        if record.boot_id in ("", self.boot_id):
+            return record.ended_boottime_ns / 1e9
+        ago_s = max(0.0, self.clock.now_s() - record.ended_wall_ns / 1e9)
+        return self.clock.boottime_s() - ago_s
+
+    def obstacle(self, watched: Watched, look: Look) -> str | None:
+        """The obstacle to freeing its GPUs: empty when it is only early; None: they are free."""
+        if self.unkillable(watched):
+            return UNKILLABLE
+        if look.released is not False:
+            return None
+        late_s = self.clock.boottime_s() - (watched.rank.ended_s or 0.0)
+        return f"gpu_not_released: {look.held_by}" if late_s >= self.release_timeout_s else ""
+
+    def unkillable(self, watched: Watched) -> bool:
+        """Whether something of it is left that no signal ends: then it has not ended yet."""
+        record = watched.rank.record
+        if record is None or record.remaining_pids == 0 or watched.handle is None:
+            return False
+        if record.boot_id != self.boot_id:
+            return False
+        return self.runtime.usage(watched.handle).pids != 0

@@ -7,7 +7,7 @@ from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
 from dlq_nodeagent.model.port import Handle, LaunchPlan, RankUsage
-from dlq_nodeagent.model.rank import Effect, FoundCheckpoint, Rank, RankState
+from dlq_nodeagent.model.rank import OVER, Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
 
 LOST = "the runtime has lost it"
@@ -97,7 +97,7 @@ def recovered(record: RankRecord, handle: Handle | None, *, now_s: float) -> Wat
     )
     if rank.state is RankState.ENDED and record.state is not RankState.ENDED:
         rank = replace(rank, error=LOST)
-    if rank.state in (RankState.ENDED, RankState.KEPT):
+    if rank.state in OVER:
         rank = replace(rank, ended_s=now_s)
     watched = Watched(
         rank,
@@ -135,7 +135,7 @@ def found(seen: SeenCheckpoint, now_s: float, beat: Beat | None = None) -> Found
 
 
 def _state_of(record: RankRecord, handle: Handle | None) -> RankState:
-    if record.state in (RankState.ENDED, RankState.KEPT):
+    if record.state in OVER:
         return record.state
     if handle is None:
         # A stop of a running rank is recorded as such: that one did run, and must not run again.

@@ -17,8 +17,7 @@ from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrd
 from dlq_nodeagent.model.launch import ContainerPlan
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
 from dlq_nodeagent.model.port import JobFiles, RankKey
-from dlq_nodeagent.profiling.places import Places
-from dlq_nodeagent.profiling.station import Station
+from dlq_nodeagent.profiling.places import Places, Station
 from dlq_nodeagent.runtimes.podman.prepare import Containers
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish

@@ -143,13 +143,10 @@ class ProcessRuntime:
         return logs.read_log(self._known(handle).at, offset, limit)
 
     def beat(self, handle: Handle) -> bytes | None:
-        attempt = self._known(handle)
-        return layout.read_job_file(attempt.at, layout.BEAT, uid=attempt.uid, limit=_MAX_BEAT_BYTES)
+        return self._job_file(handle, layout.BEAT, _MAX_BEAT_BYTES)
 
     def done(self, handle: Handle) -> bool:
-        attempt = self._known(handle)
-        found = layout.read_job_file(attempt.at, layout.DONE, uid=attempt.uid, limit=1)
-        return found is not None
+        return self._job_file(handle, layout.DONE, 1) is not None
 
     # ---- a command beside the main process
 
@@ -172,20 +169,19 @@ class ProcessRuntime:
         )
 
     def workers_done(self, handle: Handle) -> bool:
-        attempt = self._known(handle)
-        found = layout.read_job_file(attempt.at, layout.WORKERS_DONE, uid=attempt.uid, limit=1)
-        return found is not None
+        return self._job_file(handle, layout.WORKERS_DONE, 1) is not None
 
     def worker_failures(self, handle: Handle) -> int:
         attempt = self._known(handle)
         return highest_start(attempt.at, uid=attempt.uid)
 
     def failed_task(self, handle: Handle) -> str:
-        attempt = self._known(handle)
-        found = layout.read_job_file(
-            attempt.at, layout.FAILED_TASK, uid=attempt.uid, limit=_MAX_TASK_BYTES
-        )
+        found = self._job_file(handle, layout.FAILED_TASK, _MAX_TASK_BYTES)
         return "" if found is None else found.decode("utf-8", "replace")
+
+    def _job_file(self, handle: Handle, name: str, most_bytes: int) -> bytes | None:
+        attempt = self._known(handle)
+        return layout.read_job_file(attempt.at, name, uid=attempt.uid, limit=most_bytes)
 
     # ---- command
 

@@ -18,9 +18,13 @@ from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.messages import MOST_PROCESSES_BYTES, ProfileFound, ProfileOrder
 from dlq_nodeagent.model.port import RankKey
 from dlq_nodeagent.profiling.finding import found_of
-from dlq_nodeagent.profiling.places import Before, Places
-from dlq_nodeagent.profiling.reading import RingReader, RingReading, limits_of_process, reading_of
-from dlq_nodeagent.profiling.station import Station
+from dlq_nodeagent.profiling.places import Before, Places, Station
+from dlq_nodeagent.profiling.reading import (
+    RingReader,
+    RingReading,
+    limits_of_process,
+    reading_of,
+)
 from dlq_profiler import telling
 from dlq_profiler.job import job_of
 from dlq_profiler.records.control import read_control, write_control
