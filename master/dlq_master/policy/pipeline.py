@@ -95,8 +95,7 @@ def decide(view: View, policy: Policy) -> Outcome:
 
 def at_boundary(view: View, policy: Policy) -> Outcome:
     """The decision if every term ended now."""
-    keys = [*view.cluster.attempts]
-    movable = policy.size.movable(view.cluster, keys)
+    keys, movable = policy.size.touched(view.cluster, [*view.cluster.attempts], at_once=False)
     if policy.sizing is not None and not _is_asked(view.cluster, policy, keys, movable):
         return Outcome()
     return _placed(view, policy, EveryTermEnds(policy.transit), keys, movable)
@@ -128,8 +127,8 @@ def _decided(view: View, policy: Policy, ending: Collection[AttemptKey]) -> Outc
     """Stages 3 to 5, if starts are not paused and there is something to decide."""
     if view.pause_starts is not None:
         return Outcome()
-    keys = policy.size.touched(view.cluster, ending, at_once=policy.transit.at_once)
-    movable = policy.size.movable(view.cluster, keys)
+    at_once = policy.transit.at_once
+    keys, movable = policy.size.touched(view.cluster, ending, at_once=at_once)
     if not (view.cluster.waiting.count or _is_asked(view.cluster, policy, keys, movable)):
         return Outcome()
     return _placed(view, policy, policy.transit, keys, movable)
@@ -154,4 +153,4 @@ def _placed(
     first = policy.partition.first(view, keys, order)
     others = (policy.partition, policy.place, transit)
     walk = policy.size.walk(_inputs((view, keys, movable, order, first, *others)))  # 4
-    return policy.place.decide(walk)  # 5
+    return walk.walked()  # 5

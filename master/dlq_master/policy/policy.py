@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dlq_master.model.order.order import Ordering
-from dlq_master.policy.admit.stage import Admits, admits
+from dlq_master.policy.admit.stage import Admits
 from dlq_master.policy.order.share import ShareRules
 from dlq_master.policy.order.stage import KEPT_ORDER, Order
 from dlq_master.policy.partition.reserved.slot_begin import SlotRules
@@ -126,13 +126,8 @@ class Policy:
         return ReclaimRules(self.reclaim, self.placement.groups, self.sizing is not None)
 
     def _admit(self) -> Admits:
-        return admits(
-            self.placement,
-            self.packing,
-            self.profiling,
-            self.promises,
-            measures=self.profile_s is not None,
-        )
+        measures = self.profile_s is not None
+        return Admits(self.placement, self.packing, self.profiling, self.promises, measures)
 
     def _partition(self) -> Partition:
         if self.promises is not None:

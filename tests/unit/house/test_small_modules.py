@@ -37,7 +37,7 @@ REASONS = {
         "rpc/people/identity_service.py",
     ),
     "one decision": (
-        "policy/transit/lease_kinds.py",
+        "policy/priced/check.py",
         "policy/partition/reserved/evacuation.py",
         "policy/transit/rule.py",
         "dlq_profiler/identity.py",

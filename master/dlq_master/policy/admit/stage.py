@@ -6,8 +6,7 @@ these. So a step that finds a change makes a plan of its own. The next plan goes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
@@ -32,47 +31,40 @@ _LEARNED = Reason(ReasonCode.LEARNED)
 
 
 class Admits(NamedTuple):
-    """The steps of this policy, in order, and when one of them has something to do by the clock."""
+    """The steps of a policy with these choices; a choice that is None has no step. `measures`: run
+    times are learned."""
 
-    steps: tuple[Callable[[View], Sequence[Change]], ...]
-    wakes: tuple[Callable[[View], float], ...]  # inf: never
+    placement: Placement
+    packing: PackingRule | None
+    profiling: TrialRules | None
+    promises: Promises | None
+    measures: bool
 
     def settle(self, view: View) -> Sequence[Change]:
         """The changes of the first step that has any."""
-        for step in self.steps:
-            if changes := step(view):
-                return changes
-        return ()
+        packing, cluster, levels = self.packing, view.cluster, view.cluster.levels
+        packed = packing is not None or cluster.packing is not None
+        if packed and (changes := _repacked(cluster, packing)):
+            return changes
+        if self.measures and (changes := _measured(view, self.profiling)):
+            return changes
+        timed = levels.crossings.at or levels.promotions.at
+        if (cluster.pending or timed) and (changes := _moved(view, self.placement, self.profiling)):
+            return changes
+        return () if self.promises is None else promised(view, self.promises)
 
     def wake_s(self, view: View) -> float:
         """When a step has something to change though nothing has happened (inf: never)."""
         next_s = next_move_s(view.cluster)
-        for wake in self.wakes:  # most policies have none
-            next_s = min(next_s, wake(view))
-        return next_s
-
-
-def admits(
-    placement: Placement,
-    packing: PackingRule | None,
-    profiling: TrialRules | None,
-    promises: Promises | None,
-    *,
-    measures: bool,
-) -> Admits:
-    """The steps of a policy with these choices; a choice that is None has no step."""
-    steps: list[Callable[[View], Sequence[Change]]] = [partial(_repacked, rule=packing)]
-    wakes: list[Callable[[View], float]] = []
-    if measures:
-        steps.append(lambda view: _measured(view, profiling))
-    steps.append(partial(_moved, placement=placement, rules=profiling))
-    if promises is not None:
-        steps.append(lambda view: promised(view, promises))
-        wakes.append(_verdict_s)
-    if promises is not None and profiling is not None:
-        wakes.append(lambda view: opens_s(view, profiling))
-        wakes.append(lambda view: next_scale_s(view.cluster, profiling))
-    return Admits(tuple(steps), tuple(wakes))
+        if self.promises is None:
+            return next_s
+        if view.cluster.judged:
+            next_s = min(next_s, next_decision_s(view.cluster))
+        if self.profiling is None:
+            return next_s
+        return min(
+            next_s, opens_s(view, self.profiling), next_scale_s(view.cluster, self.profiling)
+        )
 
 
 def next_move_s(cluster: Cluster) -> float:
@@ -106,10 +98,10 @@ def promised(view: View, rules: Promises) -> tuple[Change, ...]:
     return ()
 
 
-def _repacked(view: View, rule: PackingRule | None) -> Sequence[Change]:
+def _repacked(cluster: Cluster, rule: PackingRule | None) -> Sequence[Change]:
     """The packing of jobs by their traffic, if the cluster keeps another one."""
-    packing = None if rule is None else rule(view.cluster)
-    known = view.cluster.packing
+    packing = None if rule is None else rule(cluster)
+    known = cluster.packing
     return () if packing is known or packing == known else (Repack(packing, _LEARNED),)
 
 
@@ -129,8 +121,7 @@ def _moved(view: View, placement: Placement, rules: TrialRules | None) -> Sequen
     """Jobs that enter their queue, or change their level."""
     cluster = view.cluster
     levels = cluster.levels
-    timed = levels.crossings.at or levels.promotions.at
-    if not cluster.pending and not (timed and next_move_s(cluster) <= view.now_s):
+    if not cluster.pending and next_move_s(cluster) > view.now_s:
         return ()
     moves: list[Change] = []
     if cluster.pending:
@@ -140,7 +131,3 @@ def _moved(view: View, placement: Placement, rules: TrialRules | None) -> Sequen
     if levels.promotions.at:
         moves += promotions(view)
     return moves
-
-
-def _verdict_s(view: View) -> float:
-    return next_decision_s(view.cluster) if view.cluster.judged else _NEVER_S

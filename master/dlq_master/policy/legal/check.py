@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import cached_property
 from typing import assert_never
 
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt
@@ -80,8 +81,6 @@ class CheckBook:
     planner's pools.
     """
 
-    __slots__ = ("cluster", "freed", "jobs", "machines", "policy", "servers", "taken", "view")
-
     def __init__(self, view: View, policy: Policy) -> None:
         self.view = view
         self.policy = policy
@@ -89,8 +88,14 @@ class CheckBook:
         self.taken: dict[NodeId, int] = {}  # by earlier starts
         self.freed: dict[NodeId, int] = {}  # by lapses at no cost
         self.jobs: set[JobId] = set()  # that an earlier change names
-        self.servers = Servers(view.cluster)
-        self.machines = MachinesBook(view, policy)
+
+    @cached_property
+    def servers(self) -> Servers:
+        return Servers(self.cluster)
+
+    @cached_property
+    def machines(self) -> MachinesBook:
+        return MachinesBook(self.view, self.policy)
 
     def enter(self, change: Change) -> None:
         """Count the change as made. Raises IllegalPlan if it is not legal beside those before

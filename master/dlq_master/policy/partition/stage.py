@@ -64,7 +64,7 @@ class Whole:
         return None
 
     def free(self, cluster: Cluster, lineup: Lineup, place: PlaceStage) -> Space:
-        return place.free(cluster, lineup)
+        return Space(cluster, lineup, place.placement, blocking=place.blocking)
 
     def divided(self, quotas: Quotas) -> Partition:
         raise TypeError("this partition has no quotas of queues")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.order.lineup import Lineup
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.placement import Placement
 
 
@@ -23,11 +20,3 @@ class PlaceStage(NamedTuple):
 
     placement: Placement
     blocking: bool = False
-
-    def free(self, cluster: Cluster, lineup: Lineup) -> Space:
-        """The allocator of GPUs that are free, or are being released."""
-        return Space(cluster, lineup, self.placement, blocking=self.blocking)
-
-    def decide(self, walk: Walk) -> Outcome:
-        """The jobs that start and stop, and the jobs for which GPUs are kept."""
-        return walk.walked()

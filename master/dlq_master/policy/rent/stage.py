@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlq_master.model.attempts.grace import stop_grace_s
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
-from dlq_master.model.lease import first_term_end_s
+from dlq_master.model.lease import LeaseKind, first_term_end_s
 from dlq_master.model.plan import Migrate, Plan, Provision, Start
 from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.rent.line import NOBODY, free_on, in_line, may_rent, own_end_s
 from dlq_master.policy.rent.moving import Moving, movable, with_moving
-from dlq_master.policy.transit.lease_kinds import kind_of_lease
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
     import numpy as np
@@ -182,7 +181,7 @@ class RentsMachines(RentsNothing):
             free = [*indices(free_on(cluster, cluster.nodes[machine.node_id]) & ~given)][:gpus]
             if not job.waiting or len(free) < gpus:
                 continue
-            mask, kind = mask_of(free), kind_of_lease()
+            mask, kind = mask_of(free), LeaseKind.BE
             taken[machine.node_id] = given | mask
             end_s = inf
             if self._grid:

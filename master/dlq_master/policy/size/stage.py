@@ -42,11 +42,9 @@ class Size(Protocol):
 
     def touched(
         self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
-    ) -> Collection[AttemptKey]:
-        """The attempts that the plan may change, of all or of those whose terms end."""
-
-    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
-        """Of their jobs, those that this stage may change."""
+    ) -> tuple[Collection[AttemptKey], frozenset[JobId]]:
+        """The attempts that the plan may change, of all or of those whose terms end. Also those of
+        their jobs that this stage may change."""
 
     def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
         """Whether there is something to decide though no job waits."""
@@ -60,11 +58,8 @@ class AsAsked:
 
     def touched(
         self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
-    ) -> Collection[AttemptKey]:
-        return ending
-
-    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
-        return _NOBODY
+    ) -> tuple[Collection[AttemptKey], frozenset[JobId]]:
+        return ending, _NOBODY
 
     def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
         return False
@@ -86,12 +81,10 @@ class ElasticSizes(NamedTuple):
 
     def touched(
         self, cluster: Cluster, ending: Collection[AttemptKey], *, at_once: bool
-    ) -> Collection[AttemptKey]:
-        return [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
-
-    def movable(self, cluster: Cluster, keys: Collection[AttemptKey]) -> frozenset[JobId]:
+    ) -> tuple[Collection[AttemptKey], frozenset[JobId]]:
+        keys = [attempt.key for attempt in cluster.attempts.values()] if at_once else ending
         old = resizable(cluster, self.guards, keys) if self.promises is None else keys
-        return elastic.movable(cluster, old)
+        return keys, elastic.movable(cluster, old)
 
     def asks(self, cluster: Cluster, movable: Collection[JobId]) -> bool:
         return elastic.somebody(cluster, movable)

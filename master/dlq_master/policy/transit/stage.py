@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey
+from dlq_master.model.lease import LeaseKind, first_term_end_s
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.plan import Change, Start
 from dlq_master.model.values import maker
@@ -69,8 +70,30 @@ class KeepsRunning:
     def changes(
         self, view: View, outcome: Outcome, boundary: Boundary
     ) -> tuple[Sequence[Change], float]:
-        """The verbs of the plan, and when the first term ends that begins with it (inf: none)."""
-        return verbs.changes(view, self.leases, outcome, boundary.ending, boundary.lead_s)
+        """The jobs that leave, start, and go on at the end of their term. Also when the first term
+        ends that begins with this (inf: none)."""
+        leases = self.leases
+        made: list[Change] = []
+        end_s = _NEVER_S
+        if outcome.outranked:
+            made += verbs.lapses(view, leases, outcome.outranked, outcome.moving)
+        if outcome.resized:
+            made += verbs.resizes(view, leases, outcome)
+        if outcome.chosen and leases.by_band:
+            made += verbs.by_band(view, outcome, boundary.lead_s)
+            end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
+        elif outcome.chosen:
+            if leases.grid:
+                terms = view.cluster.terms
+                end_s = first_term_end_s(view.now_s, LeaseKind.BE, terms, boundary.lead_s)
+            made += verbs.starts(view.cluster, outcome, LeaseKind.BE, end_s)
+        if boundary.ending:
+            leaving, resized = outcome.outranked, outcome.resized
+            going_on = [key for key in boundary.ending if key not in leaving and key not in resized]
+            renewed = verbs.renewals(view, going_on, boundary.lead_s)
+            made += renewed
+            end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
+        return made, end_s
 
     def _contest(
         self,

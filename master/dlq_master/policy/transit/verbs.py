@@ -6,15 +6,15 @@ from collections.abc import Mapping, Set
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
+from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind, first_term_end_s, renewed_term_end_s
-from dlq_master.model.plan import Change, Lapse, Renew, Resize, Start
+from dlq_master.model.plan import Lapse, Renew, Resize, Start
 from dlq_master.model.resources import Allocation, Slot
 from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.transit.lease_kinds import kind_of_lease
 from dlq_master.policy.transit.rule import rule_of
 from dlq_master.policy.transit.taking import LeaseRules, price_s
 
@@ -24,37 +24,16 @@ _OUTRANKED = ReasonCode.OUTRANKED
 _MAKES_WAY = ReasonCode.MAKES_WAY
 _RESERVED = "its node is reserved in the slot that begins"
 _NEVER_S = float("inf")
+_KINDS = {
+    Band.SLO: LeaseKind.SLO,
+    Band.PROFILE: LeaseKind.PROFILE,
+    Band.SPOT: LeaseKind.BE,
+    Band.FILL: LeaseKind.BE,
+    Band.BORROW: LeaseKind.BE,
+    Band.LIMIT: LeaseKind.BE,
+}
 _slot, _allocation = maker(Slot), maker(Allocation)
 _start, _lapse, _renew = maker(Start), maker(Lapse), maker(Renew)
-
-
-def changes(
-    view: View, rules: LeaseRules, outcome: Outcome, ending: list[AttemptKey], lead_s: float
-) -> tuple[list[Change], float]:
-    """The jobs that leave, the jobs that start, and the jobs that go on at the end of their term.
-    Also the first end of the terms that begin with this (inf: none).
-    """
-    made: list[Change] = []
-    end_s = _NEVER_S
-    if outcome.outranked:
-        made += lapses(view, rules, outcome.outranked, outcome.moving)
-    if outcome.resized:
-        made += resizes(view, rules, outcome)
-    if outcome.chosen and rules.by_band:
-        made += by_band(view, outcome, lead_s)
-        end_s = min([change.term_end_s for change in made if isinstance(change, Start)])
-    elif outcome.chosen:
-        kind = kind_of_lease()
-        if rules.grid:
-            end_s = first_term_end_s(view.now_s, kind, view.cluster.terms, lead_s)
-        made += starts(view.cluster, outcome, kind, end_s)
-    if ending:
-        leaving, resized = outcome.outranked, outcome.resized
-        going_on = [key for key in ending if key not in leaving and key not in resized]
-        renewed = renewals(view, going_on, lead_s)
-        made += renewed
-        end_s = min([end_s, *{renewal.term_end_s for renewal in renewed}])
-    return made, end_s
 
 
 def starts(cluster: Cluster, outcome: Outcome, kind: LeaseKind, end_s: float) -> list[Start]:
@@ -77,8 +56,8 @@ def by_band(view: View, outcome: Outcome, lead_s: float) -> list[Start]:
     """The same, where the band of a job says what lease it gets."""
     jobs, terms = view.cluster.jobs, view.cluster.terms
     found = []
-    for start in starts(view.cluster, outcome, kind_of_lease(), _NEVER_S):
-        kind = kind_of_lease(jobs[start.job_id].band)
+    for start in starts(view.cluster, outcome, LeaseKind.BE, _NEVER_S):
+        kind = _KINDS[jobs[start.job_id].band]
         end_s = first_term_end_s(view.now_s, kind, terms, lead_s)
         found.append(start._replace(kind=kind, term_end_s=end_s))
     return found
@@ -141,8 +120,7 @@ def returns(view: View, *, grid: bool) -> list[Start]:
     """
     cluster = view.cluster
     cluster.capacity.ready()
-    kind = kind_of_lease()
-    end_s = _NEVER_S
+    kind, end_s = LeaseKind.BE, _NEVER_S
     if grid:
         end_s = first_term_end_s(view.now_s, kind, cluster.terms, cluster.saves.lead_s)
     found = []
@@ -188,7 +166,7 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
     over_s, kind, end_s = None, None, 0.0  # of the one before, since they mostly end together
     for key in keys:
         lease = attempts[key].lease
-        now = kind_of_lease(jobs[key.job_id].band)
+        now = _KINDS[jobs[key.job_id].band]
         if lease.term_end_s != over_s or now is not kind:
             over_s, kind = lease.term_end_s, now
             end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)

@@ -34,7 +34,6 @@ class Space:
 
     __slots__ = (
         "balance",
-        "batch",
         "blocking",
         "capacities",
         "cluster",
@@ -55,7 +54,6 @@ class Space:
         self.placement = placement
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
-        self.batch = PlacementBatch(cluster, placement)
         self.outcome = Outcome()
         self.spent = not capacity.free_gpus
         self.capacities: dict[str, TypeCapacity] = {}
@@ -122,11 +120,8 @@ class Space:
         """
         if self.grouped is not None:
             self.grouped.finish()
-        self._arrange()
-        self.mix()
-
-    def mix(self) -> None:
-        """Start who takes GPUs of several types, unless somebody is not to be passed."""
+        if self.placement.arranges is not None and self.outcome.chosen:
+            self._arrange()
         if len(self.capacities) > 1 and not self.blocking:
             waiting, priorities = self.lineup.waiting, self.priorities()
             start_mixed(
@@ -134,13 +129,12 @@ class Space:
             )
 
     def _arrange(self) -> None:
-        if self.placement.arranges is None or not self.outcome.chosen:
-            return
         pools = {
             gpu_type: type_capacity.free for gpu_type, type_capacity in self.capacities.items()
         }
         fixed = set(self.outcome.outranked.values())
-        for gpu_type, moved, told in self.batch.arrange(pools, self.outcome.chosen, fixed):
+        batch = PlacementBatch(self.cluster, self.placement)
+        for gpu_type, moved, told in batch.arrange(pools, self.outcome.chosen, fixed):
             self._exchange(self.capacities[gpu_type], moved)
             self.outcome.told.update(dict.fromkeys(moved, told))
 
@@ -199,8 +193,9 @@ class Space:
         """It fits if those that start in this plan are packed otherwise."""
         shape, chosen = head[2], self.outcome.chosen
         fixed = set(self.outcome.outranked.values())
+        batch = PlacementBatch(self.cluster, self.placement)
         for gpu_type, type_capacity in shape.of_types(self.capacities) if chosen else ():
-            found = self.batch.make_room(gpu_type, type_capacity.free, shape, chosen, fixed)
+            found = batch.make_room(gpu_type, type_capacity.free, shape, chosen, fixed)
             if found is not None:
                 parts, moved = found
                 self._exchange(type_capacity, moved)
