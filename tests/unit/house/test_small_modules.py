@@ -37,7 +37,6 @@ REASONS = {
         "rpc/people/identity_service.py",
     ),
     "one decision": (
-        "policy/priced/check.py",
         "policy/partition/reserved/evacuation.py",
         "policy/transit/rule.py",
         "dlq_profiler/identity.py",

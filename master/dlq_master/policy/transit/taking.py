@@ -24,7 +24,7 @@ class Taking(StrEnum):
 class LeaseRules(NamedTuple):
     """`grid`: leases end on the boundaries of the term grid; without it a lease never ends by
     itself. `taking`: when a job that runs may lose its GPUs; `resizing`: when it may get another
-    number. `by_lane`: the band of a job says what kind of lease it gets. `rule`: the order in
+    number. `by_band`: the band of a job says what kind of lease it gets. `rule`: the order in
     words, for the owners of the jobs that it stops.
     """
 
