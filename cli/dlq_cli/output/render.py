@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dlq_cli.output.zone import in_viewers_zone, local_text
 from dlq_common.text.instants import format_instant
 from dlq_common.text.names import printable
 from dlq_common.text.units import DAY, HOUR, MINUTE
+
+T = TypeVar("T")
 
 _COLORS = {
     "running": "32", "profiling": "36", "up": "32", "completed": "32;2", "succeeded": "32;2",
@@ -70,6 +73,14 @@ def table(
         for row in body
     ]
     return "".join(f"{line}\n" for line in lines)
+
+
+Columns = Mapping[Cell, Callable[[T], str]]  # each with its text for a row
+
+
+def listing(columns: Columns[T], found: Iterable[T], look: OutputLook) -> str:
+    """The table of some things, one a line."""
+    return table(list(columns), [[text(one) for text in columns.values()] for one in found], look)
 
 
 _GAP = 2  # blanks between columns

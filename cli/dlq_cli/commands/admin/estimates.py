@@ -7,7 +7,7 @@ import click
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import document, instant, seconds
+from dlq_cli.facts.common import instant, seconds, tell
 from dlq_cli.output.render import OutputLook, age, facts, when
 from dlq_client.forecasts import Forecasts
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -21,10 +21,7 @@ def estimates(app: App, as_json: bool) -> None:
     start.
     """
     quality = Forecasts(app.connection()).quality()
-    if as_json:
-        click.echo(document(_facts(quality)))
-    else:
-        click.echo(facts(_pairs(quality, app.look())), nl=False)
+    tell(_facts(quality), lambda: facts(_pairs(quality, app.look())), as_json=as_json)
 
 
 def _facts(quality: wire.GetForecastQualityResponse) -> dict[str, object]:

@@ -11,7 +11,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.cluster.nodes import names_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
-from dlq_cli.facts.common import document
+from dlq_cli.facts.common import tell
 from dlq_cli.facts.loan import controller_facts, plan_facts, server_facts
 from dlq_cli.patience import duration_s, look_until
 from dlq_cli.text.loans import controller_text, plan_text, servers_text
@@ -70,10 +70,8 @@ def auto(app: App, switch: str | None, as_json: bool) -> None:
     """
     api = Loans(app.connection())
     told = api.controller() if switch is None else api.switch(on=switch == "on")
-    if as_json:
-        click.echo(document({"controller": None if told is None else controller_facts(told)}))
-        return
-    click.echo(controller_text(told, app.look()), nl=False)
+    facts = None if told is None else controller_facts(told)
+    tell({"controller": facts}, lambda: controller_text(told, app.look()), as_json=as_json)
 
 
 @loan.command(
@@ -147,11 +145,11 @@ def reclaim(
     api = Loans(app.connection())
     if plan_only:
         plan = api.plan(names, number, within_s=within_s, force=force)
-        _tell(app, plan, [], as_json=as_json)
+        _tell_plan(app, plan, [], as_json=as_json)
         return
     done = api.reclaim(names, number, within_s=within_s, force=force, token=token or "")
     servers = _until(api, done.servers, "away", patience_s)
-    _tell(app, done.plan, servers, as_json=as_json)
+    _tell_plan(app, done.plan, servers, as_json=as_json)
     _all_are(servers=servers, state="away", asked=wait)
 
 
@@ -184,19 +182,16 @@ def _all_are(*, servers: Sequence[wire.LoanServer], state: str, asked: str | Non
 
 
 def _show(app: App, servers: Sequence[wire.LoanServer], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(document({"servers": [server_facts(one) for one in servers]}))
-        return
-    click.echo(servers_text(servers, app.look()), nl=False)
+    facts = [server_facts(one) for one in servers]
+    tell({"servers": facts}, lambda: servers_text(servers, app.look()), as_json=as_json)
 
 
-def _tell(
+def _tell_plan(
     app: App, plan: wire.ReclaimPlan, servers: Sequence[wire.LoanServer], *, as_json: bool
 ) -> None:
-    if as_json:
-        told = {"plan": plan_facts(plan), "servers": [server_facts(one) for one in servers]}
-        click.echo(document(told))
-        return
-    click.echo(plan_text(plan, app.look()), nl=False)
-    if servers:
-        click.echo(servers_text(servers, app.look()), nl=False)
+    def text() -> str:
+        look = app.look()
+        return plan_text(plan, look) + (servers_text(servers, look) if servers else "")
+
+    facts = {"plan": plan_facts(plan), "servers": [server_facts(one) for one in servers]}
+    tell(facts, text, as_json=as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -24,7 +25,7 @@ from dlq_cli.commands.options import (
     yes_option,
 )
 from dlq_cli.facts.cluster import node_facts
-from dlq_cli.facts.common import document
+from dlq_cli.facts.common import document, tell
 from dlq_cli.output.render import clean_line
 from dlq_client.admin import Admin
 from dlq_client.jobs import SEE_ALL, Jobs
@@ -35,6 +36,8 @@ from dlq_common.job_fields.reading.choice import read_node_label
 from dlq_common.text.names import check_word
 
 DRAINING, CORDONED, QUARANTINED = "draining", "cordoned", "quarantined"
+_some_nodes = click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+_reason = click.option("--reason", required=True, metavar="TEXT", help="Words for people.")
 
 
 @click.group()
@@ -49,7 +52,7 @@ node.add_command(nodes, "list")
 
 @node.command(epilog=examples("dlq admin node show gpu07"))
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Everything about NODE..."""
@@ -62,10 +65,10 @@ def show(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
 
 
 @node.command(epilog=examples("dlq admin node drain gpu07 --reason 'fan is dead'"))
-@click.option("--reason", required=True, metavar="TEXT", help="Words for people.")
+@_reason
 @yes_option
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: bool) -> None:
     """Let no new work start on NODE..., and move its jobs away.
@@ -81,42 +84,39 @@ def drain(app: App, node_id: tuple[str, ...], reason: str, yes: bool, as_json: b
     _set(app, found, DRAINING, reason, as_json=as_json, accept_loss=True)
 
 
-@node.command(epilog=examples("dlq admin node undrain gpu07"))
-@never_asks_option
-@json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
-@pass_app
-def undrain(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
-    """Let work start on NODE... again."""
-    _clear(app, node_id, DRAINING, as_json=as_json)
-
-
 @node.command(epilog=examples("dlq admin node cordon gpu07 --reason 'look at it first'"))
-@click.option("--reason", required=True, metavar="TEXT", help="Words for people.")
+@_reason
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def cordon(app: App, node_id: tuple[str, ...], reason: str, as_json: bool) -> None:
     """Let no new work start on NODE...; jobs that run there go on."""
     _set(app, chosen_nodes(Nodes(app.connection()), node_id), CORDONED, reason, as_json=as_json)
 
 
-@node.command(epilog=examples("dlq admin node uncordon gpu07"))
-@json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
-@pass_app
-def uncordon(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
-    """Let work start on NODE... again."""
-    _clear(app, node_id, CORDONED, as_json=as_json)
+def _clears(name: str, flag: str, words: str, asks: Callable[..., Any] = lambda it: it) -> None:
+    """A command that takes a flag off nodes; `asks`: its `-y`, where the setting one has it."""
+
+    @node.command(name, epilog=examples(f"dlq admin node {name} gpu07"), help=words)
+    @asks
+    @json_option
+    @_some_nodes
+    @pass_app
+    def clears(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
+        found = chosen_nodes(Nodes(app.connection()), node_id)
+        admin = Admin(app.connection())
+        _change(
+            found, lambda name: admin.set_node_flags(name, clear_flags=[flag]).node, as_json=as_json
+        )
 
 
-@node.command(epilog=examples("dlq admin node unquarantine gpu07"))
-@json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
-@pass_app
-def unquarantine(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
-    """Let work start again on NODE..., on which different jobs had failed one after the other."""
-    _clear(app, node_id, QUARANTINED, as_json=as_json)
+_clears("undrain", DRAINING, "Let work start on NODE... again.", never_asks_option)
+_clears("uncordon", CORDONED, "Let work start on NODE... again.")
+_clears(
+    "unquarantine",
+    QUARANTINED,
+    "Let work start again on NODE..., on which different jobs had failed one after the other.",
+)
 
 
 @node.command(epilog=examples("dlq admin node clear gpu07 --gpu 3", "dlq admin node clear gpu07"))
@@ -129,7 +129,7 @@ def unquarantine(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     help="Only this GPU; may be repeated.",
 )
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def clear(app: App, node_id: tuple[str, ...], gpu_indexes: tuple[int, ...], as_json: bool) -> None:
     """Use GPUs of NODE... again that were withheld for their health: all of them, or those named.
@@ -168,16 +168,13 @@ def label(app: App, words: tuple[str, ...], as_json: bool) -> None:
     changed = [
         admin.set_node_labels(one.node_id, set_labels=labels, clear_labels=cleared) for one in found
     ]
-    if as_json:
-        click.echo(document({"nodes": [node_facts(one) for one in changed]}))
-        return
-    for one in changed:
-        click.echo(f"node {one.node_id}: {labels_text(one) or 'no labels'}")
+    lines = [f"node {one.node_id}: {labels_text(one) or 'no labels'}" for one in changed]
+    tell({"nodes": [node_facts(one) for one in changed]}, lambda: "\n".join(lines), as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node accept gpu07"))
 @json_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def accept(app: App, node_id: tuple[str, ...], as_json: bool) -> None:
     """Use the GPUs that NODE... show beyond those they were accepted with.
@@ -211,16 +208,15 @@ def fence(app: App, node_id: str, reason: str, yes: bool, as_json: bool) -> None
         yes=yes,
     )
     answer = Admin(app.connection()).fence_node(found[0].node_id, reason=reason)
-    if as_json:
-        click.echo(document({"nodes": [node_facts(answer.node)], "job_ids": list(answer.job_ids)}))
-        return
     jobs = ", ".join(answer.job_ids) or "none"
-    click.echo(f"node {answer.node.node_id}: fenced; jobs that lost their attempt: {jobs}")
+    line = f"node {answer.node.node_id}: fenced; jobs that lost their attempt: {jobs}"
+    facts = {"nodes": [node_facts(answer.node)], "job_ids": list(answer.job_ids)}
+    tell(facts, lambda: line, as_json=as_json)
 
 
 @node.command(epilog=examples("dlq admin node forget gpu07 -y"))
 @yes_option
-@click.argument("node_id", nargs=-1, required=True, metavar="NODE...")
+@_some_nodes
 @pass_app
 def forget(app: App, node_id: tuple[str, ...], yes: bool) -> None:
     """Forget NODE..., which are DOWN and hold nothing, and refuse their certificates."""
@@ -273,14 +269,6 @@ def _losses(app: App, found: Sequence[node_pb2.Node]) -> list[str]:
     return [f"{clean_line(loss.detail)} would be lost" for loss in losses]
 
 
-def _clear(app: App, node_id: tuple[str, ...], flag: str, *, as_json: bool) -> None:
-    found = chosen_nodes(Nodes(app.connection()), node_id)
-    admin = Admin(app.connection())
-    _change(
-        found, lambda name: admin.set_node_flags(name, clear_flags=[flag]).node, as_json=as_json
-    )
-
-
 def _change(
     found: Sequence[node_pb2.Node],
     change: Callable[[str], node_pb2.Node],
@@ -288,12 +276,11 @@ def _change(
     as_json: bool,
 ) -> None:
     changed = [change(one.node_id) for one in found]
-    if as_json:
-        click.echo(document({"nodes": [node_facts(one) for one in changed]}))
-        return
-    for one in changed:
-        flags = ", ".join(one.flags) or "no flags"
-        click.echo(f"node {one.node_id}: {state_of(one)}, {flags}")
+    lines = [
+        f"node {one.node_id}: {state_of(one)}, {', '.join(one.flags) or 'no flags'}"
+        for one in changed
+    ]
+    tell({"nodes": [node_facts(one) for one in changed]}, lambda: "\n".join(lines), as_json=as_json)
 
 
 def _attempts(found: Sequence[node_pb2.Node]) -> str:

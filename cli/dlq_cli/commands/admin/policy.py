@@ -7,7 +7,7 @@ import click
 from dlq.v1 import admin_service_pb2, policy_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.facts.common import document
+from dlq_cli.facts.common import document, tell
 from dlq_cli.facts.policy import helper_facts, planner_facts, policy_facts, preset_facts
 from dlq_cli.output.render import Cell, clean_line, paint, table, when
 from dlq_cli.text.helpers import failing, todo
@@ -57,12 +57,10 @@ def show(app: App, as_json: bool) -> None:
 def list_(app: App, as_json: bool) -> None:
     """All policies that could decide."""
     presets = Admin(app.connection()).policy().presets
-    if as_json:
-        click.echo(document({"presets": [preset_facts(one) for one in presets]}))
-        return
     cells = [Cell("POLICY"), Cell("WHAT IT DOES")]
     rows = [[one.policy, one.summary] for one in presets]
-    click.echo(table(cells, rows, app.look()), nl=False)
+    facts = {"presets": [preset_facts(one) for one in presets]}
+    tell(facts, lambda: table(cells, rows, app.look()), as_json=as_json)
 
 
 @policy.command(
@@ -107,12 +105,11 @@ def reset(app: App, force: bool, yes: bool, as_json: bool) -> None:
 
 def _done(answer: admin_service_pb2.SetPolicyResponse, *, as_json: bool) -> None:
     dropped = list(answer.dropped_job_ids)
-    if as_json:
-        click.echo(document({"policy": policy_facts(answer.policy), "dropped_job_ids": dropped}))
-        return
-    click.echo(f"policy {_named(answer.policy)}")
+    lines = [f"policy {_named(answer.policy)}"]
     if dropped:
-        click.echo(f"promises dropped: {', '.join(dropped)}; their owners find an event")
+        lines.append(f"promises dropped: {', '.join(dropped)}; their owners find an event")
+    facts = {"policy": policy_facts(answer.policy), "dropped_job_ids": dropped}
+    tell(facts, lambda: "\n".join(lines), as_json=as_json)
 
 
 def _setting(word: str) -> tuple[str, str]:

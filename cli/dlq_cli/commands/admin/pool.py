@@ -10,7 +10,7 @@ from dlq.v1 import pool_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
-from dlq_cli.facts.common import document
+from dlq_cli.facts.common import tell
 from dlq_cli.facts.pool import machine_facts, pool_facts, pools_facts
 from dlq_cli.patience import duration_s, look_until
 from dlq_cli.text.pools import GONE, machines_text, pools_text
@@ -33,7 +33,7 @@ def pool() -> None:
 def list_(app: App, as_json: bool) -> None:
     """Every pool, and the cost of all machines."""
     told = Pools(app.connection()).list()
-    click.echo(document(pools_facts(told)) if as_json else pools_text(told, app.look()).rstrip())
+    tell(pools_facts(told), lambda: pools_text(told, app.look()).rstrip() + "\n", as_json=as_json)
 
 
 @pool.command(epilog=examples("dlq admin pool show spot"))
@@ -43,8 +43,8 @@ def list_(app: App, as_json: bool) -> None:
 def show(app: App, name: str, as_json: bool) -> None:
     """The machines of one pool, present and recent."""
     (one,) = Pools(app.connection()).list(name).pools
-    text = machines_text(one.machines, app.look()).rstrip()
-    click.echo(document({"pool": pool_facts(one)}) if as_json else text)
+    text = machines_text(one.machines, app.look()).rstrip() + "\n"
+    tell({"pool": pool_facts(one)}, lambda: text, as_json=as_json)
 
 
 @pool.command(
@@ -71,10 +71,8 @@ def stop(
     api = Pools(app.connection())
     asked = api.stop(machine, pool_name or "")
     machines = look_until(_all_gone, lambda seen: _now(api, seen), asked, patience_s)
-    if as_json:
-        click.echo(document({"machines": [machine_facts(one) for one in machines]}))
-    else:
-        click.echo(machines_text(machines, app.look()), nl=False)
+    facts = {"machines": [machine_facts(one) for one in machines]}
+    tell(facts, lambda: machines_text(machines, app.look()), as_json=as_json)
     if wait is not None and not _all_gone(machines):
         raise Ended(FAILURE)
 

@@ -7,8 +7,8 @@ import click
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.facts.common import Facts, document, instant
-from dlq_cli.output.render import Cell, absolute, clean_line, table, when
+from dlq_cli.facts.common import Facts, document, instant, tell
+from dlq_cli.output.render import Cell, Columns, absolute, listing, when
 from dlq_cli.output.zone import LocalZone
 from dlq_client.reservations import Reservations
 from dlq_common.errors import InvalidRequest, WorkWouldBeLost
@@ -93,25 +93,19 @@ def reservation() -> None:
 def list_(app: App, as_json: bool) -> None:
     """Reservations that are not over, the first to begin first."""
     found = Reservations(app.connection()).list()
-    if as_json:
-        click.echo(document({"reservations": [reservation_facts(one) for one in found]}))
-        return
     look = app.look()
-    words = ("ID", "STATE", "NODES", "FROM", "TO", "BY", "JOBS", "REASON")
-    rows = [
-        [
-            one.reservation_id,
-            one.state,
-            compress_hostlist(one.node_ids),
-            when(from_timestamp(one.begin_time), look),
-            when(from_timestamp(one.end_time), look),
-            one.created_by,
-            ",".join(one.job_ids) or "-",
-            clean_line(one.reason),
-        ]
-        for one in found
-    ]
-    click.echo(table([Cell(word) for word in words], rows, look), nl=False)
+    columns: Columns[wire.Reservation] = {
+        Cell("ID"): lambda one: one.reservation_id,
+        Cell("STATE"): lambda one: one.state,
+        Cell("NODES"): lambda one: compress_hostlist(one.node_ids),
+        Cell("FROM"): lambda one: when(from_timestamp(one.begin_time), look),
+        Cell("TO"): lambda one: when(from_timestamp(one.end_time), look),
+        Cell("BY"): lambda one: one.created_by,
+        Cell("JOBS"): lambda one: ",".join(one.job_ids) or "-",
+        Cell("REASON"): lambda one: one.reason,
+    }
+    facts = {"reservations": [reservation_facts(one) for one in found]}
+    tell(facts, lambda: listing(columns, found, look), as_json=as_json)
 
 
 @reservation.command(epilog=examples("dlq admin reservation cancel m1 -y"))

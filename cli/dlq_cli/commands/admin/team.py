@@ -12,7 +12,7 @@ from dlq.v1 import team_pb2, team_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.cluster.teams import teams
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
-from dlq_cli.facts.common import document
+from dlq_cli.facts.common import tell
 from dlq_cli.facts.team import team_facts
 from dlq_cli.output.render import clean_line
 from dlq_client.teams import Teams
@@ -218,9 +218,7 @@ def _put(message: Any, field: str, option: str, text: str, read: Callable[[str],
 
 
 def _done(app: App, answer: team_service_pb2.SetTeamResponse, *, as_json: bool) -> None:
-    if as_json:
-        click.echo(document({"team": team_facts(answer.team), "notices": list(answer.notices)}))
-        return
+    facts = {"team": team_facts(answer.team), "notices": list(answer.notices)}
     members = ", ".join(one.user for one in answer.team.members) or "nobody"
     rules: Message = answer.team.rules
     words = [
@@ -230,6 +228,7 @@ def _done(app: App, answer: team_service_pb2.SetTeamResponse, *, as_json: bool) 
     ]
     if answer.team.HasField("guaranteed_gpu_quota"):
         words.append(f"guaranteed gpu quota {answer.team.guaranteed_gpu_quota}")
-    click.echo(clean_line(f"team {answer.team.name}: {', '.join([*words, f'members {members}'])}"))
-    for notice in answer.notices:
+    line = clean_line(f"team {answer.team.name}: {', '.join([*words, f'members {members}'])}")
+    tell(facts, lambda: line, as_json=as_json)
+    for notice in () if as_json else answer.notices:
         app.say(clean_line(notice))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import click
 
+from dlq.v1.admin_service_pb2 import JoinToken
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.cluster import token_facts
-from dlq_cli.facts.common import document
-from dlq_cli.output.render import Cell, table, when
+from dlq_cli.facts.common import document, tell
+from dlq_cli.output.render import Cell, Columns, listing, when
 from dlq_cli.patience import duration_s
 from dlq_client.admin import Admin
 from dlq_common.text.wire import from_timestamp
@@ -55,21 +56,15 @@ def create(app: App, node_id: str, ttl: str | None, as_json: bool) -> None:
 def list_(app: App, as_json: bool) -> None:
     """Tokens that can still be used, without their secrets."""
     found = Admin(app.connection()).tokens()
-    if as_json:
-        click.echo(document({"tokens": [token_facts(one) for one in found]}))
-        return
     look = app.look()
-    cells = [Cell("TOKEN"), Cell("NODE"), Cell("MADE_BY"), Cell("EXPIRES")]
-    rows = [
-        [
-            one.token_id,
-            one.node_id or "any",
-            one.created_by,
-            when(from_timestamp(one.expire_time), look),
-        ]
-        for one in found
-    ]
-    click.echo(table(cells, rows, look), nl=False)
+    columns: Columns[JoinToken] = {
+        Cell("TOKEN"): lambda one: one.token_id,
+        Cell("NODE"): lambda one: one.node_id or "any",
+        Cell("MADE_BY"): lambda one: one.created_by,
+        Cell("EXPIRES"): lambda one: when(from_timestamp(one.expire_time), look),
+    }
+    facts = {"tokens": [token_facts(one) for one in found]}
+    tell(facts, lambda: listing(columns, found, look), as_json=as_json)
 
 
 @token.command(epilog=examples("dlq admin token revoke 3f9a"))

@@ -8,8 +8,8 @@ from dlq.v1 import admin_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
 from dlq_cli.facts.cluster import user_facts
-from dlq_cli.facts.common import document
-from dlq_cli.output.render import Cell, table, when
+from dlq_cli.facts.common import tell
+from dlq_cli.output.render import Cell, Columns, listing, when
 from dlq_client.admin import Admin
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp
@@ -34,30 +34,21 @@ def user() -> None:
 def list_(app: App, as_json: bool) -> None:
     """All users."""
     found = Admin(app.connection()).users()
-    if as_json:
-        click.echo(document({"users": [user_facts(one) for one in found]}))
-        return
     look = app.look()
-    cells = [
-        Cell("USER"),
-        Cell("ROLE"),
-        Cell("UID", right=True),
-        Cell("GID", right=True),
-        Cell("GROUPS"),
-        Cell("ADDED"),
-    ]
-    rows = [
-        [
-            one.name,
-            one.role,
-            str(one.uid),
-            str(one.gid),
-            ",".join(map(str, one.groups)),
-            when(from_timestamp(one.create_time), look) if one.HasField("create_time") else "",
-        ]
-        for one in found
-    ]
-    click.echo(table(cells, rows, look), nl=False)
+
+    def added(one: admin_service_pb2.User) -> str:
+        return when(from_timestamp(one.create_time), look) if one.HasField("create_time") else ""
+
+    columns: Columns[admin_service_pb2.User] = {
+        Cell("USER"): lambda one: one.name,
+        Cell("ROLE"): lambda one: one.role,
+        Cell("UID", right=True): lambda one: str(one.uid),
+        Cell("GID", right=True): lambda one: str(one.gid),
+        Cell("GROUPS"): lambda one: ",".join(map(str, one.groups)),
+        Cell("ADDED"): added,
+    }
+    facts = {"users": [user_facts(one) for one in found]}
+    tell(facts, lambda: listing(columns, found, look), as_json=as_json)
 
 
 @user.command(
@@ -106,10 +97,8 @@ def set_(
         del wanted.groups[:]
         wanted.groups.extend(_groups(groups))
     stored = admin.set_user(wanted, same_person=same_person)
-    if as_json:
-        click.echo(document({"users": [user_facts(stored)]}))
-        return
-    click.echo(f"user {stored.name}: {stored.role}, uid {stored.uid}, gid {stored.gid}")
+    line = f"user {stored.name}: {stored.role}, uid {stored.uid}, gid {stored.gid}"
+    tell({"users": [user_facts(stored)]}, lambda: line, as_json=as_json)
 
 
 @user.command(

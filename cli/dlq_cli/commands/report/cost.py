@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
-from dlq_cli.commands.report.usage import days_options, groups_of, span_of
-from dlq_cli.facts.common import document
+from dlq_cli.commands.report.usage import days_options, groups_of, one_form, span_of, tell_in_form
 from dlq_cli.facts.cost import GROUPS, costs_facts
 from dlq_cli.text.costs import cost_csv, cost_text
 from dlq_client.usage import Usages
-from dlq_common.errors import InvalidRequest
 
 
 @click.command(
@@ -42,19 +42,14 @@ def cost(
     cluster's own nodes alone. Operators also see the use of machines: jobs, boot and idle time, and
     the total forecast when they were asked for.
     """
-    if as_csv and as_json:
-        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    one_form(as_csv=as_csv, as_json=as_json)
     groups = groups_of(by, GROUPS)
     from_s, until_s = span_of(app, since, until)
     answer = Usages(app.connection()).costs(from_s, until_s, by=groups, user=user, team=team)
-    if as_json:
-        click.echo(document(costs_facts(answer, groups)))
-    elif as_csv:
-        click.echo(cost_csv(answer, groups), nl=False)
-    else:
-        click.echo(cost_text(answer, groups, app.look()), nl=False)
-        if not answer.costs and not answer.pools:
-            app.say(
-                "nothing was rented, and nobody late at a price, in these days; -S 30d looks "
-                "further back"
-            )
+    facts = costs_facts(answer, groups)
+    csv, text = partial(cost_csv, answer, groups), partial(cost_text, answer, groups)
+    empty = (
+        "nothing was rented, and nobody late at a price, in these days; -S 30d looks further back"
+    )
+    nothing = "" if answer.costs or answer.pools else empty
+    tell_in_form(app, facts, csv, text, nothing, as_csv=as_csv, as_json=as_json)

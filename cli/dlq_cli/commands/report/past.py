@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import click
 
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
-from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.commands.report.usage import show_usage, span_of
-from dlq_cli.facts.common import Facts, document
+from dlq_cli.commands.options import F, examples, json_option, pass_app
+from dlq_cli.commands.report.usage import one_form, show_usage, span_of, tell_in_form
+from dlq_cli.facts.common import Facts
 from dlq_cli.lists import reports
 from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_cli.words import ENDED
 from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import to_timestamp
 
 PAGE_SIZE = 1_000
 _WORDS = ("gpus", "state", "ground", "user")
-_since = click.option("-S", "--since", metavar="TIME", help="Begin of the time span.  [a week]")
-_until = click.option("-E", "--until", metavar="TIME", help="End of the time span.  [now]")
-_csv = click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines.")
+
+
+def _span_options(command: F) -> F:
+    """The time span, and the form of the answer."""
+    for option in (
+        json_option,
+        click.option("--csv", "as_csv", is_flag=True, help="Comma-separated lines."),
+        click.option("-E", "--until", metavar="TIME", help="End of the time span.  [now]"),
+        click.option("-S", "--since", metavar="TIME", help="Begin of the time span.  [a week]"),
+    ):
+        command = option(command)
+    return command
 
 
 @click.command(epilog=examples("dlq report usage", "dlq report usage -S 30d --csv"))
-@_since
-@_until
-@_csv
-@json_option
+@_span_options
 @pass_app
 def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
     """GPU-hours of all users by team, class and pool, and of GPUs without a job."""
@@ -38,10 +44,7 @@ def usage(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 
 
 @click.command(epilog=examples("dlq report waits", "dlq report waits -S 30d --csv"))
-@_since
-@_until
-@_csv
-@json_option
+@_span_options
 @pass_app
 def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
     """Waiting times of ended jobs: until the first start, and in all, in seconds.
@@ -52,10 +55,7 @@ def waits(app: App, since: str | None, until: str | None, as_csv: bool, as_json:
 
 
 @click.command(epilog=examples("dlq report promises", "dlq report promises -S 30d --json"))
-@_since
-@_until
-@_csv
-@json_option
+@_span_options
 @pass_app
 def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool) -> None:
     """Ended jobs with deadlines: how many were promised, and how many ended in time.
@@ -67,10 +67,7 @@ def promises(app: App, since: str | None, until: str | None, as_csv: bool, as_js
 
 
 @click.command(epilog=examples("dlq report preemptions", "dlq report preemptions -S 30d --csv"))
-@_since
-@_until
-@_csv
-@json_option
+@_span_options
 @pass_app
 def preemptions(
     app: App, since: str | None, until: str | None, as_csv: bool, as_json: bool
@@ -95,17 +92,12 @@ def _show(
     as_csv: bool,
     as_json: bool,
 ) -> None:
-    if as_csv and as_json:
-        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    one_form(as_csv=as_csv, as_json=as_json)
     rows = report(_ended(app, since, until))
-    if as_json:
-        click.echo(document({"rows": rows}))
-    elif as_csv:
-        click.echo(rows_csv(rows, list(rows[0]) if rows else []), nl=False)
-    else:
-        click.echo(rows_text(rows, _WORDS, app.look()), nl=False)
-        if not rows:
-            app.say("no such job has ended in this time; -S 30d looks further back")
+    csv = partial(rows_csv, rows, list(rows[0]) if rows else [])
+    text = partial(rows_text, rows, _WORDS)
+    nothing = "" if rows else "no such job has ended in this time; -S 30d looks further back"
+    tell_in_form(app, {"rows": rows}, csv, text, nothing, as_csv=as_csv, as_json=as_json)
 
 
 def _ended(app: App, since: str | None, until: str | None) -> Iterator[job_pb2.Job]:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, TypeVar
+from functools import partial
 
 import click
 
 from dlq_cli.app import App
-from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import document
+from dlq_cli.commands.options import F, examples, json_option, pass_app
+from dlq_cli.facts.common import Facts, tell
 from dlq_cli.facts.usage import GROUPS, report_facts
 from dlq_cli.lists.since import midnight, past_instant
+from dlq_cli.output.render import OutputLook
 from dlq_cli.text.costs import usage_csv, usage_text
 from dlq_client.usage import Usages
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.suggest import did_you_mean
 
-F = TypeVar("F", bound=Callable[..., Any])
 TIMES = "write 7d, 2026-12-01, today or all"
 WEEK_BACK = 6  # days besides today
 
@@ -90,18 +90,35 @@ def show_usage(
     as_json: bool,
 ) -> None:
     """Ask, and print it in one of the forms."""
-    if as_csv and as_json:
-        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+    one_form(as_csv=as_csv, as_json=as_json)
     from_s, until_s = span_of(app, since, until)
     answer = Usages(app.connection()).get(from_s, until_s, by=groups, user=user, team=team)
-    if as_json:
-        click.echo(document(report_facts(answer, groups)))
-    elif as_csv:
-        click.echo(usage_csv(answer, groups), nl=False)
-    else:
-        click.echo(usage_text(answer, groups, app.look()), nl=False)
-        if not answer.usages:
-            app.say("no job has held a GPU in these days; -S 30d looks further back")
+    facts = report_facts(answer, groups)
+    csv, text = partial(usage_csv, answer, groups), partial(usage_text, answer, groups)
+    empty = "no job has held a GPU in these days; -S 30d looks further back"
+    nothing = "" if answer.usages else empty
+    tell_in_form(app, facts, csv, text, nothing, as_csv=as_csv, as_json=as_json)
+
+
+def one_form(*, as_csv: bool, as_json: bool) -> None:
+    if as_csv and as_json:
+        raise InvalidRequest("--csv and --json are two forms of the same: take one")
+
+
+def tell_in_form(
+    app: App,
+    content: Facts,
+    csv: Callable[[], str],
+    text: Callable[[OutputLook], str],
+    nothing: str,
+    *,
+    as_csv: bool,
+    as_json: bool,
+) -> None:
+    """Print a report in one of its forms. `nothing`: the words to people where it is empty."""
+    tell(content, csv if as_csv else lambda: text(app.look()), as_json=as_json)
+    if nothing and not (as_csv or as_json):
+        app.say(nothing)
 
 
 def span_of(app: App, since: str | None, until: str | None) -> tuple[float, float | None]:
