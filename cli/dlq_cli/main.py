@@ -48,10 +48,12 @@ COMMANDS = {
     "resubmit": Lazy(
         "dlq_cli.commands.jobs.resubmit:resubmit", "Queue a job once more, or changed."
     ),
-    "requeue": Lazy("dlq_cli.commands.jobs.tell:requeue", "Let jobs save and wait again."),
+    "requeue": Lazy("dlq_cli.commands.jobs.steer:requeue", "Let jobs save and wait again."),
     "update": Lazy("dlq_cli.commands.jobs.update:update", "Ask for something else for jobs."),
-    "signal": Lazy("dlq_cli.commands.jobs.tell:signal", "Send a signal to a job that runs."),
-    "checkpoint": Lazy("dlq_cli.commands.jobs.tell:checkpoint", "Ask a job to save now and go on."),
+    "signal": Lazy("dlq_cli.commands.jobs.steer:signal", "Send a signal to a job that runs."),
+    "checkpoint": Lazy(
+        "dlq_cli.commands.jobs.steer:checkpoint", "Ask a job to save now and go on."
+    ),
     "nodes": Lazy("dlq_cli.commands.cluster.nodes:nodes", "The machines and their GPUs."),
     "gpus": Lazy("dlq_cli.commands.cluster.gpus:gpus", "Every GPU: its job and its health."),
     "queues": Lazy("dlq_cli.commands.cluster.queues:queues", "The queues and their waiting jobs."),

@@ -15,8 +15,7 @@ import grpc
 from dlq.v1 import exec_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_client.line.apart import apart
-from dlq_client.line.connection import Connection
+from dlq_client.line.connection import Connection, apart
 from dlq_client.line.errors import from_rpc_error
 from dlq_common.errors import Unavailable
 

@@ -14,8 +14,7 @@ import grpc
 from dlq.v1 import event_pb2, job_pb2
 from dlq.v1 import job_service_pb2 as wire
 from dlq_client.jobs import Jobs
-from dlq_client.line.apart import apart
-from dlq_client.line.connection import STREAM_DEADLINE_S, Connection
+from dlq_client.line.connection import STREAM_DEADLINE_S, Connection, apart
 from dlq_client.line.errors import from_rpc_error, is_deadline, is_lost
 from dlq_common.errors import CursorExpired, DlqError, NotFound, TryAgain, Unavailable
 

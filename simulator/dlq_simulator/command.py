@@ -21,8 +21,16 @@ from dlq_simulator.readers import FORMATS
 from dlq_simulator.refusals import refusals, silent_stdout
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.replay.progress import progress_bar
-from dlq_simulator.results.files import check_writable, make_directory, write_jobs, write_text
-from dlq_simulator.results.report import Result, jobs_path, to_json, to_table
+from dlq_simulator.results.report import (
+    Result,
+    check_writable,
+    jobs_path,
+    make_directory,
+    to_json,
+    to_table,
+    write_jobs,
+    write_text,
+)
 from dlq_simulator.settings import ReplaySettings, read_all
 from dlq_simulator.too_large import check_sizes
 from dlq_simulator.traces import read_trace

@@ -18,8 +18,7 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.rented_spec import RentingSpec
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, RentingSpec
 from support.lent_servers import Server
 from support.rented import HOUR_S, SPOT, RentedHost, Site
 

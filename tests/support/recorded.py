@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2 import UpdateJobRequest
-from dlq_cli.spec.flags import BY_NAME, layer_from
+from dlq_cli.spec.fields import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.toml_yaml import read_spec_file

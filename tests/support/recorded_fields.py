@@ -18,8 +18,7 @@ from dlq.v1.agent_service_pb2 import Command, LaunchCommand, SessionResponse
 from dlq.v1.job_pb2 import JobSpec
 from dlq.v1.job_service_pb2 import SubmitJobRequest, UpdateJobRequest
 from dlq_cli.commands.jobs.update import wishes
-from dlq_cli.spec.fields import READERS, put
-from dlq_cli.spec.flags import FLAGS
+from dlq_cli.spec.fields import FLAGS, READERS, put
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.stored import stored_layer

@@ -12,9 +12,8 @@ from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import account_state, wanted
 from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.named import known_jobs
 from dlq_cli.slurm.sacct_fields import BRIEF, DEFAULT, FIELDS, column, fill, midnight_s, since
-from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read, refuse
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp

@@ -11,11 +11,11 @@ from pathlib import PurePosixPath
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.submitted import Manner, submit_spec
 from dlq_cli.jobs.source import STDIN, read_source
-from dlq_cli.spec.doubts import doubts
+from dlq_cli.spec.check import doubts
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.script import decode_script, read_script
+from dlq_cli.spec.slurm.convert import sbatch_layer
 from dlq_cli.spec.slurm.sbatch import Option, read_words
-from dlq_cli.spec.slurm.script import sbatch_layer
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
 from dlq_cli.spec.values.presets import KEY

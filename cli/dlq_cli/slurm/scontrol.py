@@ -11,9 +11,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.jobs.update import wishes
 from dlq_cli.lists.slurm_states import queue_state
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm.named import known_jobs
 from dlq_cli.slurm.scancel import each
-from dlq_cli.slurm.words import ended
+from dlq_cli.slurm.words import ended, known_jobs
 from dlq_client.jobs import Edited, Jobs
 from dlq_client.queues import Queues
 from dlq_common.errors import InvalidRequest, Unavailable

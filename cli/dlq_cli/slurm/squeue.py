@@ -11,9 +11,8 @@ from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import code, queue_state, wanted
 from dlq_cli.lists.tasks import folded
-from dlq_cli.slurm.named import known_jobs
 from dlq_cli.slurm.squeue_fields import SqueueColumn, by_letters, by_names, in_order, line
-from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read, refuse
 from dlq_cli.words import has_ended
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest

@@ -1,13 +1,19 @@
-"""The command lines of Slurm's programs: long and short options, with values or without."""
+"""The command lines of Slurm's programs: long and short options, with values or without.
+
+Also jobs by the ids that these programs are given.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from dlq.v1 import job_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_common.errors import InvalidRequest
+from dlq_cli.lists.select import several_jobs
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.suggest import did_you_mean
 
 
@@ -129,3 +135,23 @@ def ended(code: int) -> None:
     """End with an exit code other than 0."""
     if code:
         raise exit_codes.Ended(code)
+
+
+def known_jobs(jobs: Jobs, ids: Sequence[str]) -> Sequence[job_pb2.Job]:
+    """The jobs of `17`, `12_4`, `12`, `12_[0-3]`; of a step such as `17.batch` its job."""
+    words = list(dict.fromkeys(each.partition(".")[0] for each in ids))
+    try:
+        return _listed(jobs, words)
+    except NotFound:
+        pass
+    found: dict[str, job_pb2.Job] = {}
+    for word in words:
+        try:
+            found.update((job.job_id, job) for job in _listed(jobs, [word]))
+        except NotFound:
+            continue
+    return list(found.values())
+
+
+def _listed(jobs: Jobs, words: Sequence[str]) -> Sequence[job_pb2.Job]:
+    return jobs.list(job_ids=several_jobs(jobs, words)).jobs

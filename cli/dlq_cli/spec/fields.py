@@ -1,14 +1,17 @@
 """How one source's words about a key of a job spec enter that source's layer.
 
-The keys are those of dlq_common.job_fields: spec files use them, flags and #DLQ lines name them.
+The keys are those of dlq_common.job_fields: spec files use them. Flags of `dlq submit`, which the
+command line and #DLQ lines share, name them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dlq_cli.spec.values.container import entries
 from dlq_cli.spec.values.given import FromShell, Given, Layer, unknown_key, wrong
+from dlq_common.job_fields.field import Flag
+from dlq_common.job_fields.reading.program import read_assignment, read_label
 from dlq_common.job_fields.reading.words import Gpus
 from dlq_common.job_fields.table import FIELDS
 
@@ -140,3 +143,47 @@ def _enter_gpu_types(layer: Layer, gpu_types: tuple[str, ...], origin: str) -> N
         named, other = ",".join(gpu_types), ",".join(before.value)
         raise wrong(origin, f"GPU type {named} contradicts {other} ({before.origin})")
     layer["resources.gpu_type"] = Given(gpu_types, origin)
+
+
+FLAGS: tuple[Flag, ...] = tuple(flag for field in FIELDS.values() for flag in field.flags())
+BY_NAME: Mapping[str, Flag] = {name: flag for flag in FLAGS for name in flag.names}
+
+# Slurm's and our own flags of later versions: they are refused, so that users know they had no
+# effect.
+LATER_FLAGS = frozenset(
+    {
+        "--account", "--contiguous",
+        "--cpus-per-gpu", "--cpus-per-task", "--error", "--exclusive", "--keep-checkpoints",
+        "--mail-type", "--mail-user", "--mem-per-gpu", "--no-preempt",
+        "--no-requeue", "--notify", "--ntasks",
+        "--output", "--preemptible", "--priority", "--qos", "--requeue",
+        "--snapshot", "--time-min", "--topology", "--webhook",
+        "-A", "-c", "-e", "-n", "-o",
+    }
+)  # fmt: skip
+
+
+def put_flag(layer: Layer, flag: Flag, raw: str | bool, origin: str) -> None:
+    """Read one occurrence of a flag into `layer`; a repeatable one adds, others override."""
+    if not flag.repeat or isinstance(raw, bool):
+        put(layer, flag.key, raw, origin, flag.shown)
+        return
+    try:
+        if flag.key in ("mounts", "secrets"):
+            put(layer, flag.key, [raw], origin, flag.shown)
+        elif flag.key == "env":
+            name, value = read_assignment(raw)
+            put(layer, "env", [name if value is None else f"{name}={value}"], origin)
+        else:
+            label, text = read_label(raw)
+            layer[f"{flag.key}.{label}"] = Given(text, origin)
+    except ValueError as error:
+        raise wrong(origin, str(error)) from None
+
+
+def layer_from(occurrences: Iterable[tuple[Flag, str | bool, str]]) -> Layer:
+    """The layer of one source from its (flag, value, origin) in the order written."""
+    layer: Layer = {}
+    for flag, raw, origin in occurrences:
+        put_flag(layer, flag, raw, origin)
+    return layer

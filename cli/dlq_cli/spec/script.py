@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq_cli.spec.flags import BY_NAME, LATER_FLAGS, put_flag
+from dlq_cli.spec.fields import BY_NAME, LATER_FLAGS, put_flag
 from dlq_cli.spec.merge import stacked
+from dlq_cli.spec.slurm.convert import sbatch_layer
 from dlq_cli.spec.slurm.sbatch import is_command
 from dlq_cli.spec.slurm.sbatch import is_directive as is_sbatch
-from dlq_cli.spec.slurm.script import sbatch_layer
 from dlq_cli.spec.values.given import Given, Layer, Notes, ReadLayer, collected, unknown_key, wrong
 from dlq_cli.spec.values.presets import asks_for_slurm
 from dlq_common.errors import InvalidRequest

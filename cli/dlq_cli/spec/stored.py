@@ -14,9 +14,8 @@ from google.protobuf.message import Message
 from dlq.v1 import job_pb2, resource_pb2
 from dlq_cli.facts.job import named_types
 from dlq_cli.spec.fields import ALIASES, READERS, put
-from dlq_cli.spec.lateness_wire import stored_lateness
 from dlq_cli.spec.merge import merge
-from dlq_cli.spec.message import to_message
+from dlq_cli.spec.message import stored_lateness, to_message
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.container import entries
 from dlq_cli.spec.values.given import Given, Layer, ReadLayer, unknown_key, wrong

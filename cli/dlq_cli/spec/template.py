@@ -9,8 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from dlq_cli.spec.fields import SECTIONS
-from dlq_cli.spec.flags import FLAGS
+from dlq_cli.spec.fields import FLAGS, SECTIONS
 from dlq_common.job_fields.table import FIELDS
 
 FORMS = ("toml", "yaml", "script")

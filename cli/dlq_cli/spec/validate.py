@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dlq_cli.spec.values.container import check_container, entries_of
-from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, elastic_of
+from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, check_live, elastic_of
 from dlq_cli.spec.values.given import ReadLayer, wrong
-from dlq_cli.spec.values.live import check_live
 from dlq_cli.spec.values.presets import with_preset
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.reading.containers import MountSpec
-from dlq_common.job_fields.reading.deadlines import Deadlines, Due
-from dlq_common.job_fields.reading.lateness import LatenessSpec
+from dlq_common.job_fields.reading.deadlines import Deadlines, Due, LatenessSpec
 from dlq_common.job_fields.reading.ordering import DependencyText
 from dlq_common.job_fields.reading.words import AUTO, PER_GPU, SignalAhead
 from dlq_common.job_fields.table import FIELDS

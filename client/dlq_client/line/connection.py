@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -12,13 +14,81 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 import grpc
 
-from dlq_client.line.apart import apart
 from dlq_client.line.errors import from_rpc_error, is_crowded, is_lost
 from dlq_client.line.identity import Identity, default_home, load_identity
-from dlq_client.line.retry import Patience
 from dlq_common.clock import Clock, SteadyClock
 from dlq_common.errors import Unauthenticated
 from dlq_common.ids import Ids, RandomIds
+
+T = TypeVar("T")
+
+
+def apart(call: Callable[[], T]) -> T:
+    """The result of `call`, or its exception. It runs apart from the main thread, which alone hears
+    Ctrl-C. Ctrl-C is noticed at once; the call goes on until the channel is closed.
+
+    gRPC does not survive a KeyboardInterrupt everywhere. An interrupt between the begin of a call
+    and its first reader leaves a call that never ends. Closing or dropping its channel then waits
+    for ever.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    answer: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 - raised again where its answer is awaited
+            answer.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return answer.result()
+
+
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 2.0
+
+
+class Patience:
+    """One outage: growing pauses with jitter, until `limit_s` have passed since it began.
+
+    `restored` ends the outage; the next failure begins a new one.
+    """
+
+    def __init__(
+        self,
+        limit_s: float,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        pause: Callable[[float], object] | None = None,
+    ) -> None:
+        self._limit_s = limit_s
+        self._clock = clock
+        self._rng = rng
+        # An event that is never set: a sleep that Ctrl-C ends at once.
+        self._pause = pause or threading.Event().wait
+        self._began_s: float | None = None
+        self._delay_s = FIRST_DELAY_S
+
+    def restored(self) -> None:
+        """The line works again."""
+        self._began_s = None
+        self._delay_s = FIRST_DELAY_S
+
+    def wait(self) -> bool:
+        """Pause before the next try; False, at once, when the patience is over."""
+        now_s = self._clock.boottime_s()
+        if self._began_s is None:
+            self._began_s = now_s
+        # Full jitter: clients that lost the same master must not come back in step.
+        delay_s = self._rng.uniform(0, self._delay_s)
+        if now_s + delay_s - self._began_s >= self._limit_s:
+            return False
+        self._delay_s = min(LONGEST_DELAY_S, self._delay_s * 2)
+        self._pause(delay_s)
+        return True
+
 
 # The master's certificate carries this name at every address.
 SERVER_NAME = "dlq-master"

@@ -7,12 +7,9 @@ from types import MappingProxyType
 
 from dlq_simulator.readers.chronus import CHRONUS
 from dlq_simulator.readers.dialect import Dialect
-from dlq_simulator.readers.dlq import DLQ
 from dlq_simulator.readers.gpuaas import GPUAAS
-from dlq_simulator.readers.muri import MURI
 from dlq_simulator.readers.philly import PHILLY
-from dlq_simulator.readers.pollux import POLLUX
-from dlq_simulator.readers.tiresias import TIRESIAS
+from dlq_simulator.readers.tables import DLQ, MURI, POLLUX, TIRESIAS
 
 # The first dialect whose own columns are all there reads the file: Muri's and Chronus' have all of
 # Tiresias'.

@@ -1,14 +1,18 @@
-"""How results look: the JSON document, the table for people, one CSV row per job."""
+"""How results look, and the files they go to: the JSON document, the table for people, one CSV row
+per job. Failed writes are refused in words.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from dlq_simulator.errors import SimulateError
 from dlq_simulator.metrics import Metrics, ReplayOutcome, lateness_cost
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import ClusterSpec
@@ -140,8 +144,16 @@ def jobs_path(path: Path, policy: str, policies: int) -> Path:
     return path if policies == 1 else path.with_name(f"{path.stem}.{policy}{path.suffix}")
 
 
-def write_jobs(file: TextIO, outcomes: Sequence[ReplayOutcome]) -> None:
+def write_jobs(path: Path, outcomes: Sequence[ReplayOutcome]) -> None:
     """One row per finished job, in submit order; times on the trace's clock."""
+    try:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            _write_rows(file, outcomes)
+    except OSError as error:
+        raise _refused(path, _reason(error)) from error
+
+
+def _write_rows(file: TextIO, outcomes: Sequence[ReplayOutcome]) -> None:
     rows = csv.writer(file, lineterminator="\n")
     rents = any(outcome.rented_gpu_s is not None for outcome in outcomes)
     rows.writerow((*JOB_COLUMNS, *(RENTED_COLUMNS if rents else ())))
@@ -166,3 +178,34 @@ def write_jobs(file: TextIO, outcomes: Sequence[ReplayOutcome]) -> None:
 def _plain(value: float) -> int | float:
     """300 rather than 300.0."""
     return int(value) if value == int(value) else value
+
+
+def make_directory(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SimulateError(
+            f"cannot create {str(path)!r}", _reason(error), "give another directory"
+        ) from error
+
+
+def check_writable(path: Path) -> None:
+    """SimulateError if the directory, or the file that is there or will be, may not be written."""
+    asked = path if path.exists() else path.parent
+    if not os.access(asked, os.W_OK | os.X_OK if asked.is_dir() else os.W_OK):
+        raise _refused(path, "permission denied")
+
+
+def write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _refused(path, _reason(error)) from error
+
+
+def _refused(path: Path, why: str) -> SimulateError:
+    return SimulateError(f"cannot write {str(path)!r}", why, "give a path that you may write")
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

@@ -17,7 +17,7 @@ from dlq_cli.commands.spec.spec import spec
 from dlq_cli.exit_codes import OK
 from dlq_cli.lazy import LazyGroup
 from dlq_cli.main import COMMANDS, dlq, run
-from dlq_cli.spec.flags import FLAGS
+from dlq_cli.spec.fields import FLAGS
 from dlq_common.job_fields.table import SECTIONS
 from support.extent import spread
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from dlq_client.line.retry import LONGEST_DELAY_S, Patience
+from dlq_client.line.connection import LONGEST_DELAY_S, Patience
 from dlq_common.clock import FakeClock
 
 

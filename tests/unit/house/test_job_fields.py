@@ -53,7 +53,7 @@ from dlq.v1.agent_service_pb2 import Command, LaunchCommand, SessionResponse
 from dlq.v1.job_pb2 import JobSpec
 from dlq_cli.commands.jobs.submit import submit
 from dlq_cli.commands.jobs.update import wishes
-from dlq_cli.spec.flags import BY_NAME, layer_from
+from dlq_cli.spec.fields import BY_NAME, layer_from
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.stored import stored_layer
 from dlq_cli.spec.template import FORMS, template

@@ -13,8 +13,8 @@ from dlq_cli.commands.options import examples, json_option
 from dlq_cli.jobs.source import STDIN, read_source
 from dlq_cli.output.zone import LocalZone
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.spec.doubts import doubts
-from dlq_cli.spec.flags import BY_NAME, FLAGS, layer_from
+from dlq_cli.spec.check import doubts
+from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file

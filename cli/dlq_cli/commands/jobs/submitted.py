@@ -10,8 +10,7 @@ import click
 from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.jobs.admission import tell_admission
-from dlq_cli.commands.jobs.verdict import judged_soon, tell_verdict
+from dlq_cli.commands.jobs.verdict import judged_soon, tell_admission, tell_verdict
 from dlq_cli.commands.look.estimated import tell_start
 from dlq_cli.commands.options import detaching
 from dlq_cli.facts.common import document

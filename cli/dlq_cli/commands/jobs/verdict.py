@@ -1,15 +1,83 @@
-"""`dlq submit` and a deadline: promised, refused with the offer, or not judged yet."""
+"""`dlq submit` and a deadline: promised, refused with the offer, or not judged yet; with
+`--wait-admission` it stays until the answer is there.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
+import click
+
 from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.commands.jobs.admission import NO_ANSWER_YET, is_judged
+from dlq_cli.commands.options import detaching
+from dlq_cli.facts.common import document
+from dlq_cli.facts.job import job_facts
 from dlq_cli.lists.tasks import shown_id
+from dlq_cli.output.render import clean_line
 from dlq_cli.text.promises import GUARANTEED, SAVING_UNKNOWN, answer, instead
-from dlq_cli.words import shown_state
+from dlq_cli.words import has_ended, shown_state
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import DlqError
+
+# A judgement that only needs more time.
+NO_ANSWER_YET = "not judged yet"
+
+
+def tell_admission(app: App, job_ids: Sequence[str], *, as_json: bool) -> None:
+    """Wait for the answers and print them; exits with the code of the worst, if any is not
+    `guaranteed`.
+    """
+    with detaching(app, list(job_ids)):
+        jobs = list(_judged(app, job_ids))
+    if as_json:
+        click.echo(document({"jobs": [job_facts(job) for job in jobs]}))
+    else:
+        click.echo("".join(_lines(jobs)), nl=False)
+    states = {job.promise.state for job in jobs} - {GUARANTEED}
+    if states:
+        refused = "unguaranteed" in states
+        raise exit_codes.Ended(exit_codes.UNGUARANTEED if refused else exit_codes.UNJUDGED)
+
+
+def _judged(app: App, job_ids: Sequence[str]) -> Iterable[job_pb2.Job]:
+    found: dict[str, job_pb2.Job] = {}
+    told: dict[str, str] = {}
+    for job in watch_jobs(app.connection(), job_ids):
+        _say_why_later(job, told)
+        found[job.job_id] = job
+        if len(found) == len(job_ids) and all(map(is_judged, found.values())):
+            break
+    return found.values()
+
+
+def _say_why_later(job: job_pb2.Job, told: dict[str, str]) -> None:
+    """A job that is measured first waits for GPUs; a planner of another version judges no job."""
+    detail = job.promise.detail
+    if job.promise.state != "undecided" or job.promise.judging_fails or detail == NO_ANSWER_YET:
+        return
+    if told.get(job.job_id) != detail:
+        told[job.job_id] = detail
+        click.echo(f"job {shown_id(job)}: {clean_line(detail)} (Ctrl-C: it stays queued)", err=True)
+
+
+def is_judged(job: job_pb2.Job) -> bool:
+    """Whether there is an answer, or none will come for now. Held jobs are judged when they are let
+    go.
+    """
+    promise = job.promise
+    if promise.state != "undecided" or promise.judging_fails:
+        return True
+    return has_ended(job) or shown_state(job) == "held"
+
+
+def _lines(jobs: Iterable[job_pb2.Job]) -> Iterable[str]:
+    for job in jobs:
+        yield f"job {shown_id(job)} is {answer(job.promise)}\n"
+        if offered := instead(job.promise):
+            yield f"{offered}\n"
+
 
 PATIENCE_S = 2.0
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dlq_cli.spec.flags import BY_NAME, put_flag
+from dlq_cli.spec.fields import BY_NAME, put_flag
 from dlq_cli.spec.slurm.body import Remark
 from dlq_cli.spec.slurm.sbatch import Option
 from dlq_cli.spec.values.given import Layer

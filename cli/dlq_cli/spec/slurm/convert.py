@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from dlq_cli.spec.fields import put_flag
 from dlq_cli.spec.slurm.body import Remark, remarks
 from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size, take
 from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
-from dlq_cli.spec.values.given import wrong
+from dlq_cli.spec.values.given import Given, Layer, Notes, wrong
 from dlq_common.text.signals import signal_name
 
 
@@ -249,3 +250,22 @@ def _remark_defaults(made: Conversion, every: Mapping[str, Option]) -> None:
         made.remarks.append(
             Remark(every["--partition"].line, "a partition became a queue: see dlq queues")
         )
+
+
+def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] = ()) -> Layer:
+    """The request of the script's #SBATCH lines, with `more` options above them; ignored options
+    are noted. InvalidRequest names a line that cannot be read.
+    """
+    made = convert(text, name, more=more, compat=True)
+    layer: Layer = {"tasks_per_node": Given(1, "Slurm's default")}
+    for taken in made.taken:
+        put_flag(layer, taken.flag, taken.raw, _place(name, taken.line))
+    for ignored in made.ignored:
+        place = _place(name, ignored.line)
+        notes.append(f"{place}: not taken over: {ignored.written}: {ignored.why}")
+    notes.extend(f"{_place(name, remark.line or 0)}: {remark.text}" for remark in made.remarks)
+    return layer
+
+
+def _place(name: str, line: int) -> str:
+    return f"{name}:{line}" if line else "sbatch"

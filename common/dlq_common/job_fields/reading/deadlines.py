@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -144,3 +145,27 @@ def _reward(text: str, before: Sequence[DeadlineText]) -> float:
 def _short(seconds: float) -> str:
     hours = seconds / 3600.0
     return f"{hours:g} h" if hours >= 1 else f"{seconds / 60.0:g} min"
+
+
+class LatenessSpec(NamedTuple):
+    """The due date, and the cost of each late hour."""
+
+    due: Due
+    weight_per_hour: float
+
+
+def read_due(raw: object) -> Due:
+    """A time from the submission on, or an instant."""
+    return read_deadline(raw)[0].due
+
+
+def read_weight(raw: object) -> float:
+    """The cost of one late hour, in the currency of the pools' prices."""
+    text = worded(raw).strip()
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = math.nan
+    if not 0 < weight < math.inf:
+        raise ValueError(f"{shown(text)} is not the cost of an hour: write a number above 0")
+    return weight

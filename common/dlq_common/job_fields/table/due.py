@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
 from dlq_common.job_fields.limits import OneOf
-from dlq_common.job_fields.reading import deadlines, lateness, words
+from dlq_common.job_fields.reading import deadlines, words
 from dlq_common.job_fields.wire import Plain
 
 TITLE = "Deadlines"
@@ -38,7 +38,7 @@ ON_MISS = JobField(
 )
 DUE = JobField[object](
     key="due",
-    read=lateness.read_due,
+    read=deadlines.read_due,
     flag="--due TIME|DATE",
     help="Due date, with --weight: no promise, but machines may be rented for it.",
     sample='"8h"',
@@ -46,7 +46,7 @@ DUE = JobField[object](
 )
 WEIGHT = JobField[object](
     key="weight",
-    read=lateness.read_weight,
+    read=deadlines.read_weight,
     flag="--weight PRICE",
     help="Cost of each hour after --due; machines are rented for the job where they cost less.",
     sample="5.0",

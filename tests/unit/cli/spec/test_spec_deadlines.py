@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dlq.v1.job_pb2 import JobSpec
-from dlq_cli.spec.doubts import doubts
+from dlq_cli.spec.check import doubts
 from dlq_cli.spec.fields import put
 from dlq_cli.spec.message import put_instants, to_message
 from dlq_cli.spec.stored import changed

@@ -7,7 +7,7 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_cli.output.zone import LocalZone
-from dlq_cli.spec.flags import BY_NAME, layer_from
+from dlq_cli.spec.fields import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.validate import finish

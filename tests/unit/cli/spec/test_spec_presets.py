@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dlq_cli.slurm.sbatch import spec_of
-from dlq_cli.spec.flags import BY_NAME, layer_from
+from dlq_cli.spec.fields import BY_NAME, layer_from
 from dlq_cli.spec.merge import merge, stacked
 from dlq_cli.spec.script import read_script
 from dlq_cli.spec.slurm.sbatch import read_words

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_cli.spec.flags import BY_NAME, FLAGS, layer_from
+from dlq_cli.spec.fields import BY_NAME, FLAGS, layer_from
 from dlq_cli.spec.merge import merge
 from dlq_cli.spec.message import to_message
 from dlq_cli.spec.toml_yaml import read_spec_file

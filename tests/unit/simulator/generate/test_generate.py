@@ -14,9 +14,9 @@ from click.testing import CliRunner, Result
 from dlq_simulator.command import simulate
 from dlq_simulator.generate.aryl import Aryl, Diurnal
 from dlq_simulator.generate.chronus import MIXES, Chronus
+from dlq_simulator.generate.command import write_trace
 from dlq_simulator.generate.gpuaas import RATES, GpuAsAService
 from dlq_simulator.generate.tiresias import Tiresias
-from dlq_simulator.generate.write import write_trace
 from dlq_simulator.traces import parse_trace, read_trace
 from dlq_simulator.workload import Trace
 

@@ -18,8 +18,7 @@ from dlq_simulator.command import simulate
 from dlq_simulator.replay.engine import Replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
-from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
-from dlq_simulator.world.rented_spec import RentingSpec
+from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, RentingSpec
 
 OWN = NodeGroup(name="own", count=1, gpus=4, gpu_type="H100")
 SPOT = NodeGroup(
