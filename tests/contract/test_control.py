@@ -32,10 +32,10 @@ from dlq_master.model.resources import Request
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.memory import MemoryStore
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
 from support.fake_control import FakeControl
+from support.memory_store import MemoryStore
 
 ALICE, ROOT = say.Caller("alice", "user"), say.Caller("root", "admin")
 GPU01 = NodeId("gpu01")

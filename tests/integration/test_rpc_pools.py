@@ -30,11 +30,11 @@ from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.cluster.pool_service import MOST_MACHINES
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.memory import MemoryStore
 from dlq_master.store.stored_tables import MACHINES, USERS
 from dlq_master.store.tables.table import put
 from support.fake_provider import FAKE
 from support.master_harness import config_of
+from support.memory_store import MemoryStore
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.stored_values import a_machine, a_node
 

@@ -52,6 +52,7 @@ from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.tenants import Reservation, Team
+from support.memory_store import admits
 
 EPOCH = 3
 
@@ -133,7 +134,7 @@ class FakeRead:
             await self.past_gate.wait()
         ended = {**self.past, **self.all_jobs}
         found = (ended[job_id] for job_id in sorted(ended) if job_id > after)
-        return [job for job in found if wanted.admits(job)][:limit]
+        return [job for job in found if admits(wanted, job)][:limit]
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         days = range(first_day, last_day + 1)

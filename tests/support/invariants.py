@@ -18,7 +18,7 @@ from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import ENDED, JobState
 from dlq_master.model.usage.accounting import Level
 from dlq_master.store.batch import Loaded
-from dlq_master.store.memory import MemoryStore
+from support.memory_store import MemoryStore
 
 
 def check_turn(state: State, store: MemoryStore) -> None:

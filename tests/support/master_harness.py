@@ -46,10 +46,10 @@ from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.memory import MemoryStore
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
 from support.invariants import check_published, check_turn
+from support.memory_store import MemoryStore
 
 ALICE = Caller("alice", "user")
 ROOT = Caller("root", "admin")

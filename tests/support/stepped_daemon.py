@@ -49,11 +49,11 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.store.batch import Batch, User
-from dlq_master.store.memory import MemoryStore
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
 from support.fake_foresight import FakeForesight
 from support.inline_planner import InlinePlanner
+from support.memory_store import MemoryStore
 from support.virtual_agent import VirtualAgent
 
 GRID_S = 86_400.0  # the clock starts on a boundary of every grid of terms

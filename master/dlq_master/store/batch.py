@@ -147,17 +147,6 @@ class PastJobs(NamedTuple):
     ended_from_s: float | None = None  # and later
     ended_before_s: float | None = None
 
-    def admits(self, job: Job) -> bool:
-        """Whether this ended job is one of them."""
-        return (
-            job.end_time_s is not None
-            and self.user in (None, job.user)
-            and self.queue in ("", job.queue)
-            and self.name in ("", job.name)
-            and (not self.states or job.state.value in self.states)
-            and self.spans(job.end_time_s)
-        )
-
     def spans(self, end_s: float) -> bool:
         """Whether an end is in the span that is asked for."""
         return (self.ended_from_s is None or end_s >= self.ended_from_s) and (

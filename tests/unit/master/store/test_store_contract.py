@@ -22,12 +22,12 @@ from dlq_master.store.batch import (
     StoredRequest,
     User,
 )
-from dlq_master.store.memory import MemoryStore
 from dlq_master.store.open import create_database
 from dlq_master.store.reader import Reader
 from dlq_master.store.stored_tables import FORESEEN, MACHINES, RESERVATIONS, TOKENS, USERS, WAITED
 from dlq_master.store.tables.table import put
 from dlq_master.store.writer import Writer
+from support.memory_store import MemoryStore, admits
 from support.stored_values import (
     a_job,
     a_machine,
@@ -199,8 +199,8 @@ async def test_what_nodes_told_of_traffic_is_kept_with_the_start_that_it_is_of(
 async def test_a_start_reads_the_newest_recordings_only(
     store: Halves, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("reader", "memory"):
-        monkeypatch.setattr(f"dlq_master.store.{module}.MOST_RECORDINGS", 2)
+    for module in ("dlq_master.store.reader", "support.memory_store"):
+        monkeypatch.setattr(f"{module}.MOST_RECORDINGS", 2)
     await store.commit(first_batch(), mixed_batch())
 
     assert [one.key.job_id for one in store.load().recordings] == [2, 3]
@@ -387,8 +387,8 @@ async def test_ended_jobs_are_listed_by_what_is_asked_for(
 
     found = await store.records.past_jobs(wanted, 0, 100)
     assert ids(found) == expected
-    assert all(map(wanted.admits, found))
-    assert not any(map(wanted.admits, [job for job in store.load().jobs if job not in found]))
+    assert all(admits(wanted, job) for job in found)
+    assert not any(admits(wanted, job) for job in store.load().jobs if job not in found)
 
 
 async def test_ended_jobs_are_listed_in_pages(store: Halves) -> None:

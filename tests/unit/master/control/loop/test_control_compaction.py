@@ -25,8 +25,8 @@ from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.store.batch import HORIZON, Batch
-from dlq_master.store.memory import MemoryStore
 from support.master_harness import ALICE, Master, config_of
+from support.memory_store import MemoryStore
 
 RETENTION = RetentionConfig(journal_kept=Seconds(100.0), journal_most=1_000_000)
 

@@ -19,9 +19,9 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch
-from dlq_master.store.memory import MemoryStore
 from support.invariants import told_states
 from support.master_harness import ALICE, Master
+from support.memory_store import MemoryStore
 from support.sim_agent import SimAgent
 
 

@@ -9,8 +9,8 @@ from dlq_master.control.stimuli import Heartbeat, Tick
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.store.batch import Batch
-from dlq_master.store.memory import MemoryStore
 from support.master_harness import Master
+from support.memory_store import MemoryStore
 from support.sim_agent import SimAgent
 
 COMMIT_S = 2.3

@@ -5,7 +5,7 @@ import asyncio
 from dlq_master.control.read_model.watch import Watchers
 from dlq_master.model.event import JournalEvent
 from dlq_master.store.batch import Batch
-from dlq_master.store.memory import MemoryStore
+from support.memory_store import MemoryStore
 
 
 def noted(seq: int) -> JournalEvent:

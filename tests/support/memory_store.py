@@ -1,4 +1,4 @@
-"""A store that forgets: rows in dictionaries, for tests and simulations that ask for it by name.
+"""A store that forgets: rows in dictionaries, for tests.
 
 It obeys the same contract as the SQLite store (tests/unit/master/store/test_store_contract.py),
 down to bodies. Its results have been encoded and decoded, so nothing survives here by reference
@@ -228,7 +228,7 @@ class MemoryStore:
     async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
         found = (job for job in self._decoded(self._rows.jobs, Job) if job.job_id > after)
-        return [job for job in found if wanted.admits(job)][:limit]
+        return [job for job in found if admits(wanted, job)][:limit]
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """The usage from the first day to the last, until now."""
@@ -332,6 +332,18 @@ class MemoryStore:
 
     def _decoded(self, bodies: dict[Any, str], kind: type[T]) -> tuple[T, ...]:
         return tuple(self._decode(bodies[key], kind) for key in sorted(bodies))
+
+
+def admits(wanted: PastJobs, job: Job) -> bool:
+    """Whether this ended job is one of them."""
+    return (
+        job.end_time_s is not None
+        and wanted.user in (None, job.user)
+        and wanted.queue in ("", job.queue)
+        and wanted.name in ("", job.name)
+        and (not wanted.states or job.state.value in wanted.states)
+        and wanted.spans(job.end_time_s)
+    )
 
 
 def _drop(rows: dict[Any, Any], keys: Iterable[Any]) -> None:
