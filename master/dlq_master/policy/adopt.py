@@ -16,7 +16,7 @@ from dlq_master.model.cluster.frozen import freeze, thaw
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.job_draft import at_position
+from dlq_master.model.jobs.job_changes import at_position
 from dlq_master.model.order.keys import STARTED_BASE
 from dlq_master.model.order.order import Discipline, Ordering, Positions
 from dlq_master.policy.policy import Policy

@@ -14,7 +14,7 @@ from dlq_master.model.jobs.job import Checkpoint, EndReason
 from dlq_master.model.lease import LeaseKind, until
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import IllegalStep, StopCause
-from dlq_master.model.values import Draft, maker
+from dlq_master.model.values import Changes, changer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,30 +269,10 @@ _WEIGHT: Mapping[StopCause, int] = {
 }
 
 
-_at = Attempt._fields.index
-_LEASE = _at("lease")
-_STATE = _at("state")
-_STOP_CAUSE = _at("stop_cause")
-_STOP_DETAIL = _at("stop_detail")
-_NOTICE_TIME_S = _at("notice_time_s")
-_GRACE_S = _at("grace_s")
-_STARTED_TIME_S = _at("started_time_s")
-_ENDED_TIME_S = _at("ended_time_s")
-_END_REASON = _at("end_reason")
-_EXIT_CODE = _at("exit_code")
-_SIGNAL = _at("signal")
-_CHECKPOINT = _at("checkpoint")
-_BEFORE_SILENCE = _at("known_before_silence")
-_REGRANT = _at("regrant")
-_MEASURED_S = _at("measured_s")
-_UNMEASURED = _at("unmeasured")
-
-_attempt = maker(Attempt)
+_changed = changer(Attempt)
 
 
-def step(  # noqa: C901 one case per event
-    attempt: Attempt, event: AttemptEvent, *, at_s: float
-) -> Attempt:
+def step(attempt: Attempt, event: AttemptEvent, *, at_s: float) -> Attempt:
     """The attempt after `event` at `at_s`; raises IllegalTransition where the table has no row.
 
     Nothing else has to follow: an attempt holds its GPUs exactly as long as it is live.
@@ -300,51 +280,61 @@ def step(  # noqa: C901 one case per event
     target = TABLE.get((attempt.state, type(event)))
     if target is None:
         raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
-    draft = list(attempt)
-    draft[_STATE] = target
+    if isinstance(event, Renewed):
+        return renewed(attempt, event)
+    if isinstance(event, ResizeBegun | LeaveAsked | ResizeSettled):
+        return _resized(attempt, event, at_s)._replace(state=target)
+    changes = _changes(attempt, event, at_s)
+    changes["state"] = target
+    return _changed(attempt, changes)
+
+
+def _changes(  # noqa: C901 one case per event
+    attempt: Attempt, event: AttemptEvent, at_s: float
+) -> Changes:
     match event:
         case Succeeded():
-            _end(draft, EndReason.COMPLETED, at_s, exit_code=0)
+            return _ended(EndReason.COMPLETED, at_s, exit_code=0)
         case Running():
-            draft[_STARTED_TIME_S] = at_s
-        case Preparing() | Starting():
-            pass
-        case Renewed():
-            return renewed(attempt, event)
+            return {"started_time_s": at_s}
         case StopRequested():
-            _stop(draft, event, at_s)
+            return _stopped(attempt, event, at_s)
         case Committed():
-            draft[_CHECKPOINT] = event.checkpoint
-        case ResizeBegun() | LeaveAsked() | ResizeSettled():
-            return _resized(attempt, event, at_s)._replace(state=target)
+            return {"checkpoint": event.checkpoint}
         case Measured():
-            _end(draft, EndReason.PROFILED, at_s)
+            return _ended(EndReason.PROFILED, at_s)
         case Failed():
-            _end(draft, event.reason, at_s, event.exit_code, event.signal)
+            return _ended(event.reason, at_s, event.exit_code, event.signal)
         case Preempted():
-            _end(draft, EndReason.PREEMPTED, at_s, event.exit_code)
+            return _ended(EndReason.PREEMPTED, at_s, event.exit_code)
         case PreemptedLost():
-            _end(draft, EndReason.PREEMPTED_LOST, at_s, event.exit_code)
+            return _ended(EndReason.PREEMPTED_LOST, at_s, event.exit_code)
         case Cancelled():
-            _end(draft, EndReason.CANCELLED, at_s)
+            return _ended(EndReason.CANCELLED, at_s)
         case TimedOut():
-            _end(draft, EndReason.TIME_LIMIT, at_s)
+            return _ended(EndReason.TIME_LIMIT, at_s)
         case NodeLost():
-            _end(draft, EndReason.NODE_LOST, at_s)
+            return _ended(EndReason.NODE_LOST, at_s)
         case StartFailed():
-            draft[_STOP_DETAIL] = event.detail
-            _end(draft, EndReason.START_FAILED, at_s)
+            return {"stop_detail": event.detail, **_ended(EndReason.START_FAILED, at_s)}
         case NodeSilent():
-            draft[_BEFORE_SILENCE] = attempt.state
-        case ReturnedAssigned() | ReturnedPreparing() | ReturnedStarting() | ReturnedPausing():
-            draft[_BEFORE_SILENCE] = None
-        case ReturnedRunning():
-            draft[_BEFORE_SILENCE] = None
-            if attempt.started_time_s is None:
-                draft[_STARTED_TIME_S] = at_s
+            return {"known_before_silence": attempt.state}
+        case ReturnedRunning() if attempt.started_time_s is None:
+            return {"known_before_silence": None, "started_time_s": at_s}
+        case (
+            ReturnedAssigned()
+            | ReturnedPreparing()
+            | ReturnedStarting()
+            | ReturnedRunning()
+            | ReturnedPausing()
+        ):
+            return {"known_before_silence": None}
+        case Preparing() | Starting():
+            return {}
+        case Renewed() | ResizeBegun() | LeaveAsked() | ResizeSettled():
+            return {}  # `step` replaces the lease
         case _:
             assert_never(event)
-    return _attempt(draft)
 
 
 _RENEWED_IN = frozenset(state for state, event in TABLE if event is Renewed)
@@ -354,9 +344,7 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
     """`step` for the most frequent event, for callers that know that it is this one."""
     if attempt.state not in _RENEWED_IN:
         raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
-    draft = list(attempt)
-    draft[_LEASE] = until(attempt.lease, event.term_end_s, event.kind)
-    return _attempt(draft)
+    return _changed(attempt, {"lease": until(attempt.lease, event.term_end_s, event.kind)})
 
 
 def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
@@ -398,28 +386,28 @@ def _resized(
     return after
 
 
-def _stop(draft: Draft, event: StopRequested, at_s: float) -> None:
-    before = draft[_STOP_CAUSE]
+def _stopped(attempt: Attempt, event: StopRequested, at_s: float) -> Changes:
+    before = attempt.stop_cause
     if before is not None and _WEIGHT[event.cause] < _WEIGHT[before]:
-        return
-    draft[_STOP_CAUSE] = event.cause
-    draft[_STOP_DETAIL] = event.detail
-    draft[_GRACE_S] = event.grace_s
-    draft[_REGRANT] = event.regrant
-    draft[_MEASURED_S], draft[_UNMEASURED] = event.measured_s, event.unmeasured
-    if draft[_NOTICE_TIME_S] is None:
-        draft[_NOTICE_TIME_S] = at_s
+        return {}
+    return {
+        "stop_cause": event.cause,
+        "stop_detail": event.detail,
+        "grace_s": event.grace_s,
+        "regrant": event.regrant,
+        "measured_s": event.measured_s,
+        "unmeasured": event.unmeasured,
+        "notice_time_s": at_s if attempt.notice_time_s is None else attempt.notice_time_s,
+    }
 
 
-def _end(
-    draft: Draft,
-    reason: EndReason,
-    at_s: float,
-    exit_code: int | None = None,
-    signal: int | None = None,
-) -> None:
-    draft[_ENDED_TIME_S] = at_s
-    draft[_END_REASON] = reason
-    draft[_EXIT_CODE] = exit_code
-    draft[_SIGNAL] = signal
-    draft[_BEFORE_SILENCE] = None
+def _ended(
+    reason: EndReason, at_s: float, exit_code: int | None = None, signal: int | None = None
+) -> Changes:
+    return {
+        "ended_time_s": at_s,
+        "end_reason": reason,
+        "exit_code": exit_code,
+        "signal": signal,
+        "known_before_silence": None,
+    }

@@ -21,7 +21,7 @@ from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import PRIORITIES_PER_BAND, PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.jobs.job_draft import at_position
+from dlq_master.model.jobs.job_changes import at_position
 from dlq_master.model.jobs.trials import Profiling
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.capacity import Capacity, others

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, assert_never
 
 from dlq_master.model.estimates.estimate import NOTHING_KNOWN, Basis
 from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.jobs import job_draft as to
+from dlq_master.model.jobs import job_changes as to
 from dlq_master.model.jobs.band import Band, Segments
 from dlq_master.model.jobs.eligible import Block, Dependency
 from dlq_master.model.jobs.job import (
@@ -24,6 +24,7 @@ from dlq_master.model.jobs.job import (
 )
 from dlq_master.model.resources import Allocation
 from dlq_master.model.transitions import IllegalStep, StopCause
+from dlq_master.model.values import Changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,9 +382,7 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
 Placing = Callable[[Job, JobEvent], int | None]  # a position in its level; None: it keeps its own
 
 
-def step(  # noqa: C901 one case per event
-    job: Job, event: JobEvent, *, at_s: float, placing: Placing | None = None
-) -> Job:
+def step(job: Job, event: JobEvent, *, at_s: float, placing: Placing | None = None) -> Job:
     """The job after `event` at `at_s`, where `placing` says that the event puts it.
 
     Raises IllegalTransition where the table has no row.
@@ -391,124 +390,178 @@ def step(  # noqa: C901 one case per event
     target = TABLE.get((job.state, type(event)))
     if target is None:
         raise _illegal(job, event)
-    draft = list(job)
+    changes = _changes(job, event, at_s, waits=target is _Q)
+    if placing is not None and (sequence := placing(job, event)) is not None:
+        changes["sequence"] = sequence
+    changes["state"], changes["version"] = target, job.version + 1
+    return to.changed(job, changes)
+
+
+def _changes(  # noqa: C901 one case per event
+    job: Job, event: JobEvent, at_s: float, *, waits: bool
+) -> Changes:
+    """The fields that the event changes; `waits`: the job is QUEUED after it."""
     match event:
         case Completed():
-            to.vacate(draft, event.usage)
-            to.explain(draft, EndReason.COMPLETED, exit_code=0)
-            to.end(draft, at_s)
+            changes = to.vacated(job, event.usage, EndReason.COMPLETED, exit_code=0)
+            return changes | to.ended(at_s)
         case Placed():
             if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
                 raise _illegal(job, event)
-            to.place(draft, event.attempt, at_s)
+            changes = to.waits_no_more(job, at_s)
+            changes["live_attempt"] = changes["attempts"] = event.attempt
+            return changes
         case Ran():
-            to.run(draft, at_s, resized=event.resized is not None)
-            to.run_on(draft, event.gpu_type)
+            return {
+                "start_time_s": at_s,
+                "first_start_time_s": (
+                    at_s if job.first_start_time_s is None else job.first_start_time_s
+                ),
+                "resizing": None,
+                "resizes": job.resizes + (event.resized is not None),
+                **to.ran_on(job, event.gpu_type),
+            }
         case WidthChanged():
-            to.charge(draft, event.usage)
-            to.run_on(draft, event.gpu_type)
+            return to.charged(job, event.usage) | to.ran_on(job, event.gpu_type)
         case ResizedLive():
-            to.resize(draft)
+            return {"resizes": job.resizes + 1}
         case Requeued():
-            to.vacate(draft, event.usage)
-            to.explain(draft, event.reason, event.exit_code, event.signal)
-            if event.forgives:
-                to.acquit(draft)
-            if event.counts:
-                to.count(draft, event.reason)
-            to.left(draft, event.taken)
-            to.wait(draft, at_s if target is _Q else None)
-            to.return_to(draft, event.regrant if target is _Q else None, event.resizing)
-            if event.measured_s is not None:
-                to.measure(draft, event.measured_s)
-            if event.basis is not None:
-                to.leave_unmeasured(draft, event.basis)
-            if event.failed_nodes:
-                to.blame(draft, event.failed_nodes)
-                to.back_off(draft, at_s)
-            elif job.failed_nodes and event.reason is EndReason.PREEMPTED:
-                to.forgive(draft)  # it has run well since
+            return _requeued(job, event, at_s, waits=waits)
         case Failed():
-            to.vacate(draft, event.usage)
-            to.explain(draft, event.reason, event.exit_code, event.signal)
-            to.end(draft, at_s)
+            code, signal = event.exit_code, event.signal
+            return to.vacated(job, event.usage, event.reason, code, signal) | to.ended(at_s)
         case TimedOut():
-            to.vacate(draft, event.usage)
-            to.explain(draft, EndReason.TIME_LIMIT)
-            to.end(draft, at_s)
+            return to.vacated(job, event.usage, EndReason.TIME_LIMIT) | to.ended(at_s)
         case Cancelled():
-            to.stop_waiting(draft, at_s)
-            to.explain(draft, EndReason.CANCELLED, job.exit_code, job.signal)
-            to.end(draft, at_s)
+            end = {"end_reason": EndReason.CANCELLED, **to.ended(at_s)}
+            return to.waits_no_more(job, at_s) | end
         case Rejected():
-            to.refuse(draft, event.reason)
-            to.explain(draft, EndReason.REJECTED)
-            to.end(draft, at_s)
+            end = {"end_reason": EndReason.REJECTED, "exit_code": None, "signal": None}
+            return {"hold_reason": event.reason, **end, **to.ended(at_s)}
         case Admitted():
-            to.wait(draft, at_s)
+            return {"queued_since_s": at_s}
         case Held():
-            to.stop_waiting(draft, at_s)
-            to.hold(draft, event.kind, event.reason, event.by)
+            return to.waits_no_more(job, at_s) | to.held(event.kind, event.reason, event.by)
         case Released():
-            to.release(draft)
             free = job.live_attempt is None and job.blocked is None
-            to.wait(draft, at_s if free else None)
+            changes = {"queued_since_s": at_s if free else None, **to.held(None)}
+            if job.hold is HoldKind.POISON:  # somebody has looked: it is given its chances again
+                changes |= {"infra_failures": 0, "failed_nodes": ()}
+            return changes
         case Poisoned():
-            to.vacate(draft, event.usage)
-            to.explain(draft, event.reason, job.exit_code, job.signal)
-            to.count(draft, event.reason)
-            to.blame(draft, event.failed_nodes)
-            to.hold(draft, HoldKind.POISON, event.reason.value)
+            return {
+                **to.vacated(job, event.usage, event.reason, job.exit_code, job.signal),
+                **to.counted(job, event.reason, job.infra_failures),
+                "failed_nodes": to.blamed(job.failed_nodes, event.failed_nodes),
+                **to.held(HoldKind.POISON, event.reason.value),
+            }
         case Demoted():
-            to.demote(draft, event.level)
+            return {"level": event.level}
         case Promoted():
-            to.promote(draft, event.keeps)
+            forgotten = dict.fromkeys(("attained_gpu_s", "executed_s", "waited_s"), 0.0)
+            return {"level": 0, "promoted": event.keeps, **forgotten}
         case MadeWay():
-            to.make_way(draft)
+            return {"moves": job.moves + 1}
         case Displaced():
-            to.displace(draft, Taken(event.for_job, event.user, event.rule, at_s))
+            return {"taken": Taken(event.for_job, event.user, event.rule, at_s)}
         case Reserved():
-            to.reserve(draft, event.band, event.slots, event.promised, event.verdict)
-            to.bind(draft, event.gpu_type)
-            if event.margin is not None:
-                to.add_margin(draft, event.margin, event.pause)
-            if event.verdict != job.verdict:
-                to.offer(draft, event.alternative)
+            return _reserved(job, event)
         case TrialsPlanned():
             if job.live_attempt is not None or job.trials:
                 raise _illegal(job, event)
-            to.try_on(draft, event.trials, at_s)
-        case Estimated():
+            return {"band": Band.PROFILE, "trials": event.trials, "trial_time_s": at_s}
+        case Estimated() | LeftUnmeasured():
             if job.live_attempt is not None and job.reduced:
                 raise _illegal(job, event)
-            to.estimate(draft, event.estimate_s, event.basis)
-        case LeftUnmeasured():
-            if job.live_attempt is not None and job.reduced:
-                raise _illegal(job, event)
-            to.leave_unmeasured(draft, event.basis)
+            if isinstance(event, LeftUnmeasured):
+                return to.unmeasured(job, event.basis)
+            known = {"duration_estimate_s": event.estimate_s, "basis": event.basis}
+            return known | to.without_trials(job)
         case Deferred():
             if job.live_attempt is not None:
                 raise _illegal(job, event)
-            to.stop_waiting(draft, at_s)
-            to.block(draft, event.block, event.depends)
+            blocked = {"blocked": event.block, "depends": event.depends}
+            return to.waits_no_more(job, at_s) | blocked
         case Eligible():
-            to.block(draft, None, event.depends)
-            to.wait(draft, at_s if target is _Q else None)
+            since_s = at_s if waits else None
+            return {"blocked": None, "depends": event.depends, "queued_since_s": since_s}
         case Avoids():
             if job.live_attempt is not None:
                 raise _illegal(job, event)
-            to.avoid(draft, event.node_ids)
+            return {"request": replace(job.request, avoid=event.node_ids)}
         case Updated():
-            to.update(draft, event.values)
+            return _updated(job, dict(event.values))
         case Saved():
-            to.save(draft, event.checkpoint, event.save_s)
+            changes = {"checkpoint": event.checkpoint}
+            if event.save_s is not None:
+                changes["saves"] = (*job.saves, event.save_s)[-to.SAVES_KEPT :]
+            return changes
         case Resumed():
-            to.resume(draft, event.resume_s)
+            return {"resumes": (*job.resumes, round(event.resume_s, 3))[-to.SAVES_KEPT :]}
         case _:
             assert_never(event)
-    if placing is not None and (sequence := placing(job, event)) is not None:
-        to.move(draft, sequence)
-    return to.sealed(draft, target)
+
+
+def _requeued(job: Job, event: Requeued, at_s: float, *, waits: bool) -> Changes:
+    changes = to.vacated(job, event.usage, event.reason, event.exit_code, event.signal)
+    changes |= to.left_for(job, event.taken)
+    # It has got on since the cluster failed it: that is not the job's doing.
+    infra_failures = 0 if event.forgives else job.infra_failures
+    failed_nodes = () if event.forgives else job.failed_nodes
+    if event.counts:
+        counted = to.counted(job, event.reason, infra_failures)
+        changes |= counted
+        infra_failures = counted["infra_failures"]
+    if waits:
+        changes |= {"queued_since_s": at_s, "regrant": event.regrant}
+        changes["resizing"] = None if event.regrant is None else event.resizing
+    else:
+        changes |= {"queued_since_s": None, "regrant": None, "resizing": None}
+    if event.measured_s is not None:
+        changes |= to.measured(job, event.measured_s)
+    if event.basis is not None:
+        changes |= to.unmeasured(job, event.basis)
+    if event.failed_nodes:
+        failed_nodes = to.blamed(failed_nodes, event.failed_nodes)
+        changes |= _backs_off(job, infra_failures, at_s)
+    elif event.reason is EndReason.PREEMPTED:
+        failed_nodes = ()  # it has run well since
+    changes |= {"infra_failures": infra_failures, "failed_nodes": failed_nodes}
+    return changes
+
+
+def _backs_off(job: Job, infra_failures: int, at_s: float) -> Changes:
+    """It is tried again a little later, and later each time."""
+    wait_s = job.rules.retry_backoff_s * 2.0 ** (max(1, infra_failures) - 1)
+    if wait_s <= 0.0:
+        return {}
+    return {"retry_time_s": at_s + wait_s, "blocked": Block.BACKOFF, "queued_since_s": None}
+
+
+def _reserved(job: Job, event: Reserved) -> Changes:
+    """Its promise stands on GPUs of the type ("": as before) as long as it has one."""
+    changes: Changes = {
+        "band": event.band,
+        "slots": event.slots,
+        "promised": event.promised,
+        "verdict": event.verdict,
+    }
+    if event.promised is None or event.gpu_type:
+        changes["gpu_type_promised"] = "" if event.promised is None else event.gpu_type
+    if event.margin is not None:
+        changes |= {"margin": event.margin, "pause": event.pause or job.pause}
+    if event.verdict != job.verdict:
+        changes["alternative"] = event.alternative
+    return changes
+
+
+def _updated(job: Job, values: Changes) -> Changes:
+    """A measurement, past or to come, says nothing of another size."""
+    asked = values.get("request", job.request)
+    resized = asked.gpus != job.request.gpus or asked.nodes != job.request.nodes
+    if resized and (job.trials or job.measured_s):
+        return values | {"trials": (), "measured_s": (), "band": Band.SPOT}
+    return values
 
 
 def stops(event: JobEvent) -> StopCause | None:
@@ -523,9 +576,8 @@ def stops(event: JobEvent) -> StopCause | None:
 
 def vacated(job: Job, usage: Usage) -> Job:
     """An ended job after its last attempt ended too: the books are closed, no state changes."""
-    draft = list(job)
-    to.vacate(draft, usage)
-    return to.sealed(draft, job.state)
+    closed = {"live_attempt": None, "version": job.version + 1}
+    return to.changed(job, to.charged(job, usage) | closed)
 
 
 def _illegal(job: Job, event: JobEvent) -> IllegalStep:
