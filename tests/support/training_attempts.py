@@ -13,6 +13,10 @@ from support.ports import free_ports
 
 JOBS = Path(__file__).resolve().parents[2] / "examples" / "jobs"
 _SMALLEST_PIPE_BYTES = 4096
+# A job gets no variable that only its submitter's shell has, and this one changes the last digits.
+_JOBS_ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")
+}
 
 
 @dataclass
@@ -97,7 +101,7 @@ class TrainingJob:
              "--print-every", every, *self.arguments],
             stdout=subprocess.PIPE,
             text=True,
-            env=os.environ | {
+            env=_JOBS_ENVIRONMENT | {
                 "DLQ_JOB_ID": "17",
                 "DLQ_ATTEMPT": str(self.attempt),
                 "DLQ_FENCE": f"1.{self.attempt}",
