@@ -29,9 +29,7 @@ def foretell(turn: Turn, decided: RentDecision) -> None:
         return
     jobs, waiting = turn.state.cluster.jobs, {JobId(one.job): one for one in market.wanting}
     for job_id in sorted(waiting.keys() & turn.state.machines.unforetold):
-        own_s = waiting[job_id].own_end_s
-        late = _late(jobs[job_id].lateness, own_s)
-        _keep(turn, jobs[job_id], Foretold(turn.now_s, None if late == inf else late))
+        _keep_own(turn, jobs[job_id], waiting[job_id].own_end_s)
     here = {at.request_id: at for at in market.here}
     for put in decided.puts:
         at = here[put.request_id]
@@ -55,8 +53,7 @@ def of_those_that_run(turn: Turn) -> None:
         if job is None or job.ended:
             turn.state.machines.unforetold.discard(job_id)
         elif job.live_attempt is not None:
-            late = _late(job.lateness, expected_end_s(job, turn.now_s))
-            _keep(turn, job, Foretold(turn.now_s, None if late == inf else late))
+            _keep_own(turn, job, expected_end_s(job, turn.now_s))
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
@@ -65,6 +62,12 @@ def of_those_that_run(turn: Turn) -> None:
 def _late(lateness: Lateness | None, end_s: float) -> float:
     """The cost of being done then; inf: never."""
     return 0.0 if lateness is None else lateness.weight * max(0.0, end_s - lateness.due_s)
+
+
+def _keep_own(turn: Turn, job: Job, end_s: float) -> None:
+    """It is done then on the own nodes."""
+    late = _late(job.lateness, end_s)
+    _keep(turn, job, Foretold(turn.now_s, None if late == inf else late))
 
 
 def _keep(turn: Turn, job: Job, told: Foretold) -> None:

@@ -10,7 +10,9 @@ unless the provider also reports the machine gone. Then its jobs are lost at onc
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from math import inf
+from types import MappingProxyType
 
 from dlq_common.errors import IllegalTransition, NotFound
 from dlq_master.control.loop.once import Done, once
@@ -19,6 +21,7 @@ from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.state import pool_of
 from dlq_master.control.nodes import emptiness, nodes
 from dlq_master.control.stimuli.machines import Act, AnnounceLeave, ProviderTold, StopMachines, Verb
+from dlq_master.model.event import Fact
 from dlq_master.model.ids import NodeId
 from dlq_master.model.machines.rented import Machine, MachineState, moved
 from dlq_master.model.nodes.node import NodePool, NodeState
@@ -33,7 +36,7 @@ _LOOKED_AFTER_S = 3600.0
 _LIST_EVERY_S = 2.0  # at most
 
 
-def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
+def rent(turn: Turn, pool: PoolConfig, why: Provision) -> None:
     """Write down that a machine is to be had. Its provider is asked once that is on disk."""
     state = turn.state
     request_id = f"{pool.name}-{state.epoch}-{state.machines.next_number}"
@@ -41,7 +44,7 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
     machine = Machine(
         request_id=request_id,
         pool=pool.name,
-        node_id=_free_host(turn, pool) if pool.provider == STATIC else NodeId(request_id),
+        node_id=free_hosts(turn, pool)[0] if pool.provider == STATIC else NodeId(request_id),
         price_per_hour=pool.price_per_hour,
         asked_s=turn.now_s,
         minimum_s=float(pool.minimum_billing),
@@ -62,16 +65,8 @@ def rent(turn: Turn, pool: PoolConfig, why: Provision) -> Machine:
         )
         turn.put(turn.state.people.tokens, token)
     put(turn, machine)
-    turn.note(
-        "machine_asked_for",
-        node_id=machine.node_id,
-        actor="scheduler",
-        cause=_in_words(why),
-        machine=request_id,
-        pool=pool.name,
-        price_per_hour=pool.price_per_hour,
-    )
-    return machine
+    priced: dict[str, Fact] = {"pool": pool.name, "price_per_hour": pool.price_per_hour}
+    _note(turn, "machine_asked_for", machine, _in_words(why), "scheduler", priced)
 
 
 def _chosen_before(_turn: Turn, _ask: StopMachines, word: str) -> tuple[str, ...]:
@@ -108,13 +103,8 @@ def announce_leave(turn: Turn, ask: AnnounceLeave) -> Done[int]:
     end_s = turn.now_s + ask.leave_s
     known_s = turn.state.machines.leave_s.get(machine.request_id, end_s)
     turn.state.machines.leave_s[machine.request_id] = min(end_s, known_s)
-    turn.note(
-        "machine_taken_back",
-        node_id=ask.node_id,
-        actor=ask.caller.actor,
-        machine=machine.request_id,
-        cause=f"its provider takes it in {ask.leave_s:.0f} s",
-    )
+    cause = f"its provider takes it in {ask.leave_s:.0f} s"
+    _note(turn, "machine_taken_back", machine, cause, ask.caller.actor)
     give_back(turn, machine, "taken back by its provider", ask.caller.actor, ask.leave_s)
     return Done(_ranks_left(turn, ask, ""), ask.node_id)
 
@@ -146,12 +136,8 @@ def watch(turn: Turn) -> None:
         if pool is None:
             if machine.request_id not in state.machines.strange:
                 state.machines.strange.add(machine.request_id)
-                turn.note(
-                    "machine_without_pool",
-                    node_id=machine.node_id,
-                    machine=machine.request_id,
-                    cause=f"master.toml has no pool {machine.pool}: nobody can give it back",
-                )
+                why = f"master.toml has no pool {machine.pool}: nobody can give it back"
+                _note(turn, "machine_without_pool", machine, why)
             continue
         _WATCH[machine.state](turn, machine, pool)
     for pool in state.config.pools:
@@ -204,19 +190,25 @@ def move(
     """Another state, and its event."""
     after = moved(machine, target, turn.now_s, fault)
     put(turn, after)
-    turn.note(
-        f"machine_{target.value}",
-        node_id=machine.node_id,
-        actor=actor,
-        cause=cause or fault,
-        machine=machine.request_id,
-        pool=machine.pool,
-        cost=round(after.cost(turn.now_s), 4),
-    )
+    facts: dict[str, Fact] = {"pool": machine.pool, "cost": round(after.cost(turn.now_s), 4)}
+    _note(turn, f"machine_{target.value}", machine, cause or fault, actor, facts)
     return after
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _note(
+    turn: Turn,
+    kind: str,
+    machine: Machine,
+    cause: str,
+    actor: str = "master",
+    facts: Mapping[str, Fact] = MappingProxyType({}),
+) -> None:
+    told = {"machine": machine.request_id, **facts}
+    node_id = machine.node_id
+    turn.note(kind, job_id=None, attempt=None, node_id=node_id, actor=actor, cause=cause, **told)
 
 
 def _in_words(why: Provision) -> str:
@@ -228,13 +220,6 @@ def _in_words(why: Provision) -> str:
         f"{named}: it costs about {why.costs:.2f} and saves {why.costs + why.saves:.2f} of "
         "being late"
     )
-
-
-def _free_host(turn: Turn, pool: PoolConfig) -> NodeId:
-    """The first host of a static pool that nobody rents and that answers; there is one
-    (the check of the plan).
-    """
-    return free_hosts(turn, pool)[0]
 
 
 def free_hosts(turn: Turn, pool: PoolConfig) -> list[NodeId]:
@@ -368,13 +353,7 @@ def _started(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
     tries = machine.tries
     # A list made during the request says nothing about the request's result.
     put(turn, machine := machine._replace(retry_s=max(machine.retry_s, turn.now_s)))
-    turn.note(
-        "machine_start_failed",
-        node_id=machine.node_id,
-        machine=machine.request_id,
-        cause=ask.fault,
-        tries=tries,
-    )
+    _note(turn, "machine_start_failed", machine, ask.fault, facts={"tries": tries})
     if machine.state is MachineState.STARTING and tries >= MOST_TRIES:
         _fail(turn, machine, f"it could not be started: {ask.fault}")
 
@@ -399,7 +378,7 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
         return
     fault = f"its provider calls it {machine.instance_id}, and {instance_id} too"
     if machine.fault != fault:  # it may take a while until the last of them is gone
-        turn.note("machine_twice", node_id=machine.node_id, machine=machine.request_id, cause=fault)
+        _note(turn, "machine_twice", machine, fault)
     if machine.state is MachineState.STARTING:
         _fail(turn, machine, fault)
         return
@@ -410,13 +389,7 @@ def _known(turn: Turn, machine: Machine, instance_id: str) -> None:
 
 def _stopped(turn: Turn, machine: Machine, ask: ProviderTold) -> None:
     if ask.fault:
-        turn.note(
-            "machine_stop_failed",
-            node_id=machine.node_id,
-            machine=machine.request_id,
-            cause=ask.fault,
-            tries=machine.tries,
-        )
+        _note(turn, "machine_stop_failed", machine, ask.fault, facts={"tries": machine.tries})
     elif ask.gone:
         _end(turn, machine)
 
@@ -473,12 +446,8 @@ def _unlisted(turn: Turn, machine: Machine) -> None:
         _vanished(turn, machine)
     elif machine.request_id not in turn.state.machines.unlisted:
         turn.state.machines.unlisted.add(machine.request_id)
-        turn.note(
-            "machine_unlisted",
-            node_id=machine.node_id,
-            machine=machine.request_id,
-            cause="its provider does not list it, but its agent is heard",
-        )
+        cause = "its provider does not list it, but its agent is heard"
+        _note(turn, "machine_unlisted", machine, cause)
 
 
 def _vanished(turn: Turn, machine: Machine) -> None:

@@ -43,36 +43,39 @@ class Refused(NamedTuple):
 
 @dataclass(slots=True)
 class MachinesState:
-    """`asking`: machines, and pools, of which a provider is asked something just now. `listed_s`:
-    when each pool's provider was asked for what is there, and has answered since. `words`: why
-    nothing is rented from a pool."""
+    """The loop's state of rented machines.
+
+    `seed`: of the secrets of join tokens, the same for all masters of a cluster. `asking`:
+    machines, and pools, of which a provider is asked something just now. `acts`: to be asked
+    once this turn is on disk. `listed_s`: when each pool's provider was asked for what is
+    there, and has answered since. `refused`: hosts of which people are to be told, and `told`:
+    once they have been. `words`: why nothing is rented from a pool; `list_faults`: why it does
+    not say what is there. `leave_s`: when the provider takes a machine. `times`: of jobs
+    (run_times.py), learned at `learned_s`. `unforetold`: jobs whose cost is still to be told.
+    `strange`: machines that providers list, and that were never asked for; `unlisted`: machines
+    whose agent is heard, and that no list names.
+    """
 
     fleet: Fleet = field(default_factory=Fleet)
     occupancy: Occupancy = field(default_factory=Occupancy)  # of rented machines, by attempts
     desk: Desk | None = None
-    seed: bytes = b""  # of the secrets of join tokens; the same for all masters of a cluster
+    seed: bytes = b""
     next_number: int = 1
     asking: set[str] = field(default_factory=set)
-    acts: list[Act] = field(default_factory=list)  # to be asked once this turn is on disk
+    acts: list[Act] = field(default_factory=list)
     listed_s: dict[str, float] = field(default_factory=dict)
     asked_list_s: dict[str, float] = field(default_factory=dict)
-    refused: dict[NodeId, Refused] = field(default_factory=dict)  # to be told
-    told: dict[NodeId, str] = field(default_factory=dict)  # the same, once it has been
+    refused: dict[NodeId, Refused] = field(default_factory=dict)
+    told: dict[NodeId, str] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
-    list_faults: dict[str, str] = field(
-        default_factory=dict
-    )  # why a pool does not say what is there
-    leave_s: dict[str, float] = field(
-        default_factory=dict
-    )  # by machine: when its provider takes it
-    times: MachineRunTimes | None = (
-        None  # of jobs (run_times.py), when they were learned, and from whom
-    )
+    list_faults: dict[str, str] = field(default_factory=dict)
+    leave_s: dict[str, float] = field(default_factory=dict)
+    times: MachineRunTimes | None = None
     learned_s: float = 0.0
     learned_from: set[JobId] = field(default_factory=set)
-    unforetold: set[JobId] = field(default_factory=set)  # of which nobody has said what they cost
-    strange: set[str] = field(default_factory=set)  # that providers list, and nobody asked for
-    unlisted: set[str] = field(default_factory=set)  # whose agent is heard, and no list names them
+    unforetold: set[JobId] = field(default_factory=set)
+    strange: set[str] = field(default_factory=set)
+    unlisted: set[str] = field(default_factory=set)
 
     def restore(self, loaded: Loaded, cluster: Cluster, now_s: float) -> None:
         """Take over what is stored, and work out the rest from the attempts that live."""
