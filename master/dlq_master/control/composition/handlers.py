@@ -10,7 +10,7 @@ from typing import Any, Final, get_type_hints
 from dlq_master.control.jobs import actions, jobs, submitting, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
-from dlq_master.control.machines import pools
+from dlq_master.control.machines import pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
 from dlq_master.control.placement import policies, scheduling
@@ -63,7 +63,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     loan_switch.switch,
     reclaims.reclaim,
     scheduling.plan_made,
-    pools.told,
+    provider_answers.told,
     pools.stop,
     pools.announce_leave,
 )
