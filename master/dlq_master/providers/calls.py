@@ -132,9 +132,7 @@ def _exchange(
 
 
 def _written(fd: int, told: bytes) -> bytes:
-    """The events still to be reported. A pipe that has room for anything takes so much without
-    blocking.
-    """
+    """The rest to be told. A pipe that has room for anything takes so much without blocking."""
     try:
         return told[os.write(fd, told[: select.PIPE_BUF]) :]
     except BrokenPipeError:  # it does not want to know
@@ -142,7 +140,6 @@ def _written(fd: int, told: bytes) -> bytes:
 
 
 def _read(fd: int, heard: bytearray) -> bool:
-    """Whether there may be more."""
     chunk = os.read(fd, _CHUNK)
     heard += chunk
     if len(heard) > MOST_BYTES:

@@ -65,7 +65,6 @@ def _late(lateness: Lateness | None, end_s: float) -> float:
 
 
 def _keep_own(turn: Turn, job: Job, end_s: float) -> None:
-    """It is done then on the own nodes."""
     late = _late(job.lateness, end_s)
     _keep(turn, job, Foretold(turn.now_s, None if late == inf else late))
 

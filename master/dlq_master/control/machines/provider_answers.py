@@ -1,4 +1,4 @@
-"""What providers answer: a machine is started, stopped, or listed.
+"""Answers of providers: a machine is started or stopped, or a list of machines comes.
 
 A provider's list is compared with the rows. A machine that the list does not name may have
 vanished, and one that nobody asked for is stopped or told of.
@@ -101,7 +101,6 @@ def _end(turn: Turn, machine: Machine) -> None:
 
 
 def _listed(turn: Turn, ask: ProviderTold) -> None:
-    """Compare a provider's list with the rows."""
     pools, pool = turn.state.machines, ask.act.pool
     if ask.fault:
         if pools.list_faults.get(pool) != ask.fault:

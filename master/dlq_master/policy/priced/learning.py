@@ -140,7 +140,6 @@ def _time(model: Performance | None, kin: Kin, gpus: int, speed: float) -> float
 
 
 def _usual(gpus: int, speed: float) -> float:
-    """Of what one GPU of speed 1 takes."""
     return float(gpus**-_SCALING / speed)
 
 

@@ -21,6 +21,7 @@ from dlq_master.policy.priced.situation import Grant, Schedule, Situation
 
 _HOUR_S = 3600.0
 _OPTIMAL, _LIMIT = 0, 1
+_TIME_LIMIT_S = 60.0
 
 
 class SolvedMilp(NamedTuple):
@@ -29,11 +30,6 @@ class SolvedMilp(NamedTuple):
     schedule: Schedule | None
     cost: float
     bound: float
-
-    @property
-    def optimal(self) -> bool:
-        """Nothing is better."""
-        return self.schedule is not None and self.cost - self.bound <= 1e-6 * max(1.0, self.cost)
 
 
 class _Choice(NamedTuple):
@@ -45,22 +41,18 @@ class _Choice(NamedTuple):
     gpus: int
 
 
-def step_milp(
-    situation: Situation, rules: Rules | None = None, *, time_limit_s: float = 60.0
-) -> SolvedMilp:
-    """Solve (P1) with rho and mu of `rules`; with a time limit the answer depends on the
-    machine.
-    """
+def step_milp(situation: Situation, rules: Rules) -> SolvedMilp:
+    """Solve (P1) with rho and mu of `rules`; by its time limit the answer depends on the machine."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    model = _Model(situation, rules or Rules())
+    model = _Model(situation, rules)
     rows, low, high = model.constraints()
     solved = milp(
         model.objective,
         integrality=model.integer,
         bounds=Bounds(np.zeros(model.size), model.upper),
         constraints=LinearConstraint(rows, low, high),
-        options={"time_limit": time_limit_s, "mip_rel_gap": 0.0},
+        options={"time_limit": _TIME_LIMIT_S, "mip_rel_gap": 0.0},
     )
     bound = float(solved.mip_dual_bound) if solved.mip_dual_bound is not None else -np.inf
     if solved.status not in (_OPTIMAL, _LIMIT) or solved.x is None:

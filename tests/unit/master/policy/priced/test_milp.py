@@ -42,7 +42,7 @@ def every(asked: Situation) -> Iterator[ScheduleRows]:
 def test_it_is_the_cheapest_of_all_schedules(seed: int) -> None:
     asked = drawn(seed, 3, 2, catalogue=PLAIN)
     solved = step_milp(asked, RULES)
-    assert solved.optimal
+    assert solved.cost - solved.bound <= 1e-6 * max(1.0, solved.cost), "nothing is better"
     assert solved.schedule is not None
     assert faults(asked, solved.schedule) == []
     best = min(cost(made, RULES)[0] for made in every(asked))
@@ -55,5 +55,5 @@ def test_no_greedy_schedule_is_cheaper_on_table_2(seed: int) -> None:
     solved = step_milp(asked, RULES)
     batch = construct(asked, GREEDY._replace(iterations=40, alpha=0.5), chance())
     give_idle(batch)
-    assert solved.optimal
+    assert solved.cost - solved.bound <= 1e-6 * max(1.0, solved.cost), "nothing is better"
     assert solved.cost <= cost(batch, RULES).min() + 1e-6
