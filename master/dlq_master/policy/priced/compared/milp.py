@@ -42,7 +42,7 @@ class _Choice(NamedTuple):
 
 
 def step_milp(situation: Situation, rules: Rules) -> SolvedMilp:
-    """Solve (P1) with rho and mu of `rules`; by its time limit the answer depends on the machine."""
+    """Solve (P1) with rho and mu of `rules`; its time limit makes the answer depend on the host."""
     from scipy.optimize import Bounds, LinearConstraint, milp
 
     model = _Model(situation, rules)
