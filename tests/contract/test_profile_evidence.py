@@ -10,7 +10,7 @@ import pytest
 from dlq.v1 import agent_service_pb2 as wire
 from dlq_cli.text.profiles import WHY
 from dlq_master.model.ids import NodeId
-from dlq_master.rpc.agents.profile_intake import evidence_of
+from dlq_master.rpc.reports.profile_intake import evidence_of
 from dlq_nodeagent.line.wire import encode
 from dlq_nodeagent.model.messages import ProfileEvidence
 from dlq_nodeagent.profiling.finding import found_of

@@ -19,7 +19,7 @@ from grpc import aio
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Authority, Role
-from dlq_master.rpc.calls.roles import JOIN, RULES
+from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 from support.wire_methods import Method, every_method
 
@@ -70,7 +70,7 @@ def call(channel: aio.Channel, method: Method) -> Any:
 
 async def outcomes(channel: aio.Channel) -> dict[str, grpc.StatusCode]:
     """How each method that the API could serve ends on this line."""
-    methods = [method for method in every_method() if method.path != JOIN]
+    methods = [method for method in every_method() if method.path != f"/{JOIN_SERVICE}/Join"]
     return {method.path: await end_of(channel, method) for method in methods}
 
 
@@ -112,13 +112,13 @@ async def test_a_role_reaches_exactly_the_methods_of_the_table(
     house: RpcHouse, name: str, role: Role
 ) -> None:
     channel = house.channel_as(name, role)
-    if role in RULES[WATCH_EVENTS].roles:
+    if role in METHODS[WATCH_EVENTS].roles:
         await submit(channel)
     ends = await outcomes(channel)
     assert len(ends) >= 28
     let_in = {path for path, code in ends.items() if code in LET_IN}
     refused = {path for path, code in ends.items() if code is grpc.StatusCode.PERMISSION_DENIED}
-    assert let_in == {path for path, rule in RULES.items() if role in rule.roles}
+    assert let_in == {path for path, rule in METHODS.items() if role in rule.roles}
     assert let_in | refused == ends.keys(), "every end is one or the other"
 
 

@@ -20,9 +20,9 @@ from dlq_master.control.stimuli import (
     RankReports,
 )
 from dlq_master.model.ids import NodeId
-from dlq_master.rpc.agents.agent_intake import facts_of, progress_of, report_of, reports_of
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.commands import command_message, welcome_messages
+from dlq_master.rpc.reports.agent_intake import facts_of, progress_of, report_of, reports_of
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line import wire as agent_wire
 from dlq_nodeagent.line.uplink import UplinkTransport

@@ -30,8 +30,7 @@ from dlq_common.errors import DlqError
 from dlq_common.job_fields.table import FIELDS, SECTIONS
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
-from dlq_master.rpc.specs.edit import Edit
-from dlq_master.rpc.specs.intake import submit_stimulus, update_stimulus
+from dlq_master.rpc.specs.intake import Edit, submit_stimulus, update_stimulus
 from dlq_nodeagent.line.wire import BadMessage, decode
 
 NOW_S = 1_800_000_000.0

@@ -10,53 +10,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpc import aio
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_health.v1 import health, health_pb2
 
-from dlq.v1.admin_service_pb2_grpc import add_AdminServiceServicer_to_server
-from dlq.v1.agent_service_pb2_grpc import add_AgentServiceServicer_to_server
-from dlq.v1.forecast_service_pb2_grpc import add_ForecastServiceServicer_to_server
-from dlq.v1.identity_service_pb2_grpc import (
-    add_IdentityServiceServicer_to_server,
-    add_JoinServiceServicer_to_server,
-)
-from dlq.v1.job_service_pb2_grpc import add_JobServiceServicer_to_server
-from dlq.v1.loan_service_pb2_grpc import add_LoanServiceServicer_to_server
-from dlq.v1.node_service_pb2_grpc import add_NodeServiceServicer_to_server
-from dlq.v1.pool_service_pb2_grpc import add_PoolServiceServicer_to_server
-from dlq.v1.queue_service_pb2_grpc import add_QueueServiceServicer_to_server
-from dlq.v1.reservation_service_pb2_grpc import add_ReservationServiceServicer_to_server
-from dlq.v1.team_service_pb2_grpc import add_TeamServiceServicer_to_server
-from dlq.v1.usage_service_pb2_grpc import add_UsageServiceServicer_to_server
 from dlq_common.clock import Clock
-from dlq_common.identity.pki import Authority, fingerprint
+from dlq_common.identity.pki import Authority
 from dlq_common.ids import Ids
 from dlq_master.control.loop.ports import Control, Foresight
-from dlq_master.rpc.agents.agent_service import AgentService
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.calls.auth import Door
-from dlq_master.rpc.calls.call import Call, Surround
+from dlq_master.rpc.calls.call import Call, Step
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.calls.errors import Errors
 from dlq_master.rpc.calls.limits import CallLimits, check_deadline
+from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Slices
-from dlq_master.rpc.cluster.admin_service import AdminService
-from dlq_master.rpc.cluster.loan_service import LoanService
-from dlq_master.rpc.cluster.node_service import NodeService
-from dlq_master.rpc.cluster.pool_service import PoolService
-from dlq_master.rpc.cluster.queue_service import QueueService
-from dlq_master.rpc.cluster.reservation_service import ReservationService
-from dlq_master.rpc.cluster.team_service import TeamService
-from dlq_master.rpc.cluster.usage_service import UsageService
-from dlq_master.rpc.jobs.execs import Execs
-from dlq_master.rpc.jobs.forecast_service import ForecastService
-from dlq_master.rpc.jobs.job_service import JobService
-from dlq_master.rpc.jobs.logs import Logs
-from dlq_master.rpc.jobs.watch import Watch
-from dlq_master.rpc.people.identity_service import IdentityService
-from dlq_master.rpc.people.join_service import JoinService
+from dlq_master.rpc.calls.surround import served
+from dlq_master.rpc.methods import JOIN_METHODS, JOIN_SERVICE, SERVICES
 
 LARGEST_REQUEST_BYTES = 1024 * 1024
 LARGEST_JOIN_BYTES = 64 * 1024
@@ -80,6 +52,17 @@ KEEPALIVE: tuple[tuple[str, Any], ...] = (
     ("grpc.server_handshake_timeout_ms", HANDSHAKE_TIMEOUT_MS),
     # Two masters must never share a port.
     ("grpc.so_reuseport", 0),
+)
+API_OPTIONS = (
+    *KEEPALIVE,
+    ("grpc.max_receive_message_length", LARGEST_REQUEST_BYTES),
+    ("grpc.max_send_message_length", LARGEST_ANSWER_BYTES),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
+)
+JOIN_OPTIONS = (
+    *KEEPALIVE,
+    ("grpc.max_receive_message_length", LARGEST_JOIN_BYTES),
+    ("grpc.max_concurrent_streams", 1),
 )
 EVERYWHERE = ("0.0.0.0", "[::]", "")
 
@@ -115,41 +98,33 @@ class MasterServer:
         self._health = health.aio.HealthServicer()
         certificate = MasterCertificate(authority, clock)
         door = Door(authority.cluster, lambda: control.published, clock)
-        self._api = _api_server(Errors(ids), audit, door)
-        self._join = _join_server(Errors(ids), audit)
+        self._api = aio.server(options=API_OPTIONS)
+        self._join = aio.server(options=JOIN_OPTIONS, maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE)
         self.api_port = bind(self._api, settings.api_address, certificate, mutual=True)
         self.join_port = bind(self._join, settings.join_address, certificate, mutual=False)
-
-        api, relay = self._api, LogsRelay(sessions, ids)
-        watch, logs = Watch(control, clock, door), Logs(control, door, relay)
-        exec_relay = ExecRelay(sessions, ids)
-        execs = Execs(control, door, exec_relay, audit.recorded)
-        slices = Slices()
-        add_JobServiceServicer_to_server(
-            JobService(control, clock, watch, logs, execs, slices), api
+        parts = MasterParts(
+            control=control,
+            clock=clock,
+            ids=ids,
+            authority=authority,
+            foresight=foresight,
+            sessions=sessions,
+            logs=LogsRelay(sessions, ids),
+            execs=ExecRelay(sessions, ids),
+            slices=Slices(),
+            check_member=door.check_member,
+            record=audit.recorded,
+            health=self._health,
+            version=settings.version,
+            api_address=self.advertised,
+            join_address=self.advertised_join,
         )
-        add_NodeServiceServicer_to_server(NodeService(control, slices), api)
-        add_QueueServiceServicer_to_server(QueueService(control, clock, settings.version), api)
-        add_ForecastServiceServicer_to_server(ForecastService(control, foresight, clock), api)
-        add_AdminServiceServicer_to_server(
-            AdminService(
-                control, clock, ids, fingerprint(authority.certificate_pem()), self.advertised_join
-            ),
-            api,
+        step = _api_step(Errors(ids), audit, door)
+        self._api.add_generic_rpc_handlers(
+            [served(service, methods, step, parts) for service, methods in SERVICES.items()]
         )
-        add_ReservationServiceServicer_to_server(ReservationService(control), api)
-        add_LoanServiceServicer_to_server(LoanService(control), api)
-        add_PoolServiceServicer_to_server(PoolService(control, clock), api)
-        add_TeamServiceServicer_to_server(TeamService(control, clock), api)
-        add_UsageServiceServicer_to_server(UsageService(control, clock), api)
-        add_IdentityServiceServicer_to_server(IdentityService(authority, clock), api)
-        add_AgentServiceServicer_to_server(
-            AgentService(control, door, sessions, relay, exec_relay), api
-        )
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, api)
-        add_JoinServiceServicer_to_server(
-            JoinService(control, authority, clock, self.advertised), self._join
-        )
+        step = _join_step(Errors(ids), audit)
+        self._join.add_generic_rpc_handlers([served(JOIN_SERVICE, JOIN_METHODS, step, parts)])
 
     @property
     def advertised(self) -> str:
@@ -175,7 +150,7 @@ class MasterServer:
         await asyncio.gather(self._api.stop(grace_s), self._join.stop(grace_s))
 
 
-def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
+def _api_step(errors: Errors, audit: Audit, door: Door) -> Step:
     limits = CallLimits()
 
     @asynccontextmanager
@@ -189,33 +164,17 @@ def _api_server(errors: Errors, audit: Audit, door: Door) -> aio.Server:
         ):
             yield
 
-    return aio.server(
-        interceptors=[Surround(around)],
-        options=[
-            *KEEPALIVE,
-            ("grpc.max_receive_message_length", LARGEST_REQUEST_BYTES),
-            ("grpc.max_send_message_length", LARGEST_ANSWER_BYTES),
-            ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION),
-        ],
-    )
+    return around
 
 
-def _join_server(errors: Errors, audit: Audit) -> aio.Server:
+def _join_step(errors: Errors, audit: Audit) -> Step:
     @asynccontextmanager
     async def around(call: Call) -> AsyncIterator[None]:
         async with errors.around(call), audit.around(call), audit.accepting(call):
             check_deadline(call)
             yield
 
-    return aio.server(
-        interceptors=[Surround(around)],
-        options=[
-            *KEEPALIVE,
-            ("grpc.max_receive_message_length", LARGEST_JOIN_BYTES),
-            ("grpc.max_concurrent_streams", 1),
-        ],
-        maximum_concurrent_rpcs=MOST_JOINS_AT_ONCE,
-    )
+    return around
 
 
 def dialled(address: str, port: int) -> str:

@@ -33,7 +33,6 @@ REASONS = {
         "control/nodes/disk_space.py",
         "control/trials/profile_limit.py",
         "control/trials/resume_times.py",
-        "rpc/people/identity_service.py",
     ),
     "one decision": (
         "policy/partition/reserved/evacuation.py",
@@ -64,7 +63,6 @@ REASONS = {
         "dlq_compat/*.py",
         "dlq_train/*.py",
         "dlq_master/rpc/calls/*.py",
-        "dlq_master/rpc/specs/edit.py",
         "policy/expected_end.py",
         "policy/place/allocation/usable.py",
         "policy/promise/capacity/grounds.py",

@@ -1,6 +1,5 @@
-"""The line to the agents: sessions, reports checked on their way in, commands on their way out.
+"""The line to the agents: commands on their way out.
 
-`agent_service` holds one session for each node; `agent_intake`, `health_intake` and
-`profile_intake` check reports; `commands` writes messages; `sessions` sends them; the relays pass
-bytes of logs and commands. No report is trusted for its sender.
+`sessions` sends messages, `commands` writes them; the relays pass bytes of logs and commands. The
+room of reports beside this one reads the messages that come in.
 """

@@ -31,7 +31,6 @@ from dlq_master.rpc.audit.file import DiskFile, OpenFile
 from dlq_master.rpc.audit.writer import NOTHING_KNOWN, AuditWriter, KnownHead
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.errors import HiddenFromCaller
-from dlq_master.rpc.calls.roles import JOIN, RULES
 
 LONGEST_OBJECT = 200
 # The subject of a call, by the name of the field that holds it.
@@ -92,7 +91,7 @@ class Audit:
         """
         self._describe(call)
         of_a_node = call.identity is not None and call.identity.role is Role.NODE
-        if _changes(call) and not of_a_node:
+        if call.method.changes and not of_a_node:
             self.writer.check()
         yield
 
@@ -116,7 +115,7 @@ class Audit:
 
     def _note(self, call: Call) -> AuditNote | None:
         """Made for every change; the caller is put in once the door has read it."""
-        return AuditNote(secrets.token_hex(8), "") if _changes(call) else None
+        return AuditNote(secrets.token_hex(8), "") if call.method.changes else None
 
     async def _done(self, call: Call, note: AuditNote | None) -> None:
         if note is None:
@@ -148,9 +147,9 @@ class Audit:
     def _line_of(self, call: Call, decision: str) -> dict[str, str]:
         told = (call.request, call.response)
         # A new thing has its number from the answer; its name may belong to anybody.
-        first, second = reversed(told) if call.method.endswith("/SubmitJob") else told
+        first, second = reversed(told) if call.path.endswith("/SubmitJob") else told
         about = object_of(first) or object_of(second)
-        return self._line(call.identity, call.method, about, decision, call.context.peer())
+        return self._line(call.identity, call.path, about, decision, call.context.peer())
 
     def _line(
         self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str
@@ -165,11 +164,6 @@ class Audit:
             "object": about[:LONGEST_OBJECT],
             "decision": decision,
         }
-
-
-def _changes(call: Call) -> bool:
-    rule = RULES.get(call.method)
-    return call.method == JOIN or (rule is not None and rule.changes)
 
 
 def object_of(message: Message | None) -> str:

@@ -1,7 +1,8 @@
-"""The steps around every call: the identity of the caller, its permissions and limits, and the form
-of failures.
+"""The steps around every call: the identity of the caller, its permissions and limits, and the
+form of failures.
 
-`call` is the step around each method. `auth` reads the certificate. `roles` is the table of
-permissions. `limits` and `reads` bound the use of one caller. `errors` turns a DlqError into a
-status. Services know none of this.
+`call` is what a handler sees of a call, with the `parts` of the master. `surround` puts the steps
+around each method. `auth` reads the certificate, `roles` names the groups of callers. `limits` and
+`reads` bound the use of one caller. `errors` turns a DlqError into a status. Services know none of
+this.
 """

@@ -6,10 +6,8 @@ known with that role, and whether the role may call the method.
 
 from __future__ import annotations
 
-import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -20,7 +18,6 @@ from dlq_master.control.stimuli import Caller, User
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.rpc.calls.call import Call, Context
-from dlq_master.rpc.calls.roles import RULES
 
 # Dates in certificates are whole seconds.
 _ROUNDING_S = 1.0
@@ -29,12 +26,8 @@ _ROUNDING_S = 1.0
 class LetIn(NamedTuple):
     """The present owner of a name (model/jobs/person.py), and since when."""
 
-    person: str = ""
-    since_s: float = math.inf  # nobody was let in: nothing is theirs
-
-
-# Each call is a task of its own: no other call sees the findings of its door.
-_LET_IN: ContextVar[LetIn] = ContextVar("let_in", default=LetIn())  # noqa: B039 - it is immutable
+    person: str
+    since_s: float
 
 
 class Members(Protocol):
@@ -54,15 +47,14 @@ class Door:
 
     @asynccontextmanager
     async def around(self, call: Call) -> AsyncIterator[None]:
-        """A step: sets the call's identity, then refuses or lets it pass."""
-        call.identity = identity_of(call.context)
-        _LET_IN.set(self.check_member(call.identity))
-        rule = RULES.get(call.method)
-        if rule is None or call.identity.role not in rule.roles:
+        """A step: sets the call's identity and caller, then refuses or lets it pass."""
+        identity = call.identity = identity_of(call.context)
+        call.let_in = Caller(identity.name, identity.role.value, *self.check_member(identity))
+        if identity.role not in call.method.roles:
             raise PermissionDenied(
-                f"the role {call.identity.role} may not call {call.method.rsplit('/', 1)[-1]}",
-                user=call.identity.name,
-                needs=" or ".join(sorted(rule.roles)) if rule is not None else "nobody",
+                f"the role {identity.role} may not call {call.path.rsplit('/', 1)[-1]}",
+                user=identity.name,
+                needs=" or ".join(sorted(call.method.roles)) or "nobody",
             )
         yield
 
@@ -106,15 +98,6 @@ def identity_of(context: Context) -> CertifiedIdentity:
     if len(certificates) != 1:
         raise Unauthenticated("no client certificate")
     return _parsed(certificates[0])
-
-
-def caller_of(context: Context) -> Caller:
-    """The same as the core's value. Only for calls that the door has let in.
-
-    The person is the one that the door let in, even if the name has a new owner.
-    """
-    identity = identity_of(context)
-    return Caller(identity.name, identity.role.value, *_LET_IN.get())
 
 
 @lru_cache(maxsize=4096)

@@ -88,7 +88,7 @@ class Errors:
         incident = self._ids.request_id()
         self._log.error(
             "rpc_failed",
-            method=call.method,
+            method=call.path,
             caller=call.identity.name if call.identity else "",
             incident=incident,
             exc_info=error,

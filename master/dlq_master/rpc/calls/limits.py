@@ -10,7 +10,6 @@ from dlq_common.errors import InvalidRequest, TryAgain
 from dlq_common.identity.pki import Role
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.reads import Lines
-from dlq_master.rpc.calls.roles import RULES
 
 STREAMS_OF_A_PERSON = 16
 # Its session, the one it replaces, and the logs that people read.
@@ -43,7 +42,7 @@ class CallLimits:
             if call.identity.role is Role.NODE:
                 yield
                 return
-            async with self._lines(call.method).place(call.identity.name):
+            async with self._lines(call).place(call.identity.name):
                 yield
             return
         key = (call.identity.role, call.identity.name)
@@ -63,11 +62,10 @@ class CallLimits:
             if not self._streams[key]:
                 del self._streams[key]
 
-    def _lines(self, method: str) -> Lines:
-        if method in _FORECASTS:
+    def _lines(self, call: Call) -> Lines:
+        if call.path in _FORECASTS:
             return self._forecasts
-        rule = RULES.get(method)
-        return self._changes if rule is not None and rule.changes else self._reads
+        return self._changes if call.method.changes else self._reads
 
 
 def check_deadline(call: Call) -> None:

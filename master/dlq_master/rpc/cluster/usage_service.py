@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
-from dlq.v1.usage_service_pb2_grpc import UsageServiceServicer
-from dlq_common.clock import Clock
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import Control, ReadModel
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
-from dlq_master.rpc.calls.auth import caller_of
-from dlq_master.rpc.calls.call import Context
+from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import words_of
 from dlq_master.rpc.views.costs import COST_GROUPS, of_jobs, of_pools
 from dlq_master.rpc.views.days import by_pool, day_words, days_of, groups_of
@@ -27,54 +24,42 @@ _BY: Mapping[str, Callable[[Account], str]] = {
 }
 
 
-class UsageService(UsageServiceServicer):
-    """dlq.v1.UsageService. The door has looked at the role; here at what may be seen."""
+async def get_usage(call: Call, request: wire.GetUsageRequest) -> wire.GetUsageResponse:
+    caller, read, now_s = call.caller, call.read, call.now_s
+    by = groups_of(request.by, _BY)
+    user, team = words_of(request.user, "user"), words_of(request.team, "team")
+    first, last = days_of(request, now_s)
+    books = await read.books(first, last, now_s)
+    mine = _teams(read, caller)
+    seen = {
+        account: spent
+        for account, spent in books.uses.items()
+        if _may_see(caller, account, mine)
+        and user in ("", account.user)
+        and team in ("", account.team)
+    }
+    of_all = caller.sees_all and not user and not team
+    return wire.GetUsageResponse(
+        usages=_usages(seen, by),
+        from_time=to_timestamp(max(first * DAY_S, books.from_s)),
+        until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        pools=_pools(books.pools, by_day="day" in by) if of_all else (),
+    )
 
-    def __init__(self, control: Control, clock: Clock) -> None:
-        self._control = control
-        self._clock = clock
 
-    async def GetUsage(
-        self, request: wire.GetUsageRequest, context: Context
-    ) -> wire.GetUsageResponse:
-        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
-        by = groups_of(request.by, _BY)
-        user, team = words_of(request.user, "user"), words_of(request.team, "team")
-        first, last = days_of(request, now_s)
-        books = await read.books(first, last, now_s)
-        mine = _teams(read, caller)
-        seen = {
-            account: spent
-            for account, spent in books.uses.items()
-            if _may_see(caller, account, mine)
-            and user in ("", account.user)
-            and team in ("", account.team)
-        }
-        answer = wire.GetUsageResponse(
-            usages=_usages(seen, by),
-            from_time=to_timestamp(max(first * DAY_S, books.from_s)),
-            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
-        )
-        if caller.sees_all and not user and not team:
-            answer.pools.extend(_pools(books.pools, by_day="day" in by))
-        return answer
-
-    async def GetCosts(
-        self, request: wire.GetCostsRequest, context: Context
-    ) -> wire.GetCostsResponse:
-        caller, read, now_s = caller_of(context), self._control.published, self._clock.now_s()
-        by = groups_of(request.by, COST_GROUPS)
-        user, team = words_of(request.user, "user"), words_of(request.team, "team")
-        first, last = days_of(request, now_s)
-        told = await read.costs(first, last, now_s)
-        answer = wire.GetCostsResponse(
-            costs=of_jobs(told, caller, _teams(read, caller), by, user, team),
-            from_time=to_timestamp(first * DAY_S),
-            until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
-        )
-        if caller.sees_all and not user and not team:
-            answer.pools.extend(of_pools(told.pools, by_day="day" in by))
-        return answer
+async def get_costs(call: Call, request: wire.GetCostsRequest) -> wire.GetCostsResponse:
+    caller, read, now_s = call.caller, call.read, call.now_s
+    by = groups_of(request.by, COST_GROUPS)
+    user, team = words_of(request.user, "user"), words_of(request.team, "team")
+    first, last = days_of(request, now_s)
+    costs = await read.costs(first, last, now_s)
+    of_all = caller.sees_all and not user and not team
+    return wire.GetCostsResponse(
+        costs=of_jobs(costs, caller, _teams(read, caller), by, user, team),
+        from_time=to_timestamp(first * DAY_S),
+        until_time=to_timestamp(min((last + 1) * DAY_S, now_s)),
+        pools=of_pools(costs.pools, by_day="day" in by) if of_all else (),
+    )
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from typing import Protocol
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
@@ -19,19 +18,18 @@ from dlq_common.errors import (
     TryAgain,
     Unavailable,
 )
-from dlq_common.identity.pki import CertifiedIdentity, Role
+from dlq_common.identity.pki import Role
 from dlq_common.text.names import printable
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.agents.exec_relay import LARGEST_PIECE_BYTES, ExecPipe, ExecRelay
-from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.agents.exec_relay import LARGEST_PIECE_BYTES, ExecPipe
+from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 
-METHOD = "/dlq.v1.JobService/ExecJob"
 OPENING_TIMEOUT_S = 10.0
 MOST_COMMAND_BYTES = 64 * 1024
 MOST_WORDS = 4096
@@ -39,91 +37,72 @@ MOST_WORDS = 4096
 MEMBER_CHECK_S = 30.0
 
 
-class Record(Protocol):
-    """Puts a line into the audit, and waits until it is on disk (audit.py)."""
-
-    async def __call__(
-        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
-    ) -> None: ...
-
-
-class Execs:
-    """Serves callers; the commands run on the nodes.
+async def exec_job(
+    call: Call, requests: AsyncIterator[wire.ExecJobRequest]
+) -> AsyncIterator[wire.ExecJobResponse]:
+    """Everything that the command says, its end last. The command runs on a node.
 
     When the master restarts, the streams end, and the agents kill the commands. When an agent
     restarts or its line goes silent, the caller hears UNAVAILABLE within 8 s, and the command is
     killed on the node. When the job ends, its commands end too.
     """
-
-    def __init__(self, control: Control, door: Door, relay: ExecRelay, record: Record) -> None:
-        self._control = control
-        self._door = door
-        self._relay = relay
-        self._record = record
-
-    async def run(
-        self,
-        requests: AsyncIterator[wire.ExecJobRequest],
-        caller: Caller,
-        identity: CertifiedIdentity,
-        peer: str,
-    ) -> AsyncIterator[wire.ExecJobResponse]:
-        """Everything that the command says, its end last."""
-        opening = await _opening(requests)
-        job = visible_job(self._control.published, caller, opening.job_id)
-        _check_owner(job, caller)
-        attempt = self._running(job)
-        ranks = attempt.ranks
-        if not 0 <= opening.node_rank < len(ranks):
-            raise InvalidRequest(
-                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
-            )
-        _check_spec(opening.spec)
-        # On record before it runs, so that the trace survives the end of the master.
-        about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
-        await self._record(identity, METHOD, about, "STARTED", peer)
-        command = agent.OpenExecCommand(
-            job_id=str(job.job_id),
-            fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
-            node_rank=opening.node_rank,
+    opening = await _opening(requests)
+    job = visible_job(call.read, call.caller, opening.job_id)
+    _check_owner(job, call.caller)
+    attempt = _running(job, call.read)
+    ranks = attempt.ranks
+    if not 0 <= opening.node_rank < len(ranks):
+        raise InvalidRequest(
+            f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="opening.node_rank"
         )
-        node_id = ranks[opening.node_rank].node_id
-        with self._relay.opened(node_id, command, opening.spec) as pipe:
-            beside = [
-                asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),
-                asyncio.create_task(_or_cut(pipe, self._watch_member(identity))),
-            ]
-            try:
-                async for output in pipe.outputs():
-                    self._door.check_member(identity)
-                    _check_refusal(output, attempt, node_id)
-                    yield wire.ExecJobResponse(output=_shown(output, attempt, opening, node_id))
-            except Unavailable:
-                for task in beside:
-                    if task.done():
-                        task.result()  # raises what the pipe was cut for
-                raise
-            finally:
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
+    _check_spec(opening.spec)
+    # On record before it runs, so that the trace survives the end of the master.
+    about = f"{attempt.key} rank {opening.node_rank}: {printable(opening.spec.command[0])}"
+    await call.parts.record(call.identity, call.path, about, "STARTED", call.context.peer())
+    command = agent.OpenExecCommand(
+        job_id=str(job.job_id),
+        fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
+        node_rank=opening.node_rank,
+    )
+    node_id = ranks[opening.node_rank].node_id
+    with call.parts.execs.opened(node_id, command, opening.spec) as pipe:
+        beside = [
+            asyncio.create_task(_or_cut(pipe, _feed(pipe, requests))),
+            asyncio.create_task(_or_cut(pipe, _watch_member(call))),
+        ]
+        try:
+            async for output in pipe.outputs():
+                call.check_member()
+                _check_refusal(output, attempt, node_id)
+                yield wire.ExecJobResponse(output=_shown(output, attempt, opening, node_id))
+        except Unavailable:
+            for task in beside:
+                if task.done():
+                    task.result()  # raises what the pipe was cut for
+            raise
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
-    def _running(self, job: Job) -> Attempt:
-        for attempt in self._control.published.attempts(job.job_id):
-            if attempt.live:
-                return attempt
-        raise IllegalTransition(
-            f"job {shown_id(job)} is {job.state.value}: nothing of it runs",
-            hint=f"see why: dlq why {shown_id(job)}",
-            id=job.job_id,
-            state=job.state.value,
-        )
 
-    async def _watch_member(self, identity: CertifiedIdentity) -> None:
-        """Raises when the caller is removed, also when nothing moves."""
-        while True:
-            await asyncio.sleep(MEMBER_CHECK_S)
-            self._door.check_member(identity)
+def _running(job: Job, read: ReadModel) -> Attempt:
+    for attempt in read.attempts(job.job_id):
+        if attempt.live:
+            return attempt
+    raise IllegalTransition(
+        f"job {shown_id(job)} is {job.state.value}: nothing of it runs",
+        hint=f"see why: dlq why {shown_id(job)}",
+        id=job.job_id,
+        state=job.state.value,
+    )
+
+
+async def _watch_member(call: Call) -> None:
+    """Raises when the caller is removed, also when nothing moves."""
+    while True:
+        await asyncio.sleep(MEMBER_CHECK_S)
+        call.check_member()
 
 
 async def _or_cut(pipe: ExecPipe, work: Coroutine[None, None, None]) -> None:

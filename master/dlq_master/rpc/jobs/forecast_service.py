@@ -6,26 +6,20 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from google.protobuf.duration_pb2 import Duration
-
 from dlq.v1 import forecast_pb2
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq.v1 import job_service_pb2 as jobs
-from dlq.v1.forecast_service_pb2_grpc import ForecastServiceServicer
-from dlq_common.clock import Clock
 from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.text.names import shown
-from dlq_common.text.wire import from_duration, to_duration, to_timestamp
+from dlq_common.text.wire import said, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
-from dlq_master.control.loop.ports import Control, Foresight, ReadModel
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.placement.policies import live_policy
-from dlq_master.control.stimuli import Caller, Submitted
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
 from dlq_master.planner.forecasts import Changes, Range
-from dlq_master.rpc.calls.auth import caller_of
-from dlq_master.rpc.calls.call import Context
+from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 from dlq_master.rpc.specs.intake import node_id_of, submit_stimulus
 from dlq_master.rpc.views.convert import job_message, range_message
@@ -34,89 +28,78 @@ USUAL_WAIT_S, LONGEST_WAIT_S = 20.0, 60.0
 MOST_NODES, MOST_GPUS = 10_000, 64
 
 
-class ForecastService(ForecastServiceServicer):
-    """dlq.v1.ForecastService."""
-
-    def __init__(self, control: Control, foresight: Foresight, clock: Clock) -> None:
-        self._control = control
-        self._foresight = foresight
-        self._clock = clock
-
-    async def EstimateJob(
-        self, request: wire.EstimateJobRequest, context: Context
-    ) -> wire.EstimateJobResponse:
-        caller = caller_of(context)
-        job = await self._asked(request, caller)
-        message = job_message(job, self._control.published, self._clock.now_s())
-        answer = wire.EstimateJobResponse(job=message)
-        if job.ended:
-            answer.missing = f"it has ended: {job.state.value}"
-            return answer
-        if not job.job_id or request.HasField("spec"):
-            job = job._replace(job_id=NOT_SUBMITTED)
-        try:
-            found = await self._foresight.estimate(job, _wait_s(request))
-        except Unknown as error:
-            answer.missing = str(error)
-            return answer
-        answer.estimate_time.CopyFrom(to_timestamp(found.at_s))
-        answer.basis = found.basis
-        if found.start is not None:
-            answer.start.CopyFrom(range_message(found.start))
-        if found.end is not None:
-            answer.end.CopyFrom(range_message(found.end))
+async def estimate_job(call: Call, request: wire.EstimateJobRequest) -> wire.EstimateJobResponse:
+    job = await _asked(call, request)
+    answer = wire.EstimateJobResponse(job=job_message(job, call.read, call.now_s))
+    if job.ended:
+        answer.missing = f"it has ended: {job.state.value}"
         return answer
-
-    async def GetForecastQuality(
-        self, request: wire.GetForecastQualityRequest, context: Context
-    ) -> wire.GetForecastQualityResponse:
-        quality, latest = self._foresight.quality(), self._foresight.latest
-        answer = wire.GetForecastQualityResponse(
-            job_count=quality.jobs,
-            error_median_duration=_span(quality.median_s),
-            error_p90_duration=_span(quality.p90_s),
-            late_median_duration=_span(quality.late_median_s),
-            within_ratio=quality.within_share or 0.0,
-            wait_median_duration=_span(quality.wait_median_s),
-        )
-        if latest is not None:
-            answer.look_time.CopyFrom(to_timestamp(latest.at_s))
-            answer.world_count = latest.worlds
-            answer.cpu_duration.CopyFrom(to_duration(latest.cpu_s))
-            answer.estimate_count = len(latest.starts)
+    if not job.job_id or request.HasField("spec"):
+        job = job._replace(job_id=NOT_SUBMITTED)
+    try:
+        found = await call.parts.foresight.estimate(job, _wait_s(request))
+    except Unknown as error:
+        answer.missing = str(error)
         return answer
+    return wire.EstimateJobResponse(
+        job=answer.job,
+        estimate_time=to_timestamp(found.at_s),
+        basis=found.basis,
+        start=_range(found.start),
+        end=_range(found.end),
+    )
 
-    async def CompareForecasts(
-        self, request: wire.CompareForecastsRequest, context: Context
-    ) -> wire.CompareForecastsResponse:
-        changes = changes_of(request, self._control.published)
-        try:
-            found = await self._foresight.what_if(changes, LONGEST_WAIT_S)
-        except Unknown as error:
-            raise TryAgain(f"no forecast: {error}") from None
-        now, then = found.now.starts, found.then.starts
-        return wire.CompareForecastsResponse(
-            estimate_time=to_timestamp(found.now.at_s),
-            starts=[
-                wire.ComparedStart(
-                    job_id=str(job_id),
-                    start=_range(now.get(job_id)),
-                    other_start=_range(then.get(job_id)),
-                )
-                for job_id in sorted({*now, *then})
-            ],
-        )
 
-    async def _asked(self, request: wire.EstimateJobRequest, caller: Caller) -> Job:
-        """The job that is there, or the one that would be accepted."""
-        if bool(request.job_id) == request.HasField("spec"):
-            raise InvalidRequest("name a job or give a spec, one of them", field="job_id")
-        if request.job_id:
-            return visible_job(self._control.published, caller, request.job_id)
-        submission = jobs.SubmitJobRequest(spec=request.spec, validate_only=True)
-        submitted = await self._control.ask(submit_stimulus(submission, caller))
-        assert isinstance(submitted, Submitted)
-        return submitted.job
+async def get_forecast_quality(
+    call: Call, request: wire.GetForecastQualityRequest
+) -> wire.GetForecastQualityResponse:
+    quality, latest = call.parts.foresight.quality(), call.parts.foresight.latest
+    answer = wire.GetForecastQualityResponse(
+        job_count=quality.jobs,
+        error_median_duration=to_duration(quality.median_s),
+        error_p90_duration=to_duration(quality.p90_s),
+        late_median_duration=to_duration(quality.late_median_s),
+        within_ratio=quality.within_share or 0.0,
+        wait_median_duration=to_duration(quality.wait_median_s),
+    )
+    if latest is not None:
+        answer.look_time.CopyFrom(to_timestamp(latest.at_s))
+        answer.world_count = latest.worlds
+        answer.cpu_duration.CopyFrom(to_duration(latest.cpu_s))
+        answer.estimate_count = len(latest.starts)
+    return answer
+
+
+async def compare_forecasts(
+    call: Call, request: wire.CompareForecastsRequest
+) -> wire.CompareForecastsResponse:
+    changes = changes_of(request, call.read)
+    try:
+        found = await call.parts.foresight.what_if(changes, LONGEST_WAIT_S)
+    except Unknown as error:
+        raise TryAgain(f"no forecast: {error}") from None
+    now, then = found.now.starts, found.then.starts
+    return wire.CompareForecastsResponse(
+        estimate_time=to_timestamp(found.now.at_s),
+        starts=[
+            wire.ComparedStart(
+                job_id=str(job_id),
+                start=_range(now.get(job_id)),
+                other_start=_range(then.get(job_id)),
+            )
+            for job_id in sorted({*now, *then})
+        ],
+    )
+
+
+async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
+    """The job that is there, or the one that would be accepted."""
+    if bool(request.job_id) == request.HasField("spec"):
+        raise InvalidRequest("name a job or give a spec, one of them", field="job_id")
+    if request.job_id:
+        return visible_job(call.read, call.caller, request.job_id)
+    submission = jobs.SubmitJobRequest(spec=request.spec, validate_only=True)
+    return (await call.ask(submit_stimulus(submission, call.caller))).job
 
 
 def changes_of(request: wire.CompareForecastsRequest, read: ReadModel) -> Changes:
@@ -193,17 +176,13 @@ def _alike(nodes: list[Node], gpu_type: str) -> Node:
 
 
 def _wait_s(request: wire.EstimateJobRequest) -> float:
-    if not request.HasField("wait_duration"):
+    wait_s: float | None = said(request, "wait_duration")
+    if wait_s is None:
         return USUAL_WAIT_S
-    wait_s = from_duration(request.wait_duration)
     if not (math.isfinite(wait_s) and 0.0 < wait_s <= LONGEST_WAIT_S):
         why = f"wait_duration is above 0, up to {LONGEST_WAIT_S:g} s"
         raise InvalidRequest(why, field="wait_duration")
     return wait_s
-
-
-def _span(seconds: float | None) -> Duration | None:
-    return None if seconds is None else to_duration(seconds)
 
 
 def _range(range_: Range | None) -> forecast_pb2.TimeRange | None:

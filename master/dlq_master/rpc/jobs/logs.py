@@ -8,72 +8,62 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.lease_pb2 import Fence
 from dlq_common.errors import IllegalTransition, InvalidRequest, NotFound, Unavailable
-from dlq_common.identity.pki import CertifiedIdentity
-from dlq_master.control.loop.ports import Control
-from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.rpc.agents.logs_relay import LogsRelay
-from dlq_master.rpc.calls.auth import Door
+from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
 
 
-class Logs:
-    """Serves readers; the output itself stays on the nodes."""
-
-    def __init__(self, control: Control, door: Door, relay: LogsRelay) -> None:
-        self._control = control
-        self._door = door
-        self._relay = relay
-
-    async def read(
-        self, request: wire.ReadLogsRequest, caller: Caller, identity: CertifiedIdentity
-    ) -> AsyncIterator[wire.ReadLogsResponse]:
-        """Output from the offset on; the last message says so. May be resumed from any offset."""
-        attempt = self._attempt(request, caller)
-        ranks = attempt.ranks
-        if not 0 <= request.node_rank < len(ranks):
-            raise InvalidRequest(
-                f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="node_rank"
-            )
-        command = agent.OpenLogCommand(
-            job_id=str(attempt.key.job_id),
-            fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
-            node_rank=request.node_rank,
-            offset=request.offset,
-            follow=request.follow,
+async def read_logs(
+    call: Call, request: wire.ReadLogsRequest
+) -> AsyncIterator[wire.ReadLogsResponse]:
+    """Output from the offset on; the last message says so. May be resumed from any offset. The
+    output itself stays on the nodes.
+    """
+    attempt = _attempt(call, request)
+    ranks = attempt.ranks
+    if not 0 <= request.node_rank < len(ranks):
+        raise InvalidRequest(
+            f"attempt {attempt.key} has ranks 0 to {len(ranks) - 1}", field="node_rank"
         )
-        with self._relay.opened(ranks[request.node_rank].node_id, command) as pipe:
-            async for chunk in pipe.chunks():
-                self._door.check_member(identity)
-                if chunk.error:
-                    raise _unreadable(attempt, chunk.error)
-                yield wire.ReadLogsResponse(
-                    offset=chunk.offset,
-                    data=chunk.data,
-                    end=chunk.end,
-                    attempt=attempt.key.number,
-                )
-
-    def _attempt(self, request: wire.ReadLogsRequest, caller: Caller) -> Attempt:
-        read = self._control.published
-        job = visible_job(read, caller, request.job_id)
-        if not job.attempts:
-            raise IllegalTransition(
-                f"job {shown_id(job)} has not started yet",
-                hint=f"see why: dlq why {shown_id(job)}",
-                id=job.job_id,
-                state=job.state.value,
+    command = agent.OpenLogCommand(
+        job_id=str(attempt.key.job_id),
+        fence=Fence(epoch=attempt.epoch, attempt=attempt.key.number),
+        node_rank=request.node_rank,
+        offset=request.offset,
+        follow=request.follow,
+    )
+    with call.parts.logs.opened(ranks[request.node_rank].node_id, command) as pipe:
+        async for chunk in pipe.chunks():
+            call.check_member()
+            if chunk.error:
+                raise _unreadable(attempt, chunk.error)
+            yield wire.ReadLogsResponse(
+                offset=chunk.offset,
+                data=chunk.data,
+                end=chunk.end,
+                attempt=attempt.key.number,
             )
-        number = request.attempt or job.attempts
-        for attempt in read.attempts(job.job_id):
-            if attempt.key.number == number:
-                return attempt
-        raise NotFound(
-            f"there is no attempt {shown_id(job)}.{number}",
-            kind="attempt",
-            id=f"{job.job_id}.{number}",
+
+
+def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
+    job = visible_job(call.read, call.caller, request.job_id)
+    if not job.attempts:
+        raise IllegalTransition(
+            f"job {shown_id(job)} has not started yet",
+            hint=f"see why: dlq why {shown_id(job)}",
+            id=job.job_id,
+            state=job.state.value,
         )
+    number = request.attempt or job.attempts
+    for attempt in call.read.attempts(job.job_id):
+        if attempt.key.number == number:
+            return attempt
+    raise NotFound(
+        f"there is no attempt {shown_id(job)}.{number}",
+        kind="attempt",
+        id=f"{job.job_id}.{number}",
+    )
 
 
 def _unreadable(attempt: Attempt, error: str) -> Unavailable | NotFound:

@@ -1,6 +1,6 @@
 """Requests that describe jobs: every field checked, and defaults filled in.
 
 `intake` turns requests into stimuli. `spec` checks a whole JobSpec by one table of checks, in part
-those of `container_spec`, `deadlines`, `elastic`, `lateness` and `node_choice`. `edit` reads the
-common part of all changes to one job. Errors name the field.
+those of `container_spec`, `deadlines`, `elastic`, `lateness` and `node_choice`. Errors name
+the field.
 """

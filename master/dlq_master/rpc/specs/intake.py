@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TypeVar
+from collections.abc import Callable
+from typing import TypedDict, TypeVar
 
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
@@ -33,7 +34,6 @@ from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
 from dlq_master.rpc.specs.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
-from dlq_master.rpc.specs.edit import Edit
 from dlq_master.rpc.specs.elastic import new_sizes, sizes_of
 from dlq_master.rpc.specs.lateness import is_sized, lateness_of
 from dlq_master.rpc.specs.node_choice import labels_of, nodes_of
@@ -64,28 +64,34 @@ def job_id_of(text: str, field: str = "job_id") -> JobId:
     return JobId(int(text))
 
 
-def node_id_of(text: str, field: str = "node_id") -> NodeId:
-    """A node's id: a lower-case host name."""
+def passing(check: Callable[..., str], text: str, field: str, *what: str) -> str:
+    """A text that a check of dlq_common.text lets pass. InvalidRequest names the field."""
     try:
-        return NodeId(check_node_name(text))
+        return check(text, *what)
     except ValueError as error:
         raise InvalidRequest(str(error), field=field) from None
+
+
+def node_id_of(text: str, field: str = "node_id") -> NodeId:
+    """A node's id: a lower-case host name."""
+    return NodeId(passing(check_node_name, text, field))
 
 
 def user_name_of(text: str, field: str) -> str:
     """A user's name."""
-    try:
-        return check_user_name(text)
-    except ValueError as error:
-        raise InvalidRequest(str(error), field=field) from None
+    return passing(check_user_name, text, field)
 
 
 def team_name_of(text: str, field: str) -> str:
     """A team's name."""
-    try:
-        return check_word(text, "team")
-    except ValueError as error:
-        raise InvalidRequest(str(error), field=field) from None
+    return passing(check_word, text, field, "team")
+
+
+def needed(text: str, field: str, question: str) -> str:
+    """A word that must be said."""
+    if not text:
+        raise InvalidRequest(question, field=field)
+    return text
 
 
 def words_of(text: str, field: str) -> str:
@@ -93,6 +99,15 @@ def words_of(text: str, field: str) -> str:
     if len(text) > LONGEST_WORDS:
         raise InvalidRequest(f"{field} is longer than {LONGEST_WORDS} characters", field=field)
     return printable(text)
+
+
+class Edit(TypedDict):
+    """The fields of all edits of one job, checked."""
+
+    caller: Caller
+    request_id: str
+    job_id: JobId
+    expected_version: int
 
 
 # --- jobs ---------------------------------------------------------------------------------------

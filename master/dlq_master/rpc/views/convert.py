@@ -7,12 +7,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from dlq.v1 import admin_service_pb2 as admin
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.nodes.labels import by_name, named
-from dlq_master.control.stimuli import JoinToken, User
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.event import Fact, JournalEvent
@@ -358,26 +356,3 @@ def _fact_text(fact: Fact) -> str:
     if fact is None:
         return ""
     return str(fact).lower() if isinstance(fact, bool) else str(fact)
-
-
-def user_message(user: User) -> admin.User:
-    """A user of the cluster."""
-    return admin.User(
-        name=user.name,
-        role=user.role,
-        uid=user.uid,
-        gid=user.gid,
-        groups=user.groups,
-        create_time=to_timestamp(user.created_time_s),
-    )
-
-
-def token_message(token: JoinToken) -> admin.JoinToken:
-    """A join token, without its secret."""
-    return admin.JoinToken(
-        token_id=token.token_id,
-        node_id=token.node_id,
-        create_time=to_timestamp(token.created_time_s),
-        expire_time=to_timestamp(token.expire_time_s),
-        created_by=token.created_by,
-    )

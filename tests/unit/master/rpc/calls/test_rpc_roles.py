@@ -5,25 +5,26 @@ from __future__ import annotations
 from google.protobuf import descriptor_pool
 
 from dlq_common.identity.pki import Role
-from dlq_master.rpc.calls.roles import JOIN, RULES
+from dlq_master.rpc.methods import JOIN_SERVICE, METHODS
 from support.wire_methods import every_method
 
+JOIN = f"/{JOIN_SERVICE}/Join"
 # gRPC's own health servicer does not implement it.
 UNSERVED = "/grpc.health.v1.Health/List"
 
 
 def test_every_method_of_the_wire_is_in_the_table() -> None:
     served = {method.path for method in every_method()}
-    assert served - RULES.keys() == {JOIN, UNSERVED}
+    assert served - METHODS.keys() == {JOIN, UNSERVED}
 
 
 def test_the_table_names_no_method_that_does_not_exist() -> None:
     served = {method.path for method in every_method()}
-    assert RULES.keys() - served == set()
+    assert METHODS.keys() - served == set()
 
 
 def test_each_role_of_people_may_do_what_the_one_below_it_may() -> None:
-    for path, rule in RULES.items():
+    for path, rule in METHODS.items():
         if Role.USER in rule.roles:
             assert Role.OPERATOR in rule.roles, path
         if Role.OPERATOR in rule.roles:
@@ -31,7 +32,7 @@ def test_each_role_of_people_may_do_what_the_one_below_it_may() -> None:
 
 
 def test_nodes_may_not_call_what_is_for_people_alone() -> None:
-    for_nodes = {path for path, rule in RULES.items() if Role.NODE in rule.roles}
+    for_nodes = {path for path, rule in METHODS.items() if Role.NODE in rule.roles}
     assert for_nodes == {
         "/dlq.v1.AgentService/Session",
         "/dlq.v1.AgentService/PushLog",
@@ -50,16 +51,16 @@ def test_whatever_carries_a_request_id_changes_something_and_is_audited() -> Non
     for method in every_method():
         fields = pool.FindMessageTypeByName(method.input_type).fields_by_name
         if "request_id" in fields:
-            assert RULES[method.path].changes, method.path
+            assert METHODS[method.path].changes, method.path
 
 
 def test_the_master_and_strangers_may_call_nothing() -> None:
-    assert not any(Role.MASTER in rule.roles for rule in RULES.values())
+    assert not any(Role.MASTER in rule.roles for rule in METHODS.values())
 
 
 def for_roles(*roles: Role) -> set[str]:
     """Names of the methods that exactly these roles may call."""
-    return {path.rsplit("/", 1)[-1] for path, rule in RULES.items() if rule.roles == set(roles)}
+    return {path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if rule.roles == set(roles)}
 
 
 def test_tokens_users_and_forgetting_are_for_admins_alone() -> None:
@@ -94,7 +95,9 @@ def test_the_care_of_nodes_is_for_operators() -> None:
 
 
 def test_the_inference_service_looks_and_takes_back_what_is_its_own() -> None:
-    may = {path.rsplit("/", 1)[-1] for path, rule in RULES.items() if Role.INFERENCE in rule.roles}
+    may = {
+        path.rsplit("/", 1)[-1] for path, rule in METHODS.items() if Role.INFERENCE in rule.roles
+    }
     assert may == {
         "ListNodes",
         "GetNode",

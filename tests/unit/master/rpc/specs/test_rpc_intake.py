@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_master.control.stimuli import Caller, ReportedPhase
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import ExitZeroInGrace
-from dlq_master.rpc.agents import agent_intake
+from dlq_master.rpc.reports import agent_intake
 from dlq_master.rpc.specs import intake
 
 ALICE = Caller("alice", "user")

@@ -1,4 +1,4 @@
-"""The agents' door: one session per node, and the logs they are asked for.
+"""Calls of agents: one session per node, and the logs they are asked for.
 
 An agent speaks for its own node, which its certificate names, and for ranks that were placed there.
 An agent that says more is cut off.
@@ -11,28 +11,28 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from dlq.v1 import agent_service_pb2 as wire
-from dlq.v1.agent_service_pb2_grpc import AgentServiceServicer
 from dlq.v1.profile_pb2 import ProfileEvidence
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import to_duration
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.stimuli import (
     AnnounceLeave,
     AnnounceMaintenance,
     CloseSession,
     CommandDone,
     Heartbeat,
-    Maintenance,
-    Opened,
     OpenSession,
     RankReports,
     ReportedRank,
 )
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.rpc.agents.agent_intake import (
+from dlq_master.rpc.agents.commands import welcome_messages
+from dlq_master.rpc.agents.sessions import Line
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.reports.agent_intake import (
     agent_of,
     facts_of,
     progress_of,
@@ -42,17 +42,10 @@ from dlq_master.rpc.agents.agent_intake import (
     reports_of,
     unexplained_of,
 )
-from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.agents.commands import welcome_messages
-from dlq_master.rpc.agents.exec_relay import ExecRelay
-from dlq_master.rpc.agents.health_intake import disk_of, health_of, look_of
-from dlq_master.rpc.agents.logs_relay import LogsRelay
-from dlq_master.rpc.agents.profile_intake import evidence_of
-from dlq_master.rpc.agents.sessions import Line, Sessions
-from dlq_master.rpc.calls.auth import Door, caller_of, identity_of
-from dlq_master.rpc.calls.call import Context
+from dlq_master.rpc.reports.health_intake import disk_of, health_of, look_of
+from dlq_master.rpc.reports.profile_intake import evidence_of
 from dlq_master.rpc.specs.intake import job_id_of, words_of
-from dlq_master.rpc.specs.spec import check_request_id, check_span
+from dlq_master.rpc.specs.spec import check_span
 
 _log = get_logger("master.agents")
 HELLO_TIMEOUT_S = 10.0
@@ -61,120 +54,100 @@ MOST_REPORTS_AT_ONCE = 256
 MOST_EVIDENCE_AT_ONCE = 16
 
 
-class AgentService(AgentServiceServicer):
-    """dlq.v1.AgentService."""
-
-    def __init__(
-        self,
-        control: Control,
-        door: Door,
-        sessions: Sessions,
-        relay: LogsRelay,
-        execs: ExecRelay,
-    ) -> None:
-        self._control = control
-        self._door = door
-        self._sessions = sessions
-        self._relay = relay
-        self._execs = execs
-
-    async def Session(
-        self, request_iterator: AsyncIterator[wire.SessionRequest], context: Context
-    ) -> AsyncIterator[wire.SessionResponse]:
-        node_id = NodeId(caller_of(context).name)
-        hello = await _first(request_iterator)
-        opening = self._opening(node_id, hello)
-        line = self._sessions.expect(node_id)
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            opened = await self._control.ask(opening)
-            assert isinstance(opened, Opened)
-            welcome = welcome_messages(opened, self._sessions.places)
-            self._sessions.bind(line, opened.session_id, opened.epoch, welcome)
-            conversation = _Conversation(
-                self._control, self._door, line, context, self._sessions.places
-            )
-            tasks = [
-                asyncio.create_task(conversation.listen(request_iterator)),
-                asyncio.create_task(conversation.report()),
-                asyncio.create_task(conversation.tell_evidence()),
-            ]
-            async for message in line.messages():
-                yield message
-            conversation.raise_failure()
-            raise Unavailable(line.closed_because)
-        finally:
-            self._sessions.drop(line)
-            if line.session_id is not None:
-                self._control.tell(CloseSession(node_id=node_id, session_id=line.session_id))
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def PushLog(
-        self, request_iterator: AsyncIterator[wire.PushLogRequest], context: Context
-    ) -> wire.PushLogResponse:
-        await self._relay.push(NodeId(caller_of(context).name), request_iterator)
-        return wire.PushLogResponse()
-
-    async def ServeExec(
-        self, request_iterator: AsyncIterator[wire.ServeExecRequest], context: Context
-    ) -> AsyncIterator[wire.ServeExecResponse]:
-        node_id = NodeId(caller_of(context).name)
-        async for message in self._execs.serve(node_id, request_iterator):
+async def session(
+    call: Call, requests: AsyncIterator[wire.SessionRequest]
+) -> AsyncIterator[wire.SessionResponse]:
+    """The conversation with one agent, until either side ends it."""
+    node_id, sessions = NodeId(call.caller.name), call.parts.sessions
+    hello = await _first(requests)
+    opening = _opening(call, node_id, hello)
+    line = sessions.expect(node_id)
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        opened = await call.ask(opening)
+        welcome = welcome_messages(opened, sessions.places)
+        sessions.bind(line, opened.session_id, opened.epoch, welcome)
+        conversation = _Conversation(call, line)
+        tasks = [
+            asyncio.create_task(conversation.listen(requests)),
+            asyncio.create_task(conversation.report()),
+            asyncio.create_task(conversation.tell_evidence()),
+        ]
+        async for message in line.messages():
             yield message
+        conversation.raise_failure()
+        raise Unavailable(line.closed_because)
+    finally:
+        sessions.drop(line)
+        if line.session_id is not None:
+            call.parts.control.tell(CloseSession(node_id=node_id, session_id=line.session_id))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def AnnounceMaintenance(
-        self, request: wire.AnnounceMaintenanceRequest, context: Context
-    ) -> wire.AnnounceMaintenanceResponse:
-        caller = caller_of(context)
-        asked = request.maintenance_duration
-        said = await self._control.ask(
-            AnnounceMaintenance(
-                caller=caller,
-                request_id=check_request_id(request.request_id),
-                node_id=NodeId(caller.name),
-                maintenance_s=check_span("maintenance_duration", asked, 0.0, LONGEST_ABSENCE_S),
-            )
-        )
-        assert isinstance(said, Maintenance)
-        return wire.AnnounceMaintenanceResponse(
-            left_duration=to_duration(said.left_s),
-            in_force=said.in_force,
-            rank_count=said.rank_count,
-            hold_duration=None if said.hold_s is None else to_duration(said.hold_s),
-        )
 
-    async def AnnounceLeave(
-        self, request: wire.AnnounceLeaveRequest, context: Context
-    ) -> wire.AnnounceLeaveResponse:
-        caller = caller_of(context)
-        ranks = await self._control.ask(
-            AnnounceLeave(
-                caller=caller,
-                request_id=check_request_id(request.request_id),
-                node_id=NodeId(caller.name),
-                leave_s=check_span("leave_duration", request.leave_duration, 0.0, DAY),
-            )
-        )
-        return wire.AnnounceLeaveResponse(rank_count=ranks)
+async def push_log(
+    call: Call, requests: AsyncIterator[wire.PushLogRequest]
+) -> wire.PushLogResponse:
+    await call.parts.logs.push(NodeId(call.caller.name), requests)
+    return wire.PushLogResponse()
 
-    def _opening(self, node_id: NodeId, hello: wire.Hello) -> OpenSession:
-        places = self._sessions.places
-        reports = tuple(promotable(report, places) for report in reports_of(hello.ranks))
-        for report in reports:
-            check_placed(self._control, node_id, report.key, report.node_rank)
-        pool_name, instance_id = rented_as(hello.facts)
-        return OpenSession(
-            node_id=node_id,
-            pool_name=pool_name,
-            instance_id=instance_id,
-            facts=facts_of(hello.facts),
-            highest_epoch=hello.highest_epoch,
-            reports=reports,
-            agent=agent_of(hello),
-            unexplained=unexplained_of(hello.unexplained),
+
+async def serve_exec(
+    call: Call, requests: AsyncIterator[wire.ServeExecRequest]
+) -> AsyncIterator[wire.ServeExecResponse]:
+    async for message in call.parts.execs.serve(NodeId(call.caller.name), requests):
+        yield message
+
+
+async def announce_maintenance(
+    call: Call, request: wire.AnnounceMaintenanceRequest
+) -> wire.AnnounceMaintenanceResponse:
+    asked = request.maintenance_duration
+    said = await call.ask(
+        AnnounceMaintenance(
+            **call.signed(request),
+            node_id=NodeId(call.caller.name),
+            maintenance_s=check_span("maintenance_duration", asked, 0.0, LONGEST_ABSENCE_S),
         )
+    )
+    return wire.AnnounceMaintenanceResponse(
+        left_duration=to_duration(said.left_s),
+        in_force=said.in_force,
+        rank_count=said.rank_count,
+        hold_duration=to_duration(said.hold_s),
+    )
+
+
+async def announce_leave(
+    call: Call, request: wire.AnnounceLeaveRequest
+) -> wire.AnnounceLeaveResponse:
+    ranks = await call.ask(
+        AnnounceLeave(
+            **call.signed(request),
+            node_id=NodeId(call.caller.name),
+            leave_s=check_span("leave_duration", request.leave_duration, 0.0, DAY),
+        )
+    )
+    return wire.AnnounceLeaveResponse(rank_count=ranks)
+
+
+def _opening(call: Call, node_id: NodeId, hello: wire.Hello) -> OpenSession:
+    places = call.parts.sessions.places
+    reports = tuple(promotable(report, places) for report in reports_of(hello.ranks))
+    for report in reports:
+        check_placed(call.read, node_id, report.key, report.node_rank)
+    pool_name, instance_id = rented_as(hello.facts)
+    return OpenSession(
+        node_id=node_id,
+        pool_name=pool_name,
+        instance_id=instance_id,
+        facts=facts_of(hello.facts),
+        highest_epoch=hello.highest_epoch,
+        reports=reports,
+        agent=agent_of(hello),
+        unexplained=unexplained_of(hello.unexplained),
+    )
 
 
 class _Conversation:
@@ -182,15 +155,12 @@ class _Conversation:
     batches.
     """
 
-    def __init__(
-        self, control: Control, door: Door, line: Line, context: Context, places: CheckpointPlaces
-    ) -> None:
+    def __init__(self, call: Call, line: Line) -> None:
         assert line.session_id is not None
-        self._control = control
-        self._door = door
+        self._call = call
+        self._control = call.parts.control
         self._line = line
-        self._places = places
-        self._identity = identity_of(context)
+        self._places = call.parts.sessions.places
         self._session_id = line.session_id
         self._reports: asyncio.Queue[ReportedRank] = asyncio.Queue(MOST_REPORTS_AT_ONCE)
         self._evidence: asyncio.Queue[ProfileEvidence] = asyncio.Queue(MOST_EVIDENCE_AT_ONCE)
@@ -247,7 +217,7 @@ class _Conversation:
                 self._beat(request.heartbeat)
             case "report":
                 report = promotable(report_of(request.report), self._places)
-                check_placed(self._control, self._line.node_id, report.key, report.node_rank)
+                check_placed(self._call.read, self._line.node_id, report.key, report.node_rank)
                 await self._reports.put(report)
             case "profile_evidence":
                 told = request.profile_evidence
@@ -256,7 +226,7 @@ class _Conversation:
                         "ranks are counted from 0", field="profile_evidence.node_rank"
                     )
                 key = AttemptKey(job_id_of(told.job_id, "job_id"), told.fence.attempt)
-                check_placed(self._control, self._line.node_id, key, told.node_rank)
+                check_placed(self._call.read, self._line.node_id, key, told.node_rank)
                 await self._evidence.put(told)
             case "gpu_look":
                 self._control.tell(look_of(request.gpu_look, self._line.node_id, self._session_id))
@@ -268,10 +238,10 @@ class _Conversation:
                 raise InvalidRequest("an empty message, or one newer than this master")
 
     def _beat(self, heartbeat: wire.Heartbeat) -> None:
-        self._door.check_member(self._identity)
+        self._call.check_member()
         progress = tuple(progress_of(each) for each in heartbeat.progress)
         for each in progress:
-            attempt = self._control.published.attempt(each.key)
+            attempt = self._call.read.attempt(each.key)
             if attempt is not None:
                 _must_be_placed(self._line.node_id, each.key, each.node_rank, _nodes_of(attempt))
         self._control.tell(
@@ -288,7 +258,7 @@ class _Conversation:
 
     def _reply(self, sequence: int) -> wire.HeartbeatReply:
         """With what the last commit says about the holds of the node's ranks."""
-        node = self._control.published.node(self._line.node_id)
+        node = self._call.read.node(self._line.node_id)
         reply = wire.HeartbeatReply(sequence=sequence)
         if node is not None and node.hold_revision:
             reply.hold_revision = node.hold_revision
@@ -320,12 +290,11 @@ class _Conversation:
             self._line.close(because)
 
 
-def check_placed(control: Control, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
+def check_placed(read: ReadModel, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
     """PermissionDenied when the attempt's rank was placed elsewhere.
 
     An attempt that nobody remembers passes: the loop tells the agent to forget it.
     """
-    read = control.published
     attempt = read.attempt(key)
     if attempt is None:
         attempt = next((each for each in read.attempts(key.job_id) if each.key == key), None)

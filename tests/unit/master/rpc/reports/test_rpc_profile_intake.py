@@ -12,7 +12,7 @@ from dlq.v1.job_pb2 import JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.trials.evidence import found_of
 from dlq_master.model.ids import NodeId
-from dlq_master.rpc.agents.profile_intake import MOST_PROCESSES_BYTES, evidence_of
+from dlq_master.rpc.reports.profile_intake import MOST_PROCESSES_BYTES, evidence_of
 from dlq_master.rpc.specs.intake import family_of
 from dlq_profiler.results import JobProfile
 from support.told_traffic import MODEL, a_message, a_rank

@@ -1,0 +1,45 @@
+"""The parts of the master that handlers of calls use; made once, by the server."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dlq_common.clock import Clock
+from dlq_common.identity.pki import Authority, CertifiedIdentity
+from dlq_common.ids import Ids
+from dlq_master.control.loop.ports import Control, Foresight
+from dlq_master.rpc.agents.exec_relay import ExecRelay
+from dlq_master.rpc.agents.logs_relay import LogsRelay
+from dlq_master.rpc.agents.sessions import Sessions
+from dlq_master.rpc.calls.reads import Slices
+
+
+class Record(Protocol):
+    """Puts a line into the audit, and waits until it is on disk (audit.py)."""
+
+    def __call__(
+        self, who: CertifiedIdentity | None, method: str, about: str, decision: str, peer: str = ""
+    ) -> Awaitable[None]: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MasterParts:
+    """Everything beside the request that the answer to a call depends on."""
+
+    control: Control
+    clock: Clock
+    ids: Ids
+    authority: Authority
+    foresight: Foresight
+    sessions: Sessions
+    logs: LogsRelay
+    execs: ExecRelay
+    slices: Slices
+    check_member: Callable[[CertifiedIdentity], object]  # Door.check_member, for long streams
+    record: Record
+    health: Any  # gRPC's own servicer
+    version: str
+    api_address: str  # HOST:PORT, as others dial it
+    join_address: str

@@ -1,0 +1,121 @@
+"""The methods of a service as gRPC serves them, each with the same step around it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor_pool import Default
+from google.protobuf.message_factory import GetMessageClass
+
+from dlq_common.errors import InvalidRequest
+from dlq_master.rpc.calls.call import Call, Context, Step
+from dlq_master.rpc.calls.parts import MasterParts
+from dlq_master.rpc.calls.roles import NOBODY, RpcMethod
+
+UNREADABLE = object()  # in place of a request whose bytes are no message
+_KINDS: Mapping[tuple[bool, bool], Callable[..., Any]] = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
+async def _nobodys(call: Call, request: Any) -> NoReturn:
+    raise AssertionError("the door lets nobody in here")
+
+
+NOBODYS = RpcMethod(NOBODY, _nobodys)  # a method that is missing in the table
+
+
+def served(
+    service: str, methods: Mapping[str, RpcMethod], step: Step, parts: MasterParts
+) -> grpc.GenericRpcHandler:
+    """All methods of a service of the wire. A step is a context manager that may refuse by
+    raising; a method that the table lacks is let through to nobody.
+    """
+    wire = Default().FindServiceByName(service)
+    handlers = {
+        one.name: _handler(one, methods.get(one.name, NOBODYS), step, parts) for one in wire.methods
+    }
+    return grpc.method_handlers_generic_handler(service, handlers)
+
+
+def _handler(wire: MethodDescriptor, method: RpcMethod, step: Step, parts: MasterParts) -> Any:
+    path = f"/{wire.containing_service.full_name}/{wire.name}"
+    kind = wire.client_streaming, wire.server_streaming
+
+    def begun(request: Any, context: Context) -> tuple[Call, Any]:
+        call = Call(path, method, context, any(kind), parts)
+        if wire.client_streaming:
+            return call, _noting_first(request, call)
+        if request is not UNREADABLE:
+            call.request = request
+        return call, request
+
+    # gRPC's servicer of health writes the answers of its stream itself.
+    streams = inspect.isasyncgenfunction(method.handler)
+    behave = _streaming if streams else _answering
+    return _KINDS[kind](
+        behave(method.handler, begun, step),
+        request_deserializer=_readable(GetMessageClass(wire.input_type).FromString),
+        response_serializer=GetMessageClass(wire.output_type).SerializeToString,
+    )
+
+
+_Begun = Callable[[Any, Context], tuple[Call, Any]]
+
+
+def _answering(
+    handler: Callable[..., Any], begun: _Begun, step: Step
+) -> Callable[[Any, Context], Awaitable[Any]]:
+    async def behave(request: Any, context: Context) -> Any:
+        call, request = begun(request, context)
+        async with step(call):
+            call.response = await handler(call, _read(request))
+        return call.response
+
+    return behave
+
+
+def _streaming(
+    handler: Callable[..., Any], begun: _Begun, step: Step
+) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    async def behave(request: Any, context: Context) -> AsyncIterator[Any]:
+        call, request = begun(request, context)
+        async with step(call):
+            async for response in handler(call, _read(request)):
+                yield response
+
+    return behave
+
+
+def _readable(read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """The same reader; it never raises. gRPC answers UNKNOWN to what a reader raises, and logs its
+    trace, before anybody has been asked who they are."""
+
+    def attempt(raw: bytes) -> Any:
+        try:
+            return read(raw)
+        except Exception:  # noqa: BLE001 - DecodeError, or whatever protobuf raises of bytes like these
+            return UNREADABLE
+
+    return attempt
+
+
+def _read(request: Any) -> Any:
+    if request is UNREADABLE:
+        raise InvalidRequest("the request is no message of this method")
+    return request
+
+
+async def _noting_first(requests: AsyncIterator[Any], call: Call) -> AsyncIterator[Any]:
+    """The same requests, read; the first says what the call is about."""
+    async for request in requests:
+        if call.request is None:
+            call.request = _read(request)
+        yield _read(request)

@@ -1,0 +1,102 @@
+"""The facts of nodes, of queues and of the cluster that everybody may see."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from dlq.v1 import node_service_pb2 as nodes
+from dlq.v1 import queue_pb2
+from dlq.v1 import queue_service_pb2 as queues
+from dlq_common.errors import NotFound
+from dlq_common.text.wire import filled, to_timestamp
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.ports import QueueFacts
+from dlq_master.model.nodes.node import NodeState
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.paging import page_size_of
+from dlq_master.rpc.calls.reads import ENCODED
+from dlq_master.rpc.calls.roles import OPERATORS
+from dlq_master.rpc.specs.intake import node_id_of
+from dlq_master.rpc.views.convert import node_message
+from dlq_master.rpc.views.policy_view import helper_message
+
+
+async def list_nodes(call: Call, request: nodes.ListNodesRequest) -> nodes.ListNodesResponse:
+    read = call.read
+    most = page_size_of(request.page_size)
+    there = read.nodes()
+    # A page token is the last id shown: nodes that come and go between pages shift nothing.
+    start = bisect_right(there, request.page_token, key=lambda node: str(node.node_id))
+    page = there[start : start + most]
+    response = nodes.ListNodesResponse(
+        next_page_token=page[-1].node_id if start + most < len(there) else ""
+    )
+    breathe = call.breathe()
+    for node in page:
+        response.nodes.append(node_message(node, read))
+        await breathe(ENCODED * (1 + len(node.gpus)))
+    return response
+
+
+async def get_node(call: Call, request: nodes.GetNodeRequest) -> nodes.GetNodeResponse:
+    read = call.read
+    node_id = node_id_of(request.node_id)
+    node = read.node(node_id)
+    if node is None:
+        raise NotFound(f"there is no node {node_id}", kind="node", id=node_id)
+    return nodes.GetNodeResponse(node=node_message(node, read))
+
+
+async def list_queues(call: Call, request: queues.ListQueuesRequest) -> queues.ListQueuesResponse:
+    return queues.ListQueuesResponse(queues=map(_queue, call.read.queues()))
+
+
+async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.GetClusterResponse:
+    read, caller = call.read, call.caller
+    up = [node for node in read.nodes() if node.state is NodeState.UP]
+    return queues.GetClusterResponse(
+        cluster_name=read.cluster_name,
+        master_version=call.parts.version,
+        epoch=read.epoch,
+        caller=caller.name,
+        role=caller.role,
+        policy=read.policy,
+        gpu_count=sum(len(node.gpus) for node in up),
+        free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
+        master_time=to_timestamp(call.now_s),
+        freeze_reason=read.freeze_reason(),
+        helpers=map(helper_message, read.helpers()),
+        incidents=map(_incident, read.incidents()) if caller.role in OPERATORS else (),
+    )
+
+
+def _incident(incident: Incident) -> queues.Incident:
+    """The requests on which the master has failed, without the words of their senders."""
+    return queues.Incident(
+        incident_id=incident.incident_id,
+        failure_time=to_timestamp(incident.time_s),
+        kind=incident.kind,
+        sender=incident.sender,
+        error=incident.words,
+        failure_count=incident.failures,
+    )
+
+
+def _queue(queue: QueueFacts) -> queue_pb2.Queue:
+    """A queue with its present contents."""
+    return filled(
+        queue_pb2.Queue,
+        queue,
+        levels=[
+            queue_pb2.QueueLevel(
+                level=number,
+                threshold_gpu_seconds=level.threshold_gpu_s,
+                waiting_job_count=level.waiting,
+                running_job_count=level.running,
+            )
+            for number, level in enumerate(queue.levels)
+        ],
+        running_gpu_count=queue.running_gpus,
+        waiting_gpu_count=queue.waiting_gpus,
+        held_job_count=queue.held,
+    )

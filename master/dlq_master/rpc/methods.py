@@ -1,0 +1,143 @@
+"""The methods of the wire: the one table of who may call what, and of what answers.
+
+A method that is missing here is refused to everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.calls.roles import (
+    ADMINS,
+    LENDERS,
+    LOOKERS,
+    MEMBERS,
+    NOBODY,
+    NODES,
+    OPERATORS,
+    USERS,
+    RpcMethod,
+)
+from dlq_master.rpc.cluster import admin_service as admin
+from dlq_master.rpc.cluster import facts_service as facts
+from dlq_master.rpc.cluster import loan_service as loans
+from dlq_master.rpc.cluster import pool_service as pools
+from dlq_master.rpc.cluster import reservation_service as reservations
+from dlq_master.rpc.cluster import team_service as teams
+from dlq_master.rpc.cluster import usage_service as usage
+from dlq_master.rpc.jobs import execs, logs, watch
+from dlq_master.rpc.jobs import forecast_service as forecasts
+from dlq_master.rpc.jobs import job_service as jobs
+from dlq_master.rpc.people import certificates
+from dlq_master.rpc.reports import agent_service as agents
+
+
+async def _health(call: Call, request: object) -> object:
+    """gRPC's own servicer; of its stream it writes the answers itself."""
+    return await getattr(call.parts.health, call.path.rsplit("/", 1)[-1])(request, call.context)
+
+
+SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
+    "dlq.v1.JobService": {
+        "SubmitJob": RpcMethod(USERS, jobs.submit_job, changes=True),
+        "GetJob": RpcMethod(USERS, jobs.get_job),
+        "ListJobs": RpcMethod(USERS, jobs.list_jobs),
+        "CancelJob": RpcMethod(USERS, jobs.cancel_job, changes=True),
+        "HoldJob": RpcMethod(USERS, jobs.hold_job, changes=True),
+        "ReleaseJob": RpcMethod(USERS, jobs.release_job, changes=True),
+        "PauseJob": RpcMethod(USERS, jobs.pause_job, changes=True),
+        "ResumeJob": RpcMethod(USERS, jobs.resume_job, changes=True),
+        "UpdateJob": RpcMethod(USERS, jobs.update_job, changes=True),
+        "RequeueJob": RpcMethod(USERS, jobs.requeue_job, changes=True),
+        "SignalJob": RpcMethod(USERS, jobs.signal_job, changes=True),
+        "CheckpointJob": RpcMethod(USERS, jobs.checkpoint_job, changes=True),
+        "ExplainJob": RpcMethod(USERS, jobs.explain_job),
+        "ListEvents": RpcMethod(USERS, jobs.list_events),
+        "WatchEvents": RpcMethod(USERS, watch.watch_events),
+        "ReadLogs": RpcMethod(USERS, logs.read_logs),
+        "ExecJob": RpcMethod(USERS, execs.exec_job, changes=True),
+    },
+    "dlq.v1.NodeService": {
+        "ListNodes": RpcMethod(LOOKERS, facts.list_nodes),
+        "GetNode": RpcMethod(LOOKERS, facts.get_node),
+    },
+    "dlq.v1.QueueService": {
+        "ListQueues": RpcMethod(LOOKERS, facts.list_queues),
+        "GetCluster": RpcMethod(MEMBERS, facts.get_cluster),
+    },
+    "dlq.v1.ForecastService": {
+        "EstimateJob": RpcMethod(USERS, forecasts.estimate_job),
+        "GetForecastQuality": RpcMethod(USERS, forecasts.get_forecast_quality),
+        "CompareForecasts": RpcMethod(OPERATORS, forecasts.compare_forecasts),
+    },
+    "dlq.v1.AdminService": {
+        "CreateJoinToken": RpcMethod(ADMINS, admin.create_join_token, changes=True),
+        "ListJoinTokens": RpcMethod(ADMINS, admin.list_join_tokens),
+        "RevokeJoinToken": RpcMethod(ADMINS, admin.revoke_join_token, changes=True),
+        "FenceNode": RpcMethod(OPERATORS, admin.fence_node, changes=True),
+        "SetNodeFlags": RpcMethod(OPERATORS, admin.set_node_flags, changes=True),
+        "SetNodeLabels": RpcMethod(OPERATORS, admin.set_node_labels, changes=True),
+        "AcceptGpus": RpcMethod(OPERATORS, admin.accept_gpus, changes=True),
+        "ClearGpuConditions": RpcMethod(OPERATORS, admin.clear_gpu_conditions, changes=True),
+        "ForgetNode": RpcMethod(ADMINS, admin.forget_node, changes=True),
+        "ListUsers": RpcMethod(OPERATORS, admin.list_users),
+        "SetUser": RpcMethod(ADMINS, admin.set_user, changes=True),
+        "DeleteUser": RpcMethod(ADMINS, admin.delete_user, changes=True),
+        "GetPolicy": RpcMethod(OPERATORS, admin.get_policy),
+        "SetPolicy": RpcMethod(ADMINS, admin.set_policy, changes=True),
+    },
+    "dlq.v1.ReservationService": {
+        "ListReservations": RpcMethod(USERS, reservations.list_reservations),
+        "CreateReservation": RpcMethod(OPERATORS, reservations.create_reservation, changes=True),
+        "CancelReservation": RpcMethod(OPERATORS, reservations.cancel_reservation, changes=True),
+    },
+    "dlq.v1.TeamService": {
+        "ListTeams": RpcMethod(USERS, teams.list_teams),
+        "SetTeam": RpcMethod(ADMINS, teams.set_team, changes=True),
+        "DeleteTeam": RpcMethod(ADMINS, teams.delete_team, changes=True),
+    },
+    "dlq.v1.UsageService": {
+        "GetUsage": RpcMethod(USERS, usage.get_usage),
+        "GetCosts": RpcMethod(USERS, usage.get_costs),
+    },
+    "dlq.v1.LoanService": {
+        "ListLoans": RpcMethod(LENDERS, loans.list_loans),
+        "LendServers": RpcMethod(LENDERS, loans.lend_servers, changes=True),
+        "PlanReclaim": RpcMethod(LENDERS, loans.plan_reclaim),
+        "ReclaimServers": RpcMethod(LENDERS, loans.reclaim_servers, changes=True),
+        "SetLoanController": RpcMethod(LENDERS, loans.set_loan_controller, changes=True),
+    },
+    "dlq.v1.PoolService": {
+        "ListPools": RpcMethod(OPERATORS, pools.list_pools),
+        "StopMachines": RpcMethod(OPERATORS, pools.stop_machines, changes=True),
+    },
+    "dlq.v1.IdentityService": {
+        "RenewCertificate": RpcMethod(MEMBERS, certificates.renew_certificate, changes=True),
+    },
+    "dlq.v1.AgentService": {
+        "Session": RpcMethod(NODES, agents.session),
+        "PushLog": RpcMethod(NODES, agents.push_log),
+        "ServeExec": RpcMethod(NODES, agents.serve_exec),
+        "AnnounceMaintenance": RpcMethod(NODES, agents.announce_maintenance, changes=True),
+        "AnnounceLeave": RpcMethod(NODES, agents.announce_leave, changes=True),
+    },
+    "grpc.health.v1.Health": {
+        "Check": RpcMethod(MEMBERS, _health),
+        "Watch": RpcMethod(MEMBERS, _health),
+    },
+}
+
+# The same by path, such as "/dlq.v1.JobService/SubmitJob".
+METHODS: Mapping[str, RpcMethod] = MappingProxyType(
+    {
+        f"/{service}/{name}": method
+        for service, methods in SERVICES.items()
+        for name, method in methods.items()
+    }
+)
+
+# Served on the join port alone, where nobody has a certificate yet.
+JOIN_SERVICE = "dlq.v1.JoinService"
+JOIN_METHODS = {"Join": RpcMethod(NOBODY, certificates.join, changes=True)}

@@ -1,0 +1,66 @@
+"""Certificates for those who have one already, and for nodes that have a join token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from dlq.v1 import identity_service_pb2 as wire
+from dlq_common.errors import InvalidRequest, Unauthenticated
+from dlq_common.identity.join_token import parse_join_token
+from dlq_common.identity.pki import (
+    Role,
+    fingerprint,
+    requested_key_fingerprint,
+    requested_name,
+)
+from dlq_master.control.stimuli import UseToken
+from dlq_master.rpc.calls.call import Call
+from dlq_master.rpc.specs.intake import node_id_of
+
+
+async def renew_certificate(
+    call: Call, request: wire.RenewCertificateRequest
+) -> wire.RenewCertificateResponse:
+    """A new key for the identity one has already; the door has made sure that it is still known."""
+    caller, sign, asked = call.caller, call.parts.authority, request.certificate_request
+    if caller.role == Role.NODE:
+        certificate = sign.sign_node(asked, caller.name, call.now_s)
+    else:
+        certificate = sign.sign_user(asked, caller.name, Role(caller.role), call.now_s)
+    return wire.RenewCertificateResponse(
+        certificate=certificate, ca_certificates=sign.certificate_pem()
+    )
+
+
+async def join(call: Call, request: wire.JoinRequest) -> wire.JoinResponse:
+    """The join port: a token for a certificate, and nothing else. Nobody who calls here is known:
+    the token is all that counts.
+    """
+    sign = call.parts.authority
+    try:
+        token = parse_join_token(request.token)
+    except InvalidRequest as error:
+        raise Unauthenticated(error.what) from None
+    if not hmac.compare_digest(token.ca_fingerprint, fingerprint(sign.certificate_pem())):
+        raise Unauthenticated("the join token is of another cluster")
+    wished = node_id_of(requested_name(request.certificate_request), "certificate_request")
+    node_id = await call.ask(
+        UseToken(
+            token_id=token.token_id,
+            secret_hash=secret_hash(token.secret),
+            key_fingerprint=requested_key_fingerprint(request.certificate_request),
+            wished_node_id=wished,
+        )
+    )
+    return wire.JoinResponse(
+        certificate=sign.sign_node(request.certificate_request, node_id, call.now_s),
+        ca_certificates=sign.certificate_pem(),
+        api_address=call.parts.api_address,
+        node_id=node_id,
+    )
+
+
+def secret_hash(secret: str) -> str:
+    """The stored digest of a token's secret. 256 random bits need no salt and no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
