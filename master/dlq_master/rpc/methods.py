@@ -1,4 +1,4 @@
-"""The methods of the wire: the one table of who may call what, and of what answers.
+"""The one table of the methods of the wire: the roles that may call each, and its handler.
 
 A method that is missing here is refused to everybody.
 """
