@@ -15,10 +15,9 @@ from dlq_common.text.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
 from dlq_nodeagent.devices.watch import GpusConfig
-from dlq_nodeagent.launch.launching import LaunchRules
-from dlq_nodeagent.line.uplink import ReconnectConfig, UplinkSettings
+from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
+from dlq_nodeagent.line.uplink import ReconnectConfig
 from dlq_nodeagent.model.launch import RunAs
-from dlq_nodeagent.supervisor import SupervisorSettings
 from dlq_nodeagent.users_map import check_users_map
 
 _LONGEST_RUN_ROOT = 50  # podman's own limit
@@ -48,32 +47,6 @@ class MasterAddressConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentJobsConfig:
-    """Rights of jobs on this node, and their stops."""
-
-    runtime: Literal["process", "podman", "fake"] = (
-        "process"  # podman: processes too, without image
-    )
-    run_as: Literal["auto", "self", "submitter"] = "auto"  # auto = submitter when root, else self
-    allow_root: bool = False  # development only: jobs run as root, the master must be on loopback
-    roots: tuple[
-        str, ...
-    ] = ()  # workdirs and checkpoints must be below one of these; () = anywhere
-    # Of the directories made for checkpoints. "0750" lets the group of the job's user (or that of a
-    # set-group-id root) read.
-    checkpoint_mode: Literal["0700", "0750", "0755"] = "0700"
-    startup_grace: Seconds = Seconds(20.0)  # a job without a beat is not asked to leave before
-    leave: Seconds = Seconds(10.0)  # how long a job may stay after the save it was asked for
-    term: Seconds = Seconds(10.0)  # SIGTERM comes this long before SIGKILL
-    pids_max: int = 4096  # processes and threads of one rank
-    # Jobs can open their own GPUs only. auto: where the kernel lets us, else the log says why not.
-    own_gpus: Literal["auto", "required", "off"] = "auto"
-    profile: bool = True  # record the traffic of jobs that the master wants profiled
-    keep: Seconds = Seconds(7 * 86_400.0)  # logs and facts of ended ranks
-    keep_count: int = 500  # the most ended ranks to keep
-
-
-@dataclass(frozen=True, slots=True)
 class PodmanConfig:
     """Containers, with jobs.runtime = podman. Empty paths and words: podman's own defaults."""
 
@@ -93,15 +66,6 @@ class PodmanConfig:
     secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
     run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: the copies of secrets for jobs
     writable: bool = False  # whether containers may write to their image (it fills the store)
-
-
-@dataclass(frozen=True, slots=True)
-class OutputConfig:
-    """The kept part of each rank's output."""
-
-    head: Bytes = Bytes(1024**2)  # the beginning
-    ring: Bytes = Bytes(8 * 1024**2)  # the end
-    rate: Bytes = Bytes(64 * 1024**2)  # per second; 0 = no limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,30 +108,19 @@ class AgentConfig:
         return self.run_as == "self" and os.getuid() == 0
 
     def core(self) -> CoreSettings:
-        supervisor = SupervisorSettings(
-            startup_grace_s=self.jobs.startup_grace,
-            term_s=self.jobs.term,
-            leave_s=self.jobs.leave,
+        return CoreSettings(
+            jobs=self.jobs,
+            reconnect=self.reconnect,
             release_timeout_s=self.gpus.release_timeout,
-            keep_s=self.jobs.keep,
-            keep_count=self.jobs.keep_count,
         )
-        return CoreSettings(uplink=UplinkSettings(reconnect=self.reconnect), supervisor=supervisor)
 
     def rules(self) -> LaunchRules:
         return LaunchRules(
-            runtime=self.jobs.runtime,
+            jobs=self.jobs,
+            output=self.output,
             run_as=self.run_as,
-            allow_root=self.jobs.allow_root,
-            roots=self.jobs.roots,
             scripts=self.node.state_dir / "scripts",
             stand_ins=self.node.state_dir,
-            term_s=self.jobs.term,
-            pids_max=self.jobs.pids_max,
-            log_head_bytes=self.output.head,
-            log_ring_bytes=self.output.ring,
-            log_bytes_per_s=self.output.rate,
-            checkpoint_mode=int(self.jobs.checkpoint_mode, 8),
         )
 
 

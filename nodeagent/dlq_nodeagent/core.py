@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from dlq_common.clock import Clock
-from dlq_nodeagent.line.uplink import Contact, LinkState, Uplink, UplinkSettings, UplinkTransport
+from dlq_nodeagent.launch.rules import AgentJobsConfig
+from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplink, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
 from dlq_nodeagent.model.messages import (
     Command,
@@ -41,7 +42,7 @@ from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers
 from dlq_nodeagent.state.journal import Journal, Sequences
-from dlq_nodeagent.supervisor import Supervisor, SupervisorSettings
+from dlq_nodeagent.supervisor import Supervisor
 
 log = structlog.get_logger("nodeagent.core")
 
@@ -50,8 +51,9 @@ log = structlog.get_logger("nodeagent.core")
 class CoreSettings:
     """Seconds."""
 
-    uplink: UplinkSettings = field(default_factory=UplinkSettings)
-    supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
+    jobs: AgentJobsConfig = field(default_factory=AgentJobsConfig)
+    reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
+    release_timeout_s: float = 30.0
     report_repeat_s: float = 10.0
 
 
@@ -94,7 +96,7 @@ class AgentCore:
             transport=transport,
             contact=contact,
             rng=rng,
-            settings=settings.uplink,
+            reconnect=settings.reconnect,
             hello=self._hello,
             progress=lambda: self.supervisor.progress(),
             hold_revision=lambda: self.supervisor.hold_revision(),
@@ -104,7 +106,8 @@ class AgentCore:
             runtime=runtime,
             journal=journal,
             errands=errands,
-            settings=settings.supervisor,
+            jobs=settings.jobs,
+            release_timeout_s=settings.release_timeout_s,
             tell=self._pending.add,
             may_start=self._may_start,
             epoch=lambda: self.highest_epoch,

@@ -9,6 +9,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.launch.live_torchrun import may_fail_to_join, stop_of_a_failure
+from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.model.messages import (
     Fence,
@@ -63,26 +64,12 @@ from dlq_nodeagent.ranks.orders import Orders
 from dlq_nodeagent.ranks.watched import HELD, UNKILLABLE, Watched, orphan, recovered
 from dlq_nodeagent.state.journal import Journal, RankRecord
 
+# How long the end of a rank may be kept back while its GPUs are looked at.
+_SETTLE_S = 1.0
+_WATCH_S, _WATCH_STOPPING_S = 1.0, 0.25
+_LOOK_TIMEOUT_S, _BASELINE_TIMEOUT_S = 30.0, 5.0
+
 log = structlog.get_logger("nodeagent.supervisor")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorSettings:
-    """Seconds, and how much of ended ranks is kept for `dlq logs` and late repeats."""
-
-    startup_grace_s: float = 20.0
-    term_s: float = 10.0
-    leave_s: float = 10.0
-    """How long a job may go on after the checkpoint that answers its notice."""
-    settle_s: float = 1.0
-    """How long the end of a rank may be kept back while its GPUs are looked at."""
-    watch_s: float = 1.0
-    watch_stopping_s: float = 0.25
-    look_timeout_s: float = 30.0
-    baseline_timeout_s: float = 5.0
-    release_timeout_s: float = 30.0
-    keep_s: float = 7 * 86_400.0
-    keep_count: int = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,7 +84,8 @@ class Supervisor:
     runtime: Runtime
     journal: Journal
     errands: Errands
-    settings: SupervisorSettings
+    jobs: AgentJobsConfig
+    release_timeout_s: float
     tell: Callable[[RankKey], None]
     may_start: Callable[[Launch], bool]
     epoch: Callable[[], int]
@@ -112,22 +100,22 @@ class Supervisor:
     _holding: Holding = field(init=False)
 
     def __post_init__(self) -> None:
-        self._orders = Orders(self.clock, self.runtime, self.epoch, self.settings.term_s)
+        self._orders = Orders(self.clock, self.runtime, self.epoch, self.jobs.term)
         self._holding = Holding(runtime=self.runtime, epoch=self.epoch)
         self._looking = Looking(
             clock=self.clock,
             runtime=self.runtime,
             errands=self.errands,
             boot_id=self.boot_id,
-            release_timeout_s=self.settings.release_timeout_s,
+            release_timeout_s=self.release_timeout_s,
         )
         self._keeping = Keeping(
             clock=self.clock,
             runtime=self.runtime,
             journal=self.journal,
             errands=self.errands,
-            keep_s=self.settings.keep_s,
-            keep_count=self.settings.keep_count,
+            keep_s=self.jobs.keep,
+            keep_count=self.jobs.keep_count,
         )
         self.profiles = Profiles(
             clock=self.clock,
@@ -380,7 +368,7 @@ class Supervisor:
     def _drive(self, watched: Watched, now_s: float) -> None:
         beat_due = now_s >= watched.beat_at_s or awaits_beat(watched.rank)
         if watched.rank.state in ALIVE and beat_due:
-            watched.beat_at_s = now_s + self.settings.watch_s
+            watched.beat_at_s = now_s + _WATCH_S
             assert watched.handle is not None
             watched.take_beat(self.runtime.beat(watched.handle), now_s)
             self._hear_workers(watched, watched.handle)
@@ -388,7 +376,7 @@ class Supervisor:
             case RankState.PREPARING:
                 self._drive_preparing(watched)
             case RankState.LAUNCHING | RankState.RUNNING:
-                self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_s)
+                self._looking.if_due(watched, Purpose.WATCH, _WATCH_S)
             case RankState.STOP_WAITING:
                 self._drive_waiting(watched, now_s)
             case RankState.STOPPING:
@@ -459,13 +447,13 @@ class Supervisor:
     def _drive_waiting(self, watched: Watched, now_s: float) -> None:
         stopping = watched.rank.stopping
         assert stopping is not None
-        if now_s < notice_due_s(watched.rank, startup_grace_s=self.settings.startup_grace_s):
-            self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_s)
+        if now_s < notice_due_s(watched.rank, startup_grace_s=self.jobs.startup_grace):
+            self._looking.if_due(watched, Purpose.WATCH, _WATCH_S)
         elif stopping.grace_s == 0:
             self._notice(watched)
         elif watched.looking is not Purpose.BASELINE:
-            self._looking.now(watched, Purpose.BASELINE, self.settings.watch_stopping_s)
-        elif now_s - watched.look_sent_s >= self.settings.baseline_timeout_s:
+            self._looking.now(watched, Purpose.BASELINE, _WATCH_STOPPING_S)
+        elif now_s - watched.look_sent_s >= _BASELINE_TIMEOUT_S:
             # A hung file system must not keep the job from its notice.
             self._notice(watched)
 
@@ -479,13 +467,13 @@ class Supervisor:
         self._apply(watched, NoticeDue(0 if known is None else known.mtime_ns))
 
     def _drive_stopping(self, watched: Watched, now_s: float) -> None:
-        self._looking.if_due(watched, Purpose.WATCH, self.settings.watch_stopping_s)
+        self._looking.if_due(watched, Purpose.WATCH, _WATCH_STOPPING_S)
         if watched.undelivered is not None:
             self._give(watched, watched.undelivered)
         if answered_notice(watched.rank) and watched.answered_s is None:
             watched.answered_s = now_s
-        if watched.answered_s is not None and now_s - watched.answered_s >= self.settings.leave_s:
-            self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.settings.term_s))
+        if watched.answered_s is not None and now_s - watched.answered_s >= self.jobs.leave:
+            self._take(watched, leave_now(watched.rank, now_s=now_s, term_s=self.jobs.term))
 
     def _give(self, watched: Watched, effect: Effect) -> None:
         if self._orders.deliver(effect, watched):
@@ -500,7 +488,7 @@ class Supervisor:
         done = handle is not None and self.runtime.done(handle)
         watched.rank = replace(watched.rank, ended_s=self._looking.ended_s(record), done=done)
         self._hear_last_words(watched, record)
-        self._looking.now(watched, Purpose.FINAL, self.settings.watch_s)
+        self._looking.now(watched, Purpose.FINAL, _WATCH_S)
 
     def _hear_workers(self, watched: Watched, handle: Handle) -> None:
         """Tell the master once that the workers here are done (a restarted agent says it again).
@@ -531,13 +519,13 @@ class Supervisor:
         if watched.looking is None:
             purpose = Purpose.FINAL if watched.settled_s is None else Purpose.RELEASE
             slow = bool(watched.held_by)
-            period_s = self.settings.watch_s if slow else self.settings.watch_stopping_s
+            period_s = _WATCH_S if slow else _WATCH_STOPPING_S
             self._looking.if_due(watched, purpose, period_s)
-        elif now_s - watched.look_sent_s >= self.settings.look_timeout_s:
+        elif now_s - watched.look_sent_s >= _LOOK_TIMEOUT_S:
             self._hold(watched, "look_timeout")
         if watched.held_by or watched.settled_s is None:
             return
-        if now_s - watched.settled_s >= self.settings.settle_s:
+        if now_s - watched.settled_s >= _SETTLE_S:
             unkillable = self._looking.unkillable(watched)
             self._hold(watched, UNKILLABLE if unkillable else HELD)
 
@@ -545,7 +533,7 @@ class Supervisor:
         """Take a look after the end: the last checkpoint, then whether the GPUs are free."""
         if purpose is Purpose.FINAL and look.released is None:
             watched.settled_s = self.clock.boottime_s()
-            self._looking.now(watched, Purpose.RELEASE, self.settings.watch_stopping_s)
+            self._looking.now(watched, Purpose.RELEASE, _WATCH_STOPPING_S)
             return
         if purpose not in (Purpose.FINAL, Purpose.RELEASE):
             return

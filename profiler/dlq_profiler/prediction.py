@@ -31,9 +31,7 @@ class Prediction(NamedTuple):
     bounds: Bounds  # perfect overlap, and none
 
 
-def predict(
-    profile: JobProfile, links: Mapping[str, float], *, overlap: float = OVERLAP
-) -> dict[str, Prediction] | None:
+def predict(profile: JobProfile, links: Mapping[str, float]) -> dict[str, Prediction] | None:
     """For each link, by its rate in bytes/s; None while bytes or period are unknown.
 
     The iteration time of the trial stands for the computing time. That is right where the trial ran
@@ -44,14 +42,14 @@ def predict(
     found = {}
     for name, bytes_per_s in links.items():
         rho = rho_of(profile.bytes_per_iteration, profile.period_s, bytes_per_s)
-        found[name] = Prediction(rho, slowdown(rho, overlap), bounds(rho))
+        found[name] = Prediction(rho, slowdown(rho, OVERLAP), bounds(rho))
     return found
 
 
-def skew_word(skew: Interval | None, limit: float = PACKLIMIT) -> str:
+def skew_word(skew: Interval | None) -> str:
     """`high` or `low` where the whole interval lies on one side of PACKLIMIT; else `unknown`."""
     if skew is None:
         return "unknown"
-    if skew.lower > limit:
+    if skew.lower > PACKLIMIT:
         return "high"
-    return "low" if skew.upper <= limit else "unknown"
+    return "low" if skew.upper <= PACKLIMIT else "unknown"

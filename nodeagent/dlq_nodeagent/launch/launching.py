@@ -21,7 +21,6 @@ from dlq_nodeagent.jobtree.paths import (
     checked_path,
 )
 from dlq_nodeagent.jobtree.places import (
-    PRIVATE,
     PlaceOnDisk,
     PlaceRefused,
     base_of_saved,
@@ -31,10 +30,11 @@ from dlq_nodeagent.jobtree.places import (
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
 from dlq_nodeagent.launch.ports import ports_for
+from dlq_nodeagent.launch.rules import LaunchRules
 from dlq_nodeagent.launch.slurm import stand_ins_mount, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 from dlq_nodeagent.model.errands import Preparation
-from dlq_nodeagent.model.launch import ContainerPlan, RunAs
+from dlq_nodeagent.model.launch import ContainerPlan
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
 from dlq_nodeagent.model.port import JobFiles, LaunchPlan, LaunchRefused, RankKey
@@ -45,26 +45,6 @@ from dlq_nodeagent.runtimes.podman.pull import Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, PullWish
 
 _DEFAULT_INTERPRETER = ("/bin/sh",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRules:
-    """Limits of this node for launches. Empty roots allow every directory."""
-
-    runtime: str
-    run_as: RunAs
-    allow_root: bool
-    roots: tuple[str, ...]
-    scripts: Path
-    """Directory of the agent's own for the scripts of jobs, mode 0711."""
-    stand_ins: Path | None = None
-    """State directory with the stand-ins for other schedulers' programs; None: there are none."""
-    term_s: float
-    pids_max: int
-    log_head_bytes: int
-    log_ring_bytes: int
-    log_bytes_per_s: int
-    checkpoint_mode: int = PRIVATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,18 +122,19 @@ class Launching:
 
     def _check_runtime(self, launch: Launch) -> None:
         # An operator named the fake runtime for this agent: it accepts every launch.
-        if self.rules.runtime == "fake":
+        if self.rules.jobs.runtime == "fake":
             return
         if launch.container is not None and self.containers is None:
             raise LaunchRefused("this node runs no containers")
-        both = self.rules.runtime == "podman"
-        if launch.runtime not in (("", "process", "podman") if both else ("", self.rules.runtime)):
-            raise LaunchRefused(
-                f"this node runs jobs by {self.rules.runtime!r}, not {launch.runtime!r}"
-            )
+        runtime = self.rules.jobs.runtime
+        if launch.runtime not in ("", runtime) and (runtime, launch.runtime) != (
+            "podman",
+            "process",
+        ):
+            raise LaunchRefused(f"this node runs jobs by {runtime!r}, not {launch.runtime!r}")
 
     def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:
-        roots = self.rules.roots
+        roots = self.rules.jobs.roots
         cwd = checked_path(launch.working_directory or "/", "the working directory", ())
         inside = launch.container is not None  # the image's directory, not this node's
         if launch.working_directory and not inside:
@@ -169,12 +150,14 @@ class Launching:
 
     def _make_checkpoint_place(self, launch: Launch, rights: UserRights) -> None:
         """Make the directory for checkpoints, and check the one to resume from."""
-        what, roots = "the checkpoint directory", self.rules.roots
+        what, roots = "the checkpoint directory", self.rules.jobs.roots
         try:
             with rights.taken():
                 if launch.checkpoint_directory:
                     directory = checked_path(launch.checkpoint_directory, what, roots)
-                    make_place(place_of(launch), rights.uid, self.rules.checkpoint_mode)
+                    make_place(
+                        place_of(launch), rights.uid, int(self.rules.jobs.checkpoint_mode, 8)
+                    )
                     check_real_place(directory, what, roots)
                 if launch.resume_from:
                     what = "the checkpoint to resume from"
@@ -209,19 +192,19 @@ class Launching:
             uid=rights.uid,
             gid=rights.gid,
             groups=rights.groups if rules.run_as == "submitter" else (),
-            allow_root=rules.allow_root,
+            allow_root=rules.jobs.allow_root,
             memory_bytes=launch.memory_limit_bytes,
-            pids_max=rules.pids_max,
+            pids_max=rules.jobs.pids_max,
             cpus=launch.cpu_limit,
             hold_s=launch.hold_s,
             grace_s=min(launch.grace_s, launch.hold_s / 2),
-            term_s=rules.term_s,
+            term_s=rules.jobs.term,
             signal=int(_signal(launch)),
             # Resized live, torchrun itself must leave: it would start its ranks again.
             to_ranks=launch.signal_to == "ranks" and not launch.live,
-            log_head_bytes=rules.log_head_bytes,
-            log_ring_bytes=rules.log_ring_bytes,
-            log_bytes_per_s=rules.log_bytes_per_s,
+            log_head_bytes=rules.output.head,
+            log_ring_bytes=rules.output.ring,
+            log_bytes_per_s=rules.output.rate,
             container=container,
             only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )

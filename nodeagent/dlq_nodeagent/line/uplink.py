@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -20,6 +20,9 @@ from dlq_nodeagent.model.messages import (
 
 # A heartbeat leaves so early in its interval that it also arrives within it.
 _EARLY = 0.9
+_OPEN_TIMEOUT_S = 20.0
+# Until the master's Welcome says otherwise.
+_HEARTBEAT_S, _TTL_S = 5.0, 20.0
 
 
 class UplinkTransport(Protocol):
@@ -92,16 +95,6 @@ class LinkState(StrEnum):
     UP = "up"  # Welcome received
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UplinkSettings:
-    """Seconds; the master's Welcome replaces heartbeat and TTL."""
-
-    heartbeat_s: float = 5.0
-    ttl_s: float = 20.0
-    open_timeout_s: float = 20.0
-    reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
-
-
 class Uplink:
     """Owns the stream's state and the contact. Decides when to send; never the states of ranks.
 
@@ -116,7 +109,7 @@ class Uplink:
         transport: UplinkTransport,
         contact: Contact,
         rng: random.Random,
-        settings: UplinkSettings,
+        reconnect: ReconnectConfig,
         hello: Callable[[], Hello],
         progress: Callable[[], tuple[RankProgress, ...]],
         hold_revision: Callable[[], int],
@@ -124,12 +117,11 @@ class Uplink:
         self._clock = clock
         self._transport = transport
         self._contact = contact
-        self._settings = settings
         self._hello = hello
         self._progress = progress
         self._hold_revision = hold_revision
         self._said_revision = 0
-        self._reconnect = Reconnect(settings.reconnect, rng)
+        self._reconnect = Reconnect(reconnect, rng)
         self.state = LinkState.DOWN
         self.health: Callable[[bool], tuple[GpuHealth, ...] | None] = lambda first: None
         """The GPUs' health for a heartbeat; the argument is true for the first of a session."""
@@ -137,8 +129,8 @@ class Uplink:
         """The same for the disk."""
         self._since_s = 0.0  # when the state was entered
         self._dial_at_s = clock.boottime_s()
-        self._heartbeat_s = settings.heartbeat_s
-        self._ttl_s = settings.ttl_s
+        self._heartbeat_s = _HEARTBEAT_S
+        self._ttl_s = _TTL_S
         self._beat_at_s = 0.0
         self._answered_s = 0.0
         self._sequence = 0
@@ -162,7 +154,7 @@ class Uplink:
                 self._enter(LinkState.OPENING)
                 self._transport.open()
             case LinkState.OPENING | LinkState.GREETED:
-                if now_s - self._since_s >= self._settings.open_timeout_s:
+                if now_s - self._since_s >= _OPEN_TIMEOUT_S:
                     self.drop()
             case LinkState.UP:
                 if now_s - self._answered_s >= self._ttl_s:
@@ -178,7 +170,7 @@ class Uplink:
             case LinkState.UP:
                 return min(self._beat_at_s, self._answered_s + self._ttl_s)
             case _:
-                return self._since_s + self._settings.open_timeout_s
+                return self._since_s + _OPEN_TIMEOUT_S
 
     def opened(self) -> None:
         if self.state is not LinkState.OPENING:

@@ -13,13 +13,13 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_nodeagent.command import main
 from dlq_nodeagent.config import (
     AgentConfig,
-    AgentJobsConfig,
     MasterAddressConfig,
     NodeConfig,
     check_config,
     check_master_address,
     node_address,
 )
+from dlq_nodeagent.launch.rules import AgentJobsConfig
 
 
 def a_config(monkeypatch: pytest.MonkeyPatch, *, uid: int, **jobs: object) -> AgentConfig:

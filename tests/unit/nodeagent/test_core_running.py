@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.model.errands import Preparation
 from dlq_nodeagent.model.messages import Fence, Heartbeat, OpenLog, Phase, RankReport, ReportAck
 from dlq_nodeagent.runtimes.fake.runtime import FakeRuntime
@@ -270,10 +271,10 @@ def test_the_log_of_a_rank_that_was_refused_says_why_it_never_ran() -> None:
 
 
 def test_ended_ranks_are_forgotten_when_there_are_too_many_or_they_are_too_old() -> None:
-    from dlq_nodeagent.supervisor import SupervisorSettings
+    from dlq_nodeagent.launch.rules import AgentJobsConfig
 
-    settings = SupervisorSettings(keep_count=2, keep_s=100.0)
-    bench = AgentBench(supervisor=settings)
+    jobs = AgentJobsConfig(keep_count=2, keep=Seconds(100.0))
+    bench = AgentBench(jobs=jobs)
     bench.connect()
     for job in (1, 2, 3):
         bench.order(a_launch(job, does="run_for=1"))

@@ -9,10 +9,12 @@ from typing import Protocol
 import pytest
 
 from dlq_common.clock import FakeClock
+from dlq_common.daemon.config import Bytes
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
-from dlq_nodeagent.launch.launching import Launching, LaunchRules
+from dlq_nodeagent.launch.launching import Launching
+from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
 from dlq_nodeagent.model.launch import ContainerPlan
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
@@ -85,16 +87,10 @@ def make_bench(tmp_path: Path) -> MakeBench:
     def make(containers: Containers | None = None) -> Bench:
         devices = FakeDevices(parse_virtual("2xH100-80GB"), "n1")
         rules = LaunchRules(
-            runtime="podman",
+            jobs=AgentJobsConfig(runtime="podman", allow_root=True, pids_max=100),
+            output=OutputConfig(Bytes(4096), Bytes(8192), Bytes(0)),
             run_as="self",
-            allow_root=True,
-            roots=(),
             scripts=tmp_path,
-            term_s=10.0,
-            pids_max=100,
-            log_head_bytes=4096,
-            log_ring_bytes=8192,
-            log_bytes_per_s=0,
         )
         clock = FakeClock()
         launching = Launching(

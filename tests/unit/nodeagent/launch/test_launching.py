@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from dlq_common.daemon.config import Bytes
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
-from dlq_nodeagent.launch.launching import Launching, LaunchRules, check_account, interpreter_of
+from dlq_nodeagent.launch.launching import Launching, check_account, interpreter_of
+from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
 from support.agent_bench import a_launch
@@ -27,16 +29,10 @@ def launching(tmp_path: Path) -> Launching:
     scripts = tmp_path / "scripts"
     scripts.mkdir()
     rules = LaunchRules(
-        runtime="process",
+        jobs=AgentJobsConfig(allow_root=True, roots=(str(tmp_path),), pids_max=100),
+        output=OutputConfig(Bytes(4096), Bytes(8192), Bytes(0)),
         run_as="self",
-        allow_root=True,
-        roots=(str(tmp_path),),
         scripts=scripts,
-        term_s=10.0,
-        pids_max=100,
-        log_head_bytes=4096,
-        log_ring_bytes=8192,
-        log_bytes_per_s=0,
     )
     return Launching(
         rules=rules,

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 
+from dlq_common.daemon.config import Bytes
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
-from dlq_nodeagent.launch.launching import Launching, LaunchRules
+from dlq_nodeagent.launch.launching import Launching
+from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.model.launch import ContainerPlan, Mount
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
 from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
@@ -68,16 +70,10 @@ class Images:
 
 def launching(tmp_path: Path, injecting: Injecting | None) -> Launching:
     rules = LaunchRules(
-        runtime="podman",
+        jobs=AgentJobsConfig(runtime="podman", allow_root=True, pids_max=100),
+        output=OutputConfig(Bytes(4096), Bytes(8192), Bytes(0)),
         run_as="self",
-        allow_root=True,
-        roots=(),
         scripts=tmp_path,
-        term_s=10.0,
-        pids_max=100,
-        log_head_bytes=4096,
-        log_ring_bytes=8192,
-        log_bytes_per_s=0,
     )
     return Launching(
         rules=rules,
