@@ -96,7 +96,7 @@ class Beside:
 
     def _view(self, now_s: Seconds) -> View:
         hour, day = self._renting.most_per_hour, self._renting.most_per_day
-        per_hour = sum(one.price_per_hour for one in self.machines.open())
+        per_hour = sum(one.price_per_hour for one in self.machines.every.open())
         machines = RentingView(
             {one.request_id: one for one in self.machines.here()},
             self._cluster.nodes.keys(),
@@ -116,7 +116,7 @@ class Beside:
             case Release():
                 self.machines.give_back(change.machine, now_s)
             case Provision():
-                if len(self.machines.open()) < self._most:
+                if len(self.machines.every.open()) < self._most:
                     self.machines.ask(self.machines.groups[change.pool], change.jobs, now_s)
 
     def _wake(self, now_s: Seconds, *, wanted: bool) -> None:

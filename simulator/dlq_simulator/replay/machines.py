@@ -59,15 +59,11 @@ class RentedMachines:
         """The machines that boot, or are up, in the order in which they were asked for."""
         return [one for one in self.every.open() if one.state in _THERE]
 
-    def open(self) -> list[Machine]:
-        """The machines that are paid."""
-        return self.every.open()
-
     def left(self, group: NodeGroup, now_s: Seconds) -> int:
         """How many more of them may be rented."""
         if now_s >= group.until_s - self._lead_s:
             return 0
-        return group.at_most - sum(one.pool == group.name for one in self.open())
+        return group.at_most - sum(one.pool == group.name for one in self.every.open())
 
     def ask(self, group: NodeGroup, jobs: tuple[int, ...], now_s: Seconds) -> None:
         """For one machine more."""
@@ -123,7 +119,7 @@ class RentedMachines:
         """Note the jobs that began or ceased to hold GPUs of machines since the last call."""
         found = {
             key: SimulatedStay(one, self._cluster.attempts[key].lease.allocation.width, now_s)
-            for one in self.open()
+            for one in self.every.open()
             for key in self._cluster.attempts_on(one.node_id)
         }
         for key in [key for key in self._stays if key not in found]:

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from dlq_master.policy.priced.marginal import (
     HOLD,
     MarginalWish,
+    NodePacking,
     allocate,
     concave,
     hurried,
     marginal,
     wishes,
 )
-from dlq_master.policy.priced.packing import NodePacking
 from dlq_master.policy.priced.schedules import settled
 from dlq_master.policy.priced.situation import Grant, PricedJob, Schedule, Situation
 from support.extent import times
