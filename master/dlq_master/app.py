@@ -27,7 +27,6 @@ from dlq_master.control.machines.pool_config import check_pools
 from dlq_master.control.placement.policies import policy_of
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
-from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.safekeeping import Copies, copy_master, run_hook
 from dlq_master.safekeeping import check as check_backup
 from dlq_master.store.open import read_meta
@@ -381,7 +380,7 @@ def _checked(config: MasterConfig) -> None:
     _check_profiler(config)
     _check_visibility(config)
     _check_loans(config)
-    _check_pools(config)
+    check_pools(config.pools, config.renting)
     check_backup(config.backup)
     Failpoints(config.debug.failpoint)
     policy_of(config)
@@ -422,17 +421,6 @@ def _check_loans(config: MasterConfig) -> None:
         check_source(loans.load)
     except ValueError as error:
         raise ConfigError(f"loans.load: {error}", key="loans.load") from None
-
-
-def _check_pools(config: MasterConfig) -> None:
-    check_pools(config.pools, config.renting)
-    if config.pools:
-        from dlq_master.policy.registry.renting import build  # numpy comes with it
-
-        try:
-            build(config.renting.policy, config.renting.settings)
-        except PolicyError as error:
-            raise ConfigError(f"renting.policy: {error}", key="renting.policy") from None
 
 
 def _check_visibility(config: MasterConfig) -> None:

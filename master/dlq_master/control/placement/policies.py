@@ -30,6 +30,7 @@ from dlq_master.policy.policy import Know, Policy
 from dlq_master.policy.priced.names import RENTS
 from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
+from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent.stage import RentMethod
 from dlq_master.store.tables.tenants import Team
 
@@ -164,13 +165,18 @@ def take_over(state: State, stored: Policy | None) -> tuple[list[Job], list[JobI
 
 
 def _renting(config: MasterConfig, policy: Policy) -> Policy:
-    """The policy with the choice of machines that the pools of master.toml allow."""
+    """The policy with the choice of machines that the pools of master.toml allow. Raises
+    ConfigError.
+    """
     if not config.pools:
         return policy
     from dlq_master.control.machines.run_times import node_type  # numpy comes with these
     from dlq_master.policy.registry.renting import build as build_method
 
-    solver = build_method(config.renting.policy, config.renting.settings)
+    try:
+        solver = build_method(config.renting.policy, config.renting.settings)
+    except PolicyError as error:
+        raise ConfigError(f"renting.policy: {error}", key="renting.policy") from None
     types = tuple(node_type(pool) for pool in config.pools)
     return replace(policy, renting=RentMethod(types, solver))
 
