@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from dlq_common.daemon.config import Seconds
+from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.port import MachineWish, Provider, ProviderFailed
@@ -69,7 +71,7 @@ def write(tmp_path: Path) -> Write:
         path = tmp_path / "provider"
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(stat.S_IRWXU | stat.S_IROTH | stat.S_IXOTH)
-        return ExecProvider("spot", str(path), timeout_s=timeout_s, user=user)
+        return ExecProvider(_pool("exec", program=str(path), timeout=Seconds(timeout_s), user=user))
 
     return written
 
@@ -83,7 +85,12 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 
 
 def pilots(**more: Any) -> SlurmProvider:
-    return SlurmProvider("spot", "/opt/dlq/dlq-nodeagent", sbatch=("--gres=gpu:8",), **more)
+    said = {"pilot": "/opt/dlq/dlq-nodeagent", "sbatch": ("--gres=gpu:8",), "leave": Seconds(30.0)}
+    return SlurmProvider(_pool("slurm", **said | more))
+
+
+def _pool(provider: str, **more: Any) -> PoolConfig:
+    return PoolConfig("spot", provider, "H100", 8, 10.0, **more)
 
 
 @pytest.fixture(params=["fake", "static", "exec", "slurm"])
@@ -151,7 +158,7 @@ def test_jobs_of_others_in_a_slurm_are_not_ours(slurm: FakeSlurm) -> None:
 
 def test_a_pilot_holds_what_it_needs_whatever_is_in_its_names(slurm: FakeSlurm) -> None:
     """Words of the configuration and of the token are quoted for the shell that runs there."""
-    odd = SlurmProvider("spot", "/opt/my dlq/agent", config="/etc/it's.toml", leave_s=25.0)
+    odd = pilots(pilot="/opt/my dlq/agent", pilot_config="/etc/it's.toml", leave=Seconds(25.0))
     odd.start(replace(WISH, token="dlq1.$(reboot).x"))
     assert (
         "'/opt/my dlq/agent' join - --master head:7321 --wait 10m --name spot-3-1" in slurm.script
@@ -166,7 +173,7 @@ def test_a_slurm_that_is_not_there_or_hangs_is_a_fault(
 ) -> None:
     (slurm.bin / "squeue").write_text("#!/bin/sh\nexec sleep 1000\n")
     with pytest.raises(ProviderFailed, match=r"squeue did not end within 0\.5 s and was killed"):
-        pilots(timeout_s=0.5).list()
+        pilots(timeout=Seconds(0.5)).list()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProviderFailed, match="squeue cannot be run"):
         pilots().start(WISH)
@@ -276,6 +283,6 @@ def test_an_account_that_is_not_there_is_named(write: Write) -> None:
 
 
 def test_a_program_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
-    missing = ExecProvider("spot", str(tmp_path / "nothing"), timeout_s=5.0)
+    missing = ExecProvider(_pool("exec", program=str(tmp_path / "nothing"), timeout=Seconds(5.0)))
     with pytest.raises(ProviderFailed, match="nothing cannot be run"):
         missing.list()

@@ -2,7 +2,10 @@
 
 import sys
 
+from dlq_common.daemon.config import Seconds
+from dlq_master.control.machines.pool_config import EXEC, PoolConfig
 from dlq_master.providers.exec import ExecProvider
 
 if __name__ == "__main__":
-    ExecProvider("spot", sys.argv[1], timeout_s=3600.0).list()
+    pool = PoolConfig("spot", EXEC, "H100", 8, 10.0, program=sys.argv[1], timeout=Seconds(3600.0))
+    ExecProvider(pool).list()

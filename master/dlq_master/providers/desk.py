@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 
 from dlq_common.daemon.logs import get_logger
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.machines.pool_config import EXEC, SLURM, STATIC, PoolConfig
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.exec import ExecProvider
@@ -24,24 +24,11 @@ _log = get_logger("master.pools")
 Audited = Callable[[str, str, str], object]  # verb, machine, what came of it
 
 
-def provider_of(pool: PoolConfig) -> Provider:
-    """The provider that the configuration names."""
-    match pool.provider:
-        case "static":
-            return StaticProvider()
-        case "exec":
-            return ExecProvider(pool.name, pool.program, timeout_s=pool.timeout, user=pool.user)
-        case "slurm":
-            return SlurmProvider(
-                pool.name,
-                pool.pilot,
-                config=pool.pilot_config,
-                sbatch=pool.sbatch,
-                leave_s=pool.leave,
-                timeout_s=pool.timeout,
-                user=pool.user,
-            )
-    raise ValueError(f"no provider {pool.provider}")  # refused with the configuration
+_PROVIDERS: Mapping[str, Callable[[PoolConfig], Provider]] = {
+    STATIC: lambda _pool: StaticProvider(),
+    EXEC: ExecProvider,
+    SLURM: SlurmProvider,
+}
 
 
 class ProviderDesk:
@@ -59,7 +46,9 @@ class ProviderDesk:
     ) -> None:
         """`token_of`: the text of a join token from its id and secret."""
         self._pools = {pool.name: pool for pool in pools}
-        self._providers = providers or {pool.name: provider_of(pool) for pool in pools}
+        self._providers = providers or {
+            pool.name: _PROVIDERS[pool.provider](pool) for pool in pools
+        }
         self._tell = tell
         self._join_address = join_address
         self._token_of = token_of

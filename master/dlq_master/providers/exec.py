@@ -8,6 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call, object_of, word_of
 from dlq_master.providers.port import MachineWish, ProviderFailed
@@ -17,12 +18,11 @@ MOST_LISTED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ExecProvider:
-    """See the port. `program` is called anew for everything, and killed after `timeout_s`."""
+    """See the port. The pool's program is called anew for everything, and killed after its
+    `timeout`.
+    """
 
-    pool: str
-    program: str
-    timeout_s: float
-    user: str = ""
+    pool: PoolConfig
 
     def start(self, wish: MachineWish) -> str:
         """See the port."""
@@ -30,7 +30,7 @@ class ExecProvider:
 
     def stop(self, request_id: str, instance_id: str) -> bool:
         """It is gone unless the program says `"gone": false`."""
-        named = {"request_id": request_id, "pool": self.pool, "instance_id": instance_id}
+        named = {"request_id": request_id, "pool": self.pool.name, "instance_id": instance_id}
         gone = self._call("stop", named).get("gone", True)
         if not isinstance(gone, bool):
             raise ProviderFailed("stop printed a gone that is not true or false")
@@ -38,14 +38,14 @@ class ExecProvider:
 
     def list(self) -> tuple[Listed, ...]:
         """See the port."""
-        machines = self._call("list", {"pool": self.pool}).get("machines")
+        machines = self._call("list", {"pool": self.pool.name}).get("machines")
         if not isinstance(machines, list) or len(machines) > MOST_LISTED:
             raise ProviderFailed("list did not print machines")
         return tuple(_listed(one) for one in machines)
 
     def _call(self, verb: str, told: dict[str, Any]) -> dict[str, Any]:
-        words = (self.program, verb)
-        out = call(words, text=json.dumps(told), timeout_s=self.timeout_s, user=self.user)
+        words, pool = (self.pool.program, verb), self.pool
+        out = call(words, text=json.dumps(told), timeout_s=pool.timeout, user=pool.user)
         return object_of(out, verb)
 
 

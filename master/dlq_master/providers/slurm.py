@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from shlex import quote
 
+from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call
 from dlq_master.providers.port import MachineWish, ProviderFailed
@@ -38,37 +39,31 @@ rm -rf "$state"
 
 @dataclass(frozen=True, slots=True)
 class SlurmProvider:
-    """See the port. `agent`: the program dlq-nodeagent on the hosts of Slurm, and its configuration
-    there; `sbatch`: its further options; `leave_s`: how long jobs have to save once Slurm stops a
-    pilot, as its KillWait or GraceTime says.
+    """See the port. The pool's `leave` says how long jobs have to save once Slurm stops a pilot, as
+    its KillWait or GraceTime does.
     """
 
-    pool: str
-    agent: str
-    config: str = ""
-    sbatch: tuple[str, ...] = ()
-    leave_s: float = 30.0
-    timeout_s: float = 60.0
-    user: str = ""
+    pool: PoolConfig
 
     def start(self, wish: MachineWish) -> str:
         """See the port. One that is in the queue already is not asked for again."""
         known = [one.instance_id for one in self._named(wish.request_id)]
         if known:
             return known[0]
-        config = f" --config {quote(self.config)}" if self.config else ""
+        leave = max(1, round(self.pool.leave))
+        config = f" --config {quote(self.pool.pilot_config)}" if self.pool.pilot_config else ""
         script = _SCRIPT.format(
             token=quote(wish.token),
-            agent=quote(self.agent),
+            agent=quote(self.pool.pilot),
             master=quote(wish.join_address),
             node=quote(wish.node_id),
             pool=quote(wish.pool),
             config=config,
-            leave=f"{max(1, round(self.leave_s))}s",
+            leave=f"{leave}s",
         )
-        warned = f"--signal=B:USR1@{max(1, round(self.leave_s))}"
+        warned = f"--signal=B:USR1@{leave}"
         words = ("sbatch", "--parsable", f"--job-name={wish.request_id}", "--no-requeue", warned)
-        told = self._call(*words, *self.sbatch, text=script).strip().partition(";")[0]
+        told = self._call(*words, *self.pool.sbatch, text=script).strip().partition(";")[0]
         if not told.isdecimal():
             raise ProviderFailed(f"sbatch did not print a job id: {told[:80]!r}")
         return told
@@ -83,7 +78,7 @@ class SlurmProvider:
         """See the port."""
         words = ("squeue", "--noheader", "--me", f"--states={_STATES}", "--format=%i|%j")
         rows = [line.strip().partition("|") for line in self._call(*words).splitlines()]
-        mine = f"{self.pool}-"
+        mine = f"{self.pool.name}-"
         return tuple(
             Listed(name, job_id) for job_id, _, name in rows if name.startswith(mine) and job_id
         )
@@ -92,4 +87,4 @@ class SlurmProvider:
         return tuple(one for one in self.list() if one.request_id == request_id)
 
     def _call(self, *words: str, text: str = "") -> str:
-        return call(words, text=text, timeout_s=self.timeout_s, user=self.user)
+        return call(words, text=text, timeout_s=self.pool.timeout, user=self.pool.user)
