@@ -3,10 +3,24 @@
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+@contextmanager
+def opened(name: str | Path, flags: int = DIRECTORY, *, at: int | None = None) -> Iterator[int]:
+    """A descriptor for as long as the block; `at` is the directory that `name` is in."""
+    descriptor = os.open(name, flags, dir_fd=at)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +34,13 @@ class SmallFile:
 def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
     """The file, or None when it is absent, no regular file, larger than that, or not readable."""
     try:
-        descriptor = os.open(path, _FLAGS)
+        with opened(path, FILE) as descriptor:
+            facts = os.fstat(descriptor)
+            if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
+                return None
+            return SmallFile(os.read(descriptor, most_bytes), facts.st_mtime_ns)
     except OSError:
         return None
-    try:
-        facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
-            return None
-        return SmallFile(os.read(descriptor, most_bytes), facts.st_mtime_ns)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def json_object(content: bytes) -> dict[str, Any]:

@@ -6,18 +6,17 @@ every level is the submitter's own, and nobody else may write to it. A checked p
 right, and may be handed on.
 """
 
-import contextlib
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dlq_nodeagent.jobtree.files import opened
 from dlq_nodeagent.jobtree.paths import make_directory, refusal_of
 
 PRIVATE = 0o700
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _WALK = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LIST = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # More entries than this of one checkpoint are not looked at.
 _MOST_ENTRIES = 10_000
 _OWN_LEVELS = 2  # JOB/ATTEMPT
@@ -201,10 +200,8 @@ class _Walk:
                 )
 
     def _entries(self) -> Iterator[tuple[str, os.stat_result]]:
-        with contextlib.ExitStack() as opened:
-            below = os.open(".", _LIST, dir_fd=self._fd)
-            opened.callback(os.close, below)
-            for number, entry in enumerate(opened.enter_context(os.scandir(below))):
+        with opened(".", at=self._fd) as below, os.scandir(below) as entries:
+            for number, entry in enumerate(entries):
                 if number >= _MOST_ENTRIES:
                     return
                 yield entry.name, entry.stat(follow_symlinks=False)

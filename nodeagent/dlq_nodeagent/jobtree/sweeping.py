@@ -11,7 +11,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+from dlq_nodeagent.jobtree.files import DIRECTORY, opened
+
 _DEEPEST = 64
 _KEPT_BELOW_BYTES = 64 * 1024
 _MOST = 100_000  # names in one sweep; further names are set aside with the directory later
@@ -24,7 +25,7 @@ def sweep(job_dir: Path, *, keep_below_bytes: int = _KEPT_BELOW_BYTES) -> bool:
     moved it here from a shared place, and root would delete files that the user must not delete.
     """
     try:
-        top = os.open(job_dir, _OPEN)
+        top = os.open(job_dir, DIRECTORY)
     except OSError:
         return not job_dir.is_dir()
     budget = [_MOST]
@@ -46,15 +47,12 @@ def _remove(at: int, name: str, info: os.stat_result, budget: list[int], deeper:
             return True
         if deeper == 0:
             return False
-        inner = os.open(name, _OPEN, dir_fd=at)
-        try:
+        with opened(name, at=at) as inner:
             if os.fstat(inner).st_uid != os.fstat(at).st_uid:
                 return False
             for inside, what in _entries(inner, budget):
                 if not _remove(inner, inside, what, budget, deeper - 1):
                     return False
-        finally:
-            os.close(inner)
         os.rmdir(name, dir_fd=at)
     except OSError:
         return False

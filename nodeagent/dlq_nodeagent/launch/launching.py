@@ -127,10 +127,8 @@ class Launching:
         if launch.container is not None and self.containers is None:
             raise LaunchRefused("this node runs no containers")
         runtime = self.rules.jobs.runtime
-        if launch.runtime not in ("", runtime) and (runtime, launch.runtime) != (
-            "podman",
-            "process",
-        ):
+        plain = runtime == "podman" and launch.runtime == "process"
+        if launch.runtime not in ("", runtime) and not plain:
             raise LaunchRefused(f"this node runs jobs by {runtime!r}, not {launch.runtime!r}")
 
     def _directories(self, launch: Launch, rights: UserRights) -> tuple[str, CheckpointWatch]:

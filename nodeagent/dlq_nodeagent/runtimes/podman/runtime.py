@@ -18,6 +18,7 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_nodeagent.cgroups.detect import engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits
+from dlq_nodeagent.jobtree.files import opened
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, RuntimeFault
@@ -161,19 +162,13 @@ class PodmanRuntime(ProcessRuntime):
 
     def _tidy(self, attempt: OpenAttempt) -> None:
         """Our own names only, by descriptor: a mount that is still there makes rmdir fail."""
-        try:
-            private = os.open(
-                PRIVATE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=attempt.at
-            )
-        except FileNotFoundError:
+        if not layout.exists(attempt.at, PRIVATE):
             return
-        try:
+        with opened(PRIVATE, at=attempt.at) as private:
             with os.scandir(private) as entries:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
             for name, is_directory in names.items():
                 (os.rmdir if is_directory else os.unlink)(name, dir_fd=private)
-        finally:
-            os.close(private)
         os.rmdir(PRIVATE, dir_fd=attempt.at)
 
     def _sweep(self, living: frozenset[RankKey]) -> None:

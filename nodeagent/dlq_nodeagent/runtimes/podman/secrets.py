@@ -17,19 +17,18 @@ import json
 import os
 import stat
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 
 from dlq_common.text.container_names import check_secret, registry_of
 from dlq_common.text.names import check_user_name
+from dlq_nodeagent.jobtree.files import FILE, opened
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
 
 LARGEST_SECRET = 64 * 1024
-_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +71,11 @@ class Secrets:
     def take_back(self, key: RankKey) -> None:
         """Delete the copies for a rank; no effect without any."""
         place = self.run_dir / "secrets" / str(key)
-        try:
-            at = os.open(place, _DIR_FLAGS)
-        except FileNotFoundError:
+        if not os.path.lexists(place):
             return
-        try:
+        with opened(place) as at:
             for name in os.listdir(at):
                 os.unlink(name, dir_fd=at)
-        finally:
-            os.close(at)
         place.rmdir()
 
     def keep_only(self, living: Collection[RankKey]) -> None:
@@ -118,22 +113,18 @@ class Secrets:
 
     def _read(self, parts: tuple[str, ...], name: str) -> bytes | None:
         """One file, opened step by step so that no link is followed; None: there is none."""
-        try:
-            at = os.open(self.directory, _DIR_FLAGS)
-        except FileNotFoundError:
+        if not os.path.lexists(self.directory):
             return None
-        try:
-            for part in parts[:-1]:
-                inner = os.open(part, _DIR_FLAGS, dir_fd=at)
-                os.close(at)
-                at = inner
-            descriptor = os.open(parts[-1], _FILE_FLAGS, dir_fd=at)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise LaunchRefused(f"the secret {name} cannot be read: {error.strerror}") from None
-        finally:
-            os.close(at)
+        with ExitStack() as walked:
+            at = walked.enter_context(opened(self.directory))
+            try:
+                for part in parts[:-1]:
+                    at = walked.enter_context(opened(part, at=at))
+                descriptor = os.open(parts[-1], FILE, dir_fd=at)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                raise LaunchRefused(f"the secret {name} cannot be read: {error.strerror}") from None
         with os.fdopen(descriptor, "rb") as file:
             _refuse_unless_private(os.fstat(file.fileno()), name)
             return file.read(LARGEST_SECRET)

@@ -22,6 +22,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from dlq_nodeagent.jobtree.files import DIRECTORY, FILE, opened
 from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import JobFiles
@@ -49,8 +50,6 @@ _OUR_NAMES = (
 )
 _MAX_JOB_FILES = 10_000
 
-_DIR_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 def attempt_path(state_dir: Path, key: RankKey) -> Path:
     return state_dir / ATTEMPTS / str(key)
@@ -71,7 +70,7 @@ def job_files(state_dir: Path, key: RankKey) -> JobFiles:
 def open_attempts(state_dir: Path) -> int:
     """A descriptor of STATE_DIR/attempts, made when missing."""
     (state_dir / ATTEMPTS).mkdir(mode=0o711, parents=True, exist_ok=True)
-    return os.open(state_dir / ATTEMPTS, _DIR_FLAGS)
+    return os.open(state_dir / ATTEMPTS, DIRECTORY)
 
 
 def list_keys(attempts_fd: int) -> list[RankKey]:
@@ -99,7 +98,7 @@ def make_attempt(attempts_fd: int, key: RankKey, *, uid: int, gid: int) -> int:
 
 
 def open_attempt(attempts_fd: int, key: RankKey) -> int:
-    return os.open(str(key), _DIR_FLAGS, dir_fd=attempts_fd)
+    return os.open(str(key), DIRECTORY, dir_fd=attempts_fd)
 
 
 def exists(at: int, name: str) -> bool:
@@ -147,23 +146,13 @@ def read_job_file(at: int, name: str, *, uid: int, limit: int) -> bytes | None:
     None when it is missing or not a plain file of that user (a link, a FIFO, another's file).
     """
     try:
-        job = os.open(JOB, _DIR_FLAGS, dir_fd=at)
+        with opened(JOB, at=at) as job, opened(name, FILE, at=job) as descriptor:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
+                return None
+            return os.read(descriptor, limit)
     except OSError:
         return None
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        descriptor = os.open(name, flags, dir_fd=job)
-    except OSError:
-        return None
-    finally:
-        os.close(job)
-    try:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid != uid:
-            return None
-        return os.read(descriptor, limit)
-    finally:
-        os.close(descriptor)
 
 
 def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:
@@ -173,45 +162,35 @@ def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:
     directories (or too many files) finds its `job/` moved to STATE_DIR/leftover, for its owner or
     the operator. Repeating it is fine.
     """
-    try:
-        at = open_attempt(attempts_fd, key)
-    except FileNotFoundError:
+    if not exists(attempts_fd, str(key)):
         return
-    try:
+    with opened(str(key), at=attempts_fd) as at:
         if not _remove_job_dir(at):
             _keep_leftover(state_dir, at, key)
         for name in _OUR_NAMES:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at)
-    finally:
-        os.close(at)
     os.rmdir(str(key), dir_fd=attempts_fd)
 
 
 def _remove_job_dir(at: int) -> bool:
-    try:
-        job = os.open(JOB, _DIR_FLAGS, dir_fd=at)
-    except FileNotFoundError:
+    if not exists(at, JOB):
         return True
-    try:
-        with os.scandir(job) as entries:
-            for count, entry in enumerate(entries):
-                if count >= _MAX_JOB_FILES or entry.is_dir(follow_symlinks=False):
-                    return False
-                os.unlink(entry.name, dir_fd=job)
-        os.rmdir(JOB, dir_fd=at)
-    except OSError:
-        return False
-    finally:
-        os.close(job)
+    with opened(JOB, at=at) as job:
+        try:
+            with os.scandir(job) as entries:
+                for count, entry in enumerate(entries):
+                    if count >= _MAX_JOB_FILES or entry.is_dir(follow_symlinks=False):
+                        return False
+                    os.unlink(entry.name, dir_fd=job)
+            os.rmdir(JOB, dir_fd=at)
+        except OSError:
+            return False
     return True
 
 
 def _keep_leftover(state_dir: Path, at: int, key: RankKey) -> None:
     kept = state_dir / LEFTOVER
     kept.mkdir(mode=0o700, exist_ok=True)
-    kept_fd = os.open(kept, _DIR_FLAGS)
-    try:
+    with opened(kept) as kept_fd:
         os.rename(JOB, str(key), src_dir_fd=at, dst_dir_fd=kept_fd)
-    finally:
-        os.close(kept_fd)

@@ -7,11 +7,11 @@ is followed, only directories of its user are listed, and never many.
 import os
 import re
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import islice
 from typing import NamedTuple
 
+from dlq_nodeagent.jobtree.files import FILE, opened
 from dlq_nodeagent.model.port import LogChunk
 from dlq_nodeagent.runtimes.process import layout
 from dlq_nodeagent.runtimes.process.layout import JOB
@@ -40,11 +40,9 @@ def read_log(at: int, offset: int, limit: int) -> LogChunk:
     An offset that fell into the gap moves forward to the oldest byte still there; one beyond the
     end moves back to the end. The head and the ring come in separate answers.
     """
-    try:
-        ring_fd = os.open(layout.LOG_RING, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=at)
-    except FileNotFoundError:
+    if not layout.exists(at, layout.LOG_RING):
         return LogChunk(offset=0, data=b"", end=0)
-    try:
+    with opened(layout.LOG_RING, FILE, at=at) as ring_fd:
         ring = _read_header(ring_fd)
         if ring is None:
             return LogChunk(offset=0, data=b"", end=0)
@@ -53,8 +51,6 @@ def read_log(at: int, offset: int, limit: int) -> LogChunk:
         if offset < ring.head_bytes:
             return _read_head(at, ring, offset, limit)
         return _read_ring(ring_fd, ring, offset, limit)
-    finally:
-        os.close(ring_fd)
 
 
 def _read_header(ring_fd: int) -> _Ring | None:
@@ -66,11 +62,8 @@ def _read_header(ring_fd: int) -> _Ring | None:
 
 def _read_head(at: int, ring: _Ring, offset: int, limit: int) -> LogChunk:
     length = min(limit, min(ring.head_bytes, ring.end) - offset)
-    head_fd = os.open(layout.LOG_HEAD, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=at)
-    try:
+    with opened(layout.LOG_HEAD, FILE, at=at) as head_fd:
         return LogChunk(offset=offset, data=os.pread(head_fd, length, offset), end=ring.end)
-    finally:
-        os.close(head_fd)
 
 
 def _read_ring(ring_fd: int, ring: _Ring, offset: int, limit: int) -> LogChunk:
@@ -88,28 +81,18 @@ def _read_ring(ring_fd: int, ring: _Ring, offset: int, limit: int) -> LogChunk:
 
 LOGS = "torchrun"  # in the job's own directory; below it RUN/attempt_N
 _START = re.compile(r"attempt_(\d{1,4})", re.ASCII)
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST = 64
 
 
 def highest_start(at: int, *, uid: int) -> int:
     """The highest N of all, with the attempt's directory open as `at`; 0: none."""
     found = 0
-    with suppress(OSError), _inside(at, JOB) as job, _inside(job, LOGS) as logs:
+    with suppress(OSError), opened(JOB, at=at) as job, opened(LOGS, at=job) as logs:
         for run in _names(logs, uid):
-            with suppress(OSError), _inside(logs, run) as starts:
+            with suppress(OSError), opened(run, at=logs) as starts:
                 numbers = (_START.fullmatch(name) for name in _names(starts, uid))
                 found = max([found, *(int(each[1]) for each in numbers if each)])
     return found
-
-
-@contextmanager
-def _inside(directory: int, name: str) -> Iterator[int]:
-    descriptor = os.open(name, _FLAGS, dir_fd=directory)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _names(directory: int, uid: int) -> list[str]:
