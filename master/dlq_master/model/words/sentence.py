@@ -40,38 +40,115 @@ PLAIN: Mapping[ReasonCode, str] = {
     ReasonCode.EMPTY: "it was asked back, and nobody is left there",
     ReasonCode.LEARNED: "more is known of how jobs communicate",
 }
+# Codes whose sentence has the words of `_words` in it.
+_TEMPLATES: Mapping[ReasonCode, str] = {
+    ReasonCode.RAN_ALIKE: "it is not profiled: {detail} have run alike",
+    ReasonCode.MEASURED: "how long it runs is reckoned for {detail}",
+    ReasonCode.PROFILER_FULL: (
+        "it is to be profiled first: of the {need} GPUs for that, {have} are taken"
+    ),
+    ReasonCode.SUBMIT_LIMIT: (
+        "its user has {have} GPUs in jobs that were just sent to be profiled, of {need} at a time: "
+        "it is let in {detail}"
+    ),
+    ReasonCode.PLAN_FAILED: (
+        "the scheduler's plans fail ({detail}): nothing starts until that is mended"
+    ),
+    ReasonCode.FAILED_NODES: (
+        "GPUs are free only where its attempts have failed ({detail}); others exist"
+    ),
+    ReasonCode.MAINTENANCE: (
+        "GPUs are free only on nodes that are reserved before it would have ended: {detail}"
+    ),
+    ReasonCode.OWN_ONLY: (
+        "GPUs are free only on nodes that are here for a time ({detail}); a job with a deadline "
+        "runs on the cluster's own"
+    ),
+    ReasonCode.ARRAY_LIMIT: "array {detail} runs at most {have} tasks at a time",
+    ReasonCode.MACHINE_COMING: "a machine is rented for it: {detail}",
+    ReasonCode.NOT_RENTED: "nothing can be rented for it now: {detail}",
+    ReasonCode.RUNTIME: "it has an image, and {detail}",
+    ReasonCode.NODES_CLOSED: "it fits only when these nodes take new work again: {detail}",
+    ReasonCode.FRAGMENTATION: "needs {gpus} {detail}{holders}",
+    ReasonCode.CONSOLIDATION: "waits to be kept together: needs {gpus} {detail}{holders}",
+    ReasonCode.HEAD_OF_LINE: "{jobs} is first in line, and nobody passes it",
+    ReasonCode.RESERVED_FOR: ("free GPUs are kept for {jobs}, promoted for having waited too long"),
+    ReasonCode.RESIZED: "it goes on with {need} GPUs; it had {have}",
+    ReasonCode.OUTRANKED: "{jobs} ranks before it{because} and needs its GPUs",
+    ReasonCode.RESOURCES: "needs {gpus}, {free}{block}{holders}",
+    ReasonCode.WAITING_FOR_RELEASE: "its {gpus} are being saved or released{by}",
+    ReasonCode.POISON: (
+        "held by the master: {lost} lost to the cluster{because} (dlq release {id} when that is "
+        "mended)"
+    ),
+    ReasonCode.TEAM_LIMIT: "needs {gpus}; {detail} may hold {need} and holds {have}{who}",
+    ReasonCode.QUOTA: (
+        "needs {gpus}; {detail} has {need} by right and holds {have}{who}: it borrows what nobody "
+        "else needs"
+    ),
+    ReasonCode.HELD_USER: "held{held} (dlq release {id})",
+    ReasonCode.HELD_ADMIN: "held{held} (only operators release it)",
+    ReasonCode.PAUSED: "paused{held} (dlq resume {id})",
+}
+# The same, of a resource that the reason names.
+_OF_RESOURCE: Mapping[tuple[ReasonCode, str], str] = {
+    (ReasonCode.QUOTA, "rest"): (
+        "others of {detail} rank before it and take what is left of its quota: it borrows what "
+        "nobody else needs"
+    ),
+    (ReasonCode.TEAM_LIMIT, "rest"): (
+        "others of {detail} rank before it and take what it may still have"
+    ),
+    (ReasonCode.TEAM_LIMIT, "jobs"): "{detail} may run {need} jobs at a time and runs {have}{who}",
+    (ReasonCode.TEAM_LIMIT, "width"): (
+        "needs {gpus}, and {detail} may hold {need} at most: it cannot start before that is raised"
+    ),
+}
+_OF_A_QUEUE = "needs {gpus}; of the {need} that {detail} may hold, {have} are taken"
 
 
 def sentence(reason: Reason, job: Job, reader: str = "") -> str:
     """Why the job does not run (or was changed), as `reader` shall read it: "you" is the reader."""
-    plain = PLAIN.get(reason.code)
-    return _WRITERS[reason.code](reason, job, reader) if plain is None else plain
+    code = reason.code
+    if code in PLAIN:
+        return PLAIN[code]
+    if code in _WRITERS:
+        return _WRITERS[code](reason, job, reader)
+    template = _OF_RESOURCE.get((code, reason.resource)) or _TEMPLATES[code]
+    if template is _TEMPLATES[ReasonCode.QUOTA] and not _of_team(reason, job):
+        template = _OF_A_QUEUE
+    return template.format_map(_words(reason, job, reader))
 
 
-def _held_user(reason: Reason, job: Job, reader: str) -> str:
-    return _held("held", reason, job, reader) + f" (dlq release {shown_id(job)})"
+def _of_team(reason: Reason, job: Job) -> bool:
+    return reason.detail.startswith(("team ", f"{job.user} in team"))
 
 
-def _held_admin(reason: Reason, job: Job, reader: str) -> str:
-    return _held("held", reason, job, reader) + " (only operators release it)"
+def _words(reason: Reason, job: Job, reader: str) -> Mapping[str, str]:
+    have, jobs, detail = _number(reason.have or 0), _jobs(reason), reason.detail
+    return {
+        "id": shown_id(job),
+        "detail": detail,
+        "because": f" ({detail})" if detail else "",
+        "block": f"; {detail}" if detail else "",
+        "have": have,
+        "need": _number(reason.need or 0),
+        "free": {"0": "none is free", "1": "1 is free"}.get(have, f"{have} are free"),
+        "gpus": _gpus(job),
+        "jobs": jobs,
+        "who": f" ({jobs})" if reason.blocking_jobs else "",
+        "by": f" by {jobs}" if reason.blocking_jobs else "",
+        "holders": _holders(reason),
+        "held": _held(reason, job, reader),
+        "lost": "1 attempt was"
+        if job.infra_failures == 1
+        else f"{job.infra_failures} attempts were",
+    }
 
 
-def _paused(reason: Reason, job: Job, reader: str) -> str:
-    return _held("paused", reason, job, reader) + f" (dlq resume {shown_id(job)})"
-
-
-def _held(how: str, reason: Reason, job: Job, reader: str) -> str:
+def _held(reason: Reason, job: Job, reader: str) -> str:
     who = f" by {'you' if job.held_by == reader else job.held_by}" if job.held_by else ""
-    return f"{how}{who}" + (f": {reason.detail}" if reason.detail else "")
-
-
-def _poison(reason: Reason, job: Job, _reader: str) -> str:
-    lost = f"{job.infra_failures} attempts were" if job.infra_failures != 1 else "1 attempt was"
-    cause = f" ({reason.detail})" if reason.detail else ""
-    return (
-        f"held by the master: {lost} lost to the cluster{cause} (dlq release {shown_id(job)}"
-        " when that is mended)"
-    )
+    return f"{who}: {reason.detail}" if reason.detail else who
 
 
 def _dependency(reason: Reason, job: Job, _reader: str) -> str:
@@ -99,54 +176,9 @@ def _backoff(reason: Reason, job: Job, _reader: str) -> str:
     )
 
 
-def _failed_nodes(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"GPUs are free only where its attempts have failed ({reason.detail}); others exist"
-
-
-def _maintenance(reason: Reason, _job: Job, _reader: str) -> str:
-    return (
-        f"GPUs are free only on nodes that are reserved before it would have ended: {reason.detail}"
-    )
-
-
-def _own_only(reason: Reason, _job: Job, _reader: str) -> str:
-    return (
-        f"GPUs are free only on nodes that are here for a time ({reason.detail}); a job with a "
-        "deadline runs on the cluster's own"
-    )
-
-
-def _plan_failed(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"the scheduler's plans fail ({reason.detail}): nothing starts until that is mended"
-
-
-def _array_limit(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"array {reason.detail} runs at most {_number(reason.have or 0)} tasks at a time"
-
-
 def _no_such_shape(reason: Reason, _job: Job, _reader: str) -> str:
     known = "" if reason.have is None else f"; of one type there are {_number(reason.have)} in all"
     return f"{reason.detail}{known}"
-
-
-def _resources(reason: Reason, job: Job, _reader: str) -> str:
-    have = _number(reason.have or 0)
-    free = {"0": "none is free", "1": "1 is free"}.get(have, f"{have} are free")
-    block = f"; {reason.detail}" if reason.detail else ""
-    return f"needs {_gpus(job)}, {free}{block}{_holders(reason)}"
-
-
-def _fragmentation(reason: Reason, job: Job, _reader: str) -> str:
-    return f"needs {_gpus(job)} {reason.detail}{_holders(reason)}"
-
-
-def _consolidation(reason: Reason, job: Job, _reader: str) -> str:
-    return f"waits to be kept together: needs {_gpus(job)} {reason.detail}{_holders(reason)}"
-
-
-def _waiting_for_release(reason: Reason, job: Job, _reader: str) -> str:
-    by = f" by {_jobs(reason)}" if reason.blocking_jobs else ""
-    return f"its {_gpus(job)} are being saved or released{by}"
 
 
 def _waiting_for_boundary(reason: Reason, job: Job, _reader: str) -> str:
@@ -163,52 +195,6 @@ def _behind(reason: Reason, _job: Job, _reader: str) -> str:
         return f"{_jobs(reason)} ranks before it"
     least = "at least " if count >= BLOCKERS_NAMED else ""
     return f"{least}{count} jobs rank before it: {_ids(reason)}"
-
-
-def _head_of_line(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"{_jobs(reason)} is first in line, and nobody passes it"
-
-
-def _quota(reason: Reason, job: Job, _reader: str) -> str:
-    held, limit = _number(reason.have or 0), _number(reason.need or 0)
-    if reason.resource == "rest":
-        return (
-            f"others of {reason.detail} rank before it and take what is left of its quota: it "
-            "borrows what nobody else needs"
-        )
-    if not reason.detail.startswith(("team ", f"{job.user} in team")):
-        return f"needs {_gpus(job)}; of the {limit} that {reason.detail} may hold, {held} are taken"
-    return (
-        f"needs {_gpus(job)}; {reason.detail} has {limit} by right and holds {held}{_who(reason)}: "
-        "it borrows what nobody else needs"
-    )
-
-
-def _team_limit(reason: Reason, job: Job, _reader: str) -> str:
-    held, limit = _number(reason.have or 0), _number(reason.need or 0)
-    if reason.resource == "rest":
-        return f"others of {reason.detail} rank before it and take what it may still have"
-    if reason.resource == "jobs":
-        return f"{reason.detail} may run {limit} jobs at a time and runs {held}{_who(reason)}"
-    if reason.resource == "width":
-        return (
-            f"needs {_gpus(job)}, and {reason.detail} may hold {limit} at most: it cannot "
-            "start before that is raised"
-        )
-    return f"needs {_gpus(job)}; {reason.detail} may hold {limit} and holds {held}{_who(reason)}"
-
-
-def _who(reason: Reason) -> str:
-    return f" ({_jobs(reason)})" if reason.blocking_jobs else ""
-
-
-def _reserved(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"free GPUs are kept for {_jobs(reason)}, promoted for having waited too long"
-
-
-def _outranked(reason: Reason, _job: Job, _reader: str) -> str:
-    rule = f" ({reason.detail})" if reason.detail else ""
-    return f"{_jobs(reason)} ranks before it{rule} and needs its GPUs"
 
 
 def _preempted(_reason: Reason, job: Job, reader: str) -> str:
@@ -235,20 +221,8 @@ def preempted(taken: Taken, reader: str = "") -> str:
     return f"preempted by job {taken.by}{whose}{rule}; {lost}"
 
 
-def _resized(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"it goes on with {_number(reason.need or 0)} GPUs; it had {_number(reason.have or 0)}"
-
-
-def _nodes_closed(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"it fits only when these nodes take new work again: {reason.detail}"
-
-
 def _ended(reason: Reason, job: Job, _reader: str) -> str:
     return f"it has ended: {reason.detail or job.state.value}"
-
-
-def _runtime(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"it has an image, and {reason.detail}"
 
 
 def _constraint(reason: Reason, _job: Job, _reader: str) -> str:
@@ -259,44 +233,15 @@ def _detail(reason: Reason, job: Job, _reader: str) -> str:
     return reason.detail or f"no GPU of type {_types(job)} is free"
 
 
-def _machine_coming(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"a machine is rented for it: {reason.detail}"
-
-
-def _not_rented(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"nothing can be rented for it now: {reason.detail}"
-
-
 def _guaranteed(_reason: Reason, job: Job, _reader: str) -> str:
     if job.promised is None or not job.slots:
         return "a deadline is promised, and a plan keeps it"
     return f"its deadline {job.promised + 1} is promised, and a plan keeps it"
 
 
-def _submit_limit(reason: Reason, _job: Job, _reader: str) -> str:
-    limit, sent = _number(reason.need or 0), _number(reason.have or 0)
-    return (
-        f"its user has {sent} GPUs in jobs that were just sent to be profiled, of {limit} at a "
-        f"time: it is let in {reason.detail}"
-    )
-
-
-def _profiler_full(reason: Reason, _job: Job, _reader: str) -> str:
-    limit, held = _number(reason.need or 0), _number(reason.have or 0)
-    return f"it is to be profiled first: of the {limit} GPUs for that, {held} are taken"
-
-
 def _kept_for_trials(reason: Reason, _job: Job, _reader: str) -> str:
     kept = _count(int(reason.have or 0), "free GPU")
     return f"{kept} {'is' if reason.have == 1 else 'are'} kept for jobs that have to be profiled"
-
-
-def _ran_alike(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"it is not profiled: {reason.detail} have run alike"
-
-
-def _measured(reason: Reason, _job: Job, _reader: str) -> str:
-    return f"how long it runs is reckoned for {reason.detail}"
 
 
 def _arrivals(reason: Reason, _job: Job, _reader: str) -> str:
@@ -311,45 +256,18 @@ def _unguaranteed(reason: Reason, job: Job, _reader: str) -> str:
 _WRITERS: Mapping[ReasonCode, Callable[[Reason, Job, str], str]] = {
     ReasonCode.GUARANTEED: _guaranteed,
     ReasonCode.UNGUARANTEED: _unguaranteed,
-    ReasonCode.SUBMIT_LIMIT: _submit_limit,
-    ReasonCode.PROFILER_FULL: _profiler_full,
     ReasonCode.KEPT_FOR_TRIALS: _kept_for_trials,
-    ReasonCode.RAN_ALIKE: _ran_alike,
-    ReasonCode.MEASURED: _measured,
     ReasonCode.ARRIVALS: _arrivals,
-    ReasonCode.HELD_USER: _held_user,
-    ReasonCode.HELD_ADMIN: _held_admin,
-    ReasonCode.PAUSED: _paused,
-    ReasonCode.POISON: _poison,
     ReasonCode.DEPENDENCY: _dependency,
     ReasonCode.BEGIN_TIME: _begin_time,
     ReasonCode.BACKOFF: _backoff,
-    ReasonCode.PLAN_FAILED: _plan_failed,
-    ReasonCode.FAILED_NODES: _failed_nodes,
-    ReasonCode.MAINTENANCE: _maintenance,
-    ReasonCode.OWN_ONLY: _own_only,
-    ReasonCode.ARRAY_LIMIT: _array_limit,
     ReasonCode.NO_SUCH_SHAPE: _no_such_shape,
     ReasonCode.GPU_TYPE: _detail,
-    ReasonCode.MACHINE_COMING: _machine_coming,
-    ReasonCode.NOT_RENTED: _not_rented,
-    ReasonCode.RUNTIME: _runtime,
     ReasonCode.CONSTRAINT: _constraint,
-    ReasonCode.NODES_CLOSED: _nodes_closed,
-    ReasonCode.RESOURCES: _resources,
-    ReasonCode.FRAGMENTATION: _fragmentation,
-    ReasonCode.CONSOLIDATION: _consolidation,
-    ReasonCode.WAITING_FOR_RELEASE: _waiting_for_release,
     ReasonCode.WAITING_FOR_BOUNDARY: _waiting_for_boundary,
     ReasonCode.BEHIND_HIGHER_RANK: _behind,
-    ReasonCode.HEAD_OF_LINE: _head_of_line,
-    ReasonCode.QUOTA: _quota,
-    ReasonCode.TEAM_LIMIT: _team_limit,
-    ReasonCode.RESERVED_FOR: _reserved,
-    ReasonCode.OUTRANKED: _outranked,
     ReasonCode.PREEMPTED: _preempted,
     ReasonCode.PROTECTED: _protected,
-    ReasonCode.RESIZED: _resized,
     ReasonCode.ENDED: _ended,
 }
 
