@@ -35,14 +35,17 @@ TABLES = frozenset(
 )
 
 
-@migrations(name="0001_first_tables")
-def first_tables(db: Database) -> None:
-    """The first schema. `body` holds the whole value as JSON with its version `v`."""
-    for statement in _FIRST:
-        db.execute(statement)
+def _migration(name: str, *statements: str) -> None:
+    def apply(db: Database) -> None:
+        for statement in statements:
+            db.execute(statement)
+
+    migrations(name=name)(apply)
 
 
-_FIRST = (
+# The first schema. `body` holds the whole value as JSON with its version `v`.
+_migration(
+    "0001_first_tables",
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
     """CREATE TABLE jobs (
         job_id INTEGER PRIMARY KEY, user TEXT NOT NULL, name TEXT NOT NULL, queue TEXT NOT NULL,
@@ -72,32 +75,16 @@ _FIRST = (
         sequence INTEGER PRIMARY KEY, node_id TEXT NOT NULL, kind TEXT NOT NULL, job_id INTEGER NOT NULL,
         attempt INTEGER NOT NULL, body TEXT NOT NULL) STRICT""",  # noqa: E501
 )
-
-
-@migrations(name="0002_ended_jobs")
-def ended_jobs(db: Database) -> None:
-    """Living jobs are found without looking at those that have ended, and these by end and
-    owner.
-    """
-    for statement in _ENDED_JOBS:
-        db.execute(statement)
-
-
-_ENDED_JOBS = (
+# Living jobs are found without looking at those that have ended, and these by end and owner.
+_migration(
+    "0002_ended_jobs",
     "CREATE INDEX jobs_living ON jobs (job_id) WHERE end_time_s IS NULL",
     "CREATE INDEX jobs_by_end ON jobs (end_time_s) WHERE end_time_s IS NOT NULL",
     "CREATE INDEX jobs_ended_of_user ON jobs (user, job_id) WHERE end_time_s IS NOT NULL",
 )
-
-
-@migrations(name="0003_traffic")
-def traffic(db: Database) -> None:
-    """Starts whose traffic is recorded, and what each of their nodes told."""
-    for statement in _TRAFFIC:
-        db.execute(statement)
-
-
-_TRAFFIC = (
+# Starts whose traffic is recorded, and what each of their nodes told.
+_migration(
+    "0003_traffic",
     """CREATE TABLE recordings (
         job_id INTEGER NOT NULL REFERENCES jobs(job_id), number INTEGER NOT NULL,
         order_time_s REAL NOT NULL, body TEXT NOT NULL,
@@ -108,39 +95,22 @@ _TRAFFIC = (
         node_rank INTEGER NOT NULL, body TEXT NOT NULL,
         PRIMARY KEY (job_id, number, node_rank)) STRICT""",
 )
-
-
-@migrations(name="0004_tenants")
-def tenants(db: Database) -> None:
-    """Teams, reservations of nodes, and how long jobs that live have waited for what."""
-    for statement in _TENANTS:
-        db.execute(statement)
-
-
-_TENANTS = (
+# Teams, reservations of nodes, and how long jobs that live have waited for what.
+_migration(
+    "0004_tenants",
     "CREATE TABLE teams (name TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
     "CREATE TABLE reservations (reservation_id TEXT PRIMARY KEY, body TEXT NOT NULL) STRICT",
     "CREATE TABLE waited (job_id INTEGER PRIMARY KEY REFERENCES jobs(job_id), body TEXT NOT NULL) "
     "STRICT",
 )
-
-
-@migrations(name="0005_foreseen")
-def foreseen(db: Database) -> None:
-    """First ranges of starts: of jobs that wait, and of the newest that have started."""
-    db.execute("CREATE TABLE foreseen (job_id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT")
-
-
-@migrations(name="0006_usage")
-def usage(db: Database) -> None:
-    """GPU-seconds of each day (of UTC, since 1970-01-01): of whom and for what, and of each
-    pool.
-    """
-    for statement in _USAGE:
-        db.execute(statement)
-
-
-_USAGE = (
+# First ranges of starts: of jobs that wait, and of the newest that have started.
+_migration(
+    "0005_foreseen",
+    "CREATE TABLE foreseen (job_id INTEGER PRIMARY KEY, body TEXT NOT NULL) STRICT",
+)
+# GPU-seconds of each day (of UTC, since 1970-01-01): of whom and for what, and of each pool.
+_migration(
+    "0006_usage",
     """CREATE TABLE usage_days (
         day INTEGER NOT NULL, user TEXT NOT NULL, team TEXT NOT NULL, class TEXT NOT NULL, pool TEXT NOT NULL,
         useful_gpu_s REAL NOT NULL, preempted_gpu_s REAL NOT NULL, failed_gpu_s REAL NOT NULL,
@@ -150,32 +120,18 @@ _USAGE = (
         day INTEGER NOT NULL, pool TEXT NOT NULL, used_gpu_s REAL NOT NULL, idle_gpu_s REAL NOT NULL,
         withheld_gpu_s REAL NOT NULL, PRIMARY KEY (day, pool)) STRICT, WITHOUT ROWID""",  # noqa: E501
 )
-
-
-@migrations(name="0007_machines")
-def machines(db: Database) -> None:
-    """Machines that are, or were, rented from providers."""
-    for statement in _MACHINES:
-        db.execute(statement)
-
-
-_MACHINES = (
+# Machines that are, or were, rented from providers.
+_migration(
+    "0007_machines",
     """CREATE TABLE machines (
         request_id TEXT PRIMARY KEY, pool TEXT NOT NULL, asked_s REAL NOT NULL, end_s REAL,
         body TEXT NOT NULL) STRICT""",
     "CREATE INDEX machines_open ON machines (request_id) WHERE end_s IS NULL",
     "CREATE INDEX machines_by_end ON machines (end_s) WHERE end_s IS NOT NULL",
 )
-
-
-@migrations(name="0008_stays")
-def stays(db: Database) -> None:
-    """The part of each machine that each attempt had, and when; until_s NULL: it still has it."""
-    for statement in _STAYS:
-        db.execute(statement)
-
-
-_STAYS = (
+# The part of each machine that each attempt had, and when; until_s NULL: it still has it.
+_migration(
+    "0008_stays",
     """CREATE TABLE stays (
         request_id TEXT NOT NULL, job_id INTEGER NOT NULL, attempt INTEGER NOT NULL, part REAL NOT NULL,
         from_s REAL NOT NULL, until_s REAL,
@@ -183,27 +139,17 @@ _STAYS = (
     "CREATE INDEX stays_here ON stays (request_id) WHERE until_s IS NULL",
     "CREATE INDEX stays_by_end ON stays (until_s) WHERE until_s IS NOT NULL",
 )
-
-
-@migrations(name="0009_audit_owed")
-def audit_owed(db: Database) -> None:
-    """Lines of the audit, stored with the changes that they tell of until the audit's file has
-    them.
-    """
-    db.execute(
-        """CREATE TABLE audit_owed (
-        sequence INTEGER PRIMARY KEY, note_id TEXT NOT NULL UNIQUE, line TEXT NOT NULL) STRICT"""
-    )
-
-
-@migrations(name="0010_requests_of_persons")
-def requests_of_persons(db: Database) -> None:
-    """A request id belongs to one person. It answers nobody else of the same name, before or after.
-
-    From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps
-    its own.
-    """
-    db.execute(
-        """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')
-        FROM users WHERE users.name = requests.user)"""
-    )
+# Lines of the audit, stored with the changes that they tell of until the audit's file has them.
+_migration(
+    "0009_audit_owed",
+    """CREATE TABLE audit_owed (
+        sequence INTEGER PRIMARY KEY, note_id TEXT NOT NULL UNIQUE, line TEXT NOT NULL) STRICT""",
+)
+# A request id belongs to one person. It answers nobody else of the same name, before or after.
+# From here on they are kept under a person (model/jobs/person.py); the first one of a name keeps
+# its own.
+_migration(
+    "0010_requests_of_persons",
+    """DELETE FROM requests WHERE time_s < (SELECT json_extract(users.body, '$.created_time_s')
+        FROM users WHERE users.name = requests.user)""",
+)

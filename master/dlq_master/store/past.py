@@ -27,36 +27,36 @@ class Past:
     """Reads ended jobs. SQLite gives the interpreter away while it searches."""
 
     def __init__(self, path: Path) -> None:
-        self._db: Database = connect(path)
+        self._past: Database = connect(path)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-past")
         self._closed = False
 
     def close(self) -> None:
         """End what is being read, then give thread and connection back."""
         self._closed = True
-        self._db.conn.interrupt()
+        self._past.conn.interrupt()
         self._thread.shutdown(cancel_futures=True)
-        self._db.close()
+        self._past.close()
 
-    async def jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
+    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
         """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
-        return await self._in_thread(lambda: _jobs(self._db, wanted, after, limit))
+        return await self._in_thread(lambda: _jobs(self._past, wanted, after, limit))
 
     async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
         """The usage from the first day to the last, until now."""
-        return await self._in_thread(lambda: read_books(self._db, first_day, last_day, now_s))
+        return await self._in_thread(lambda: read_books(self._past, first_day, last_day, now_s))
 
     async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
         """The costs of the days from the first to the last, until now."""
-        return await self._in_thread(lambda: read_costs(self._db, first_day, last_day, now_s))
+        return await self._in_thread(lambda: read_costs(self._past, first_day, last_day, now_s))
 
     async def journal_cut(self, from_s: float, most: int) -> JournalCut:
         """The events older than `from_s`, or beyond the newest `most`. Never the newest event."""
-        return await self._in_thread(lambda: _journal_cut(self._db, from_s, most))
+        return await self._in_thread(lambda: _journal_cut(self._past, from_s, most))
 
     async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
         """Sequences above `after` that the cut takes, in order; at most `limit`."""
-        return await self._in_thread(lambda: _journal_behind(self._db, cut, after, limit))
+        return await self._in_thread(lambda: _journal_behind(self._past, cut, after, limit))
 
     async def _in_thread(self, read: Callable[[], T]) -> T:
         if self._closed:

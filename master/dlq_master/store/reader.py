@@ -6,7 +6,7 @@ One read-only connection, used in the loop's thread, for what takes microseconds
 
 import json
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Set
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,23 +21,19 @@ from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.machines.fleet import DAY_S, MOST_ENDED
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import (
     ALL_ENDED,
     BATCH,
     MOST_COMPLETED,
     MOST_RECORDINGS,
     Intention,
-    JournalCut,
     Loaded,
     MemoryWindow,
-    PastJobs,
     StoredRequest,
 )
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
 from dlq_master.store.stored_tables import FORESEEN, RESERVATIONS, TEAMS, TOKENS, USERS
-from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.codec import decode
 from dlq_master.store.tables.table import Table
 from dlq_master.store.tables.tenants import Waited
@@ -58,16 +54,16 @@ _OWNER = """SELECT user, coalesce(json_extract(body, '$.person'), ''), submit_ti
     FROM jobs WHERE job_id = ?"""
 
 
-class Reader:
-    """Named queries on the committed state."""
+class Reader(Past):
+    """Named queries on the committed state, those about the past in their own thread."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__(path)
         self._db: Database = connect(path)
-        self._past = Past(path)
 
     def close(self) -> None:
         """Give the connections back."""
-        self._past.close()
+        super().close()
         self._db.close()
 
     def load(self, window: MemoryWindow = ALL_ENDED) -> Loaded:
@@ -172,26 +168,6 @@ class Reader:
         """Whose job it is; None for an unknown one."""
         row = self._db.execute(_OWNER, [job_id]).fetchone()
         return None if row is None else Owner(*row)
-
-    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]:
-        """Ended jobs with an id above `after`, in the order of their ids; at most `limit`."""
-        return await self._past.jobs(wanted, after, limit)
-
-    async def books(self, first_day: int, last_day: int, now_s: float) -> Books:
-        """The usage from the first day to the last, until now."""
-        return await self._past.books(first_day, last_day, now_s)
-
-    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs:
-        """The costs of the days from the first to the last, until now."""
-        return await self._past.costs(first_day, last_day, now_s)
-
-    async def journal_cut(self, from_s: float, most: int) -> JournalCut:
-        """The journal's events older than `from_s`, or beyond the newest `most`."""
-        return await self._past.journal_cut(from_s, most)
-
-    async def journal_behind(self, cut: JournalCut, after: int, limit: int) -> Sequence[int]:
-        """Sequences above `after` that the cut takes, in order; at most `limit`."""
-        return await self._past.journal_behind(cut, after, limit)
 
     def spec(self, job_id: JobId) -> bytes | None:
         """The submitted spec, as it was handed in; None for an unknown job."""

@@ -1,42 +1,41 @@
-"""One function for each kind of row: the only writers of their tables, all inside one
-transaction.
-"""
+"""The only writers of the tables, all inside one transaction."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final
 
 from sqlite_utils import Database
 
-from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch
-from dlq_master.store.tables.accounts import POOLS_SQL, USES_SQL, pool_values, use_values
+from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
+from dlq_master.store.tables.accounts import POOLS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
-from dlq_master.store.tables.costs import STAYS_SQL, stay_values
+from dlq_master.store.tables.costs import STAYS_SQL
+
+Row = tuple[object, ...]
 
 
 def write_batch(db: Database, batch: Batch) -> None:
     """Write everything a turn changed. The caller holds the transaction."""
-    _write_jobs(db, batch)
-    _write_attempts(db, batch)
-    _write_nodes(db, batch)
-    _write_tables(db, batch)
-    _write_requests(db, batch)
-    _write_journal(db, batch)
-    _write_outbox(db, batch)
-    _write_traffic(db, batch)
-    _write_usage(db, batch)
-    _many(db, "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", batch.audit_owed)
+    for name, sql, row in _ROWS:
+        _many(db, sql, [row(one) for one in getattr(batch, name)])
+    for table, changes in batch.changes.items():
+        _many(db, table.put_sql, [table.row_of(one) for one in batch.values(table)])
+        _many(db, table.drop_sql, [(key,) for key, one in changes.items() if one is None])
+    if batch.forget_requests_before_s is not None:
+        db.execute("DELETE FROM requests WHERE time_s < ?", [batch.forget_requests_before_s])
     write_meta(db, batch.meta)
 
 
 def write_audit_state(db: Database, head: str, written: Sequence[str]) -> None:
     """The audit's last line that is on disk; lines that it has need not be kept here any more."""
     write_meta(db, {AUDIT_HEAD: head})
-    _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [(one,) for one in written])
+    _many(db, "DELETE FROM audit_owed WHERE note_id = ?", [*map(_one, written)])
 
 
 def prune_journal(db: Database, sequences: Sequence[int], horizon: int) -> None:
     """Drop events that retention does not keep. The caller holds the transaction."""
-    _many(db, "DELETE FROM journal WHERE sequence = ?", [(seq,) for seq in sequences])
+    _many(db, "DELETE FROM journal WHERE sequence = ?", [*map(_one, sequences)])
     write_meta(db, {HORIZON: str(horizon)})
 
 
@@ -57,138 +56,82 @@ def _many(db: Database, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
         db.conn.executemany(sql, rows)
 
 
-def _write_jobs(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+def _one(value: object) -> Row:
+    return (value,)
+
+
+def _with_body(*columns: str) -> Callable[[Any], Row]:
+    """The row of a value: those of its fields that have a column, and its body."""
+    fields_of = attrgetter(*columns)
+    return lambda value: (*fields_of(value), encode(value))
+
+
+def _intended(row: Intention) -> Row:
+    body = {name: getattr(row, name) for name in ("epoch", "node_rank", "cause", "grace_s")}
+    return (row.sequence, row.node_id, row.kind, *row.key, json.dumps(body))
+
+
+_EVENT = attrgetter("seq", "time_s", "kind", "job_id", "attempt", "node_id", "cause", "actor")
+
+# Each list of a batch, in the order in which they are written: its statement, and its rows.
+_ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
+    (
+        "jobs",
         """INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-        ON CONFLICT (job_id) DO UPDATE SET user = excluded.user, queue = excluded.queue, state = excluded.state,
-        version = excluded.version, end_time_s = excluded.end_time_s, body = excluded.body""",  # noqa: E501
-        [
-            (
-                job.job_id,
-                job.user,
-                job.name,
-                job.queue,
-                job.state.value,
-                job.version,
-                job.submit_time_s,
-                job.end_time_s,
-                encode(job),
-            )
-            for job in batch.jobs
-        ],
-    )
-    _many(db, "INSERT INTO job_specs VALUES (?, ?)", list(batch.specs))
-
-
-def _write_attempts(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+        ON CONFLICT (job_id) DO UPDATE SET user = excluded.user, queue = excluded.queue,
+        state = excluded.state, version = excluded.version, end_time_s = excluded.end_time_s,
+        body = excluded.body""",
+        _with_body(
+            "job_id",
+            "user",
+            "name",
+            "queue",
+            "state.value",
+            "version",
+            "submit_time_s",
+            "end_time_s",
+        ),
+    ),
+    ("specs", "INSERT INTO job_specs VALUES (?, ?)", tuple),
+    (
+        "attempts",
         """INSERT INTO attempts VALUES (?, ?, ?, ?, ?, ?)
         ON CONFLICT (job_id, number) DO UPDATE SET state = excluded.state,
         ended_time_s = excluded.ended_time_s, body = excluded.body""",
-        [
-            (
-                attempt.key.job_id,
-                attempt.key.number,
-                attempt.epoch,
-                attempt.state.value,
-                attempt.ended_time_s,
-                encode(attempt),
-            )
-            for attempt in batch.attempts
-        ],
-    )
-
-
-def _write_nodes(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+        _with_body("key.job_id", "key.number", "epoch", "state.value", "ended_time_s"),
+    ),
+    (
+        "nodes",
         """INSERT INTO nodes VALUES (?, ?, ?)
         ON CONFLICT (node_id) DO UPDATE SET state = excluded.state, body = excluded.body""",
-        [(node.node_id, node.state.value, encode(node)) for node in batch.nodes],
-    )
-    _many(db, "DELETE FROM nodes WHERE node_id = ?", [(name,) for name in batch.forgotten_nodes])
-
-
-def _write_tables(db: Database, batch: Batch) -> None:
-    for table, changes in batch.changes.items():
-        _many(db, table.put_sql, [table.row_of(one) for one in batch.values(table)])
-        _many(db, table.drop_sql, [(key,) for key, one in changes.items() if one is None])
-
-
-def _write_requests(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+        _with_body("node_id", "state.value"),
+    ),
+    ("forgotten_nodes", "DELETE FROM nodes WHERE node_id = ?", _one),
+    (
+        "requests",
         "INSERT INTO requests VALUES (?, ?, ?, ?, ?)",
-        [(r.user, r.request_id, r.digest, r.result, r.time_s) for r in batch.requests],
-    )
-    if batch.forget_requests_before_s is not None:
-        db.execute("DELETE FROM requests WHERE time_s < ?", [batch.forget_requests_before_s])
-
-
-def _write_journal(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+        attrgetter("user", "request_id", "digest", "result", "time_s"),
+    ),
+    (
+        "events",
         "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            (
-                event.seq,
-                event.time_s,
-                event.kind,
-                event.job_id,
-                event.attempt,
-                event.node_id,
-                event.cause,
-                event.actor,
-                json.dumps(dict(event.data), separators=(",", ":")),
-            )
-            for event in batch.events
-        ],
-    )
-
-
-def _write_outbox(db: Database, batch: Batch) -> None:
-    _many(
-        db,
-        "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)",
-        [
-            (
-                row.sequence,
-                row.node_id,
-                row.kind,
-                row.key.job_id,
-                row.key.number,
-                json.dumps(
-                    {
-                        "epoch": row.epoch,
-                        "node_rank": row.node_rank,
-                        "cause": row.cause,
-                        "grace_s": row.grace_s,
-                    }
-                ),
-            )
-            for row in batch.intentions
-        ],
-    )
-    _many(db, "DELETE FROM outbox WHERE sequence = ?", [(seq,) for seq in batch.delivered])
-
-
-def _write_traffic(db: Database, batch: Batch) -> None:
-    _many(
-        db,
+        lambda event: (*_EVENT(event), json.dumps(dict(event.data), separators=(",", ":"))),
+    ),
+    ("intentions", "INSERT INTO outbox VALUES (?, ?, ?, ?, ?, ?)", _intended),
+    ("delivered", "DELETE FROM outbox WHERE sequence = ?", _one),
+    (
+        "recordings",
         """INSERT INTO recordings VALUES (?, ?, ?, ?)
         ON CONFLICT (job_id, number) DO UPDATE SET body = excluded.body""",
-        [(*row.key, row.order_time_s, encode(row)) for row in batch.recordings],
-    )
-    _many(
-        db,
+        _with_body("key.job_id", "key.number", "order_time_s"),
+    ),
+    (
+        "evidence",
         "INSERT INTO evidence VALUES (?, ?, ?, ?)",
-        [(*row.key, row.node_rank, encode(row)) for row in batch.evidence],
-    )
-
-
-def _write_usage(db: Database, batch: Batch) -> None:
-    _many(db, USES_SQL, use_values(batch.uses))
-    _many(db, POOLS_SQL, pool_values(batch.pool_uses))
-    _many(db, STAYS_SQL, stay_values(batch.stays))
+        _with_body("key.job_id", "key.number", "node_rank"),
+    ),
+    ("uses", USES_SQL, lambda row: (*row.account, *row.spent)),
+    ("pool_uses", POOLS_SQL, lambda row: (row.day, row.pool, *row.level)),
+    ("stays", STAYS_SQL, lambda one: (one.request_id, *one.key, one.part, one.from_s, one.until_s)),
+    ("audit_owed", "INSERT OR IGNORE INTO audit_owed (note_id, line) VALUES (?, ?)", tuple),
+)

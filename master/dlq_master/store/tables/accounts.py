@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from sqlite_utils import Database
@@ -155,13 +155,3 @@ POOLS_SQL: Final = """INSERT INTO pool_days VALUES (?, ?, ?, ?, ?)
     ON CONFLICT (day, pool) DO UPDATE SET used_gpu_s = used_gpu_s + excluded.used_gpu_s,
     idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s,
     withheld_gpu_s = withheld_gpu_s + excluded.withheld_gpu_s"""
-
-
-def use_values(rows: Sequence[UseRow]) -> list[tuple[object, ...]]:
-    """For `USES_SQL`."""
-    return [(*account, *spent) for account, spent in rows]
-
-
-def pool_values(rows: Sequence[PoolRow]) -> list[tuple[object, ...]]:
-    """For `POOLS_SQL`."""
-    return [(day, pool, *level) for day, pool, level in rows]

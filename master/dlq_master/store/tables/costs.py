@@ -4,7 +4,6 @@ of the database.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from sqlite_utils import Database
@@ -27,11 +26,6 @@ _JOBS = f"""SELECT body FROM jobs WHERE job_id IN (
     SELECT job_id FROM jobs WHERE end_time_s IS NULL AND instr(body, '"lateness":')
     UNION SELECT job_id FROM jobs WHERE end_time_s >= :from_s AND instr(body, '"lateness":')
     UNION SELECT job_id FROM ({_STAYS}))"""
-
-
-def stay_values(rows: Sequence[Stay]) -> list[tuple[object, ...]]:
-    """For `STAYS_SQL`."""
-    return [(one.request_id, *one.key, one.part, one.from_s, one.until_s) for one in rows]
 
 
 def read_costs(db: Database, first_day: int, last_day: int, now_s: float) -> Costs:

@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlite_utils import Database
+from sqlite_utils import Database, Migrations
 
 from dlq_master.store import migrations as schema
 from dlq_master.store.open import (
@@ -98,7 +98,10 @@ def test_a_creation_that_was_interrupted_leaves_no_database(
 ) -> None:
     path = tmp_path / "dlq.db"
     with monkeypatch.context() as patch:
-        patch.setattr(schema, "_FIRST", (*schema._FIRST, "CREATE TABLE nonsense"))
+        broken = Migrations("dlq")
+        broken(name="0001_whole")(lambda db: db.execute("CREATE TABLE jobs (job_id)"))
+        broken(name="0002_broken")(lambda db: db.execute("CREATE TABLE nonsense"))
+        patch.setattr("dlq_master.store.open.migrations", broken)
         with pytest.raises(sqlite3.OperationalError):
             create_database(path)
 
