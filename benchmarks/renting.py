@@ -23,7 +23,7 @@ from dlq_common.daemon.config import Seconds
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import renting
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.machines.fleet import Fleet
 from support.fake_provider import FAKE

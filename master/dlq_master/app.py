@@ -23,8 +23,8 @@ from dlq_common.text.units import approximate_span
 from dlq_master.control.config import OTHERS, MasterConfig
 from dlq_master.control.loans.load_sources import check_source
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.machines.pool_config import check_pools
 from dlq_master.control.placement.policies import policy_of
+from dlq_master.control.pool_config import check_pools
 from dlq_master.founding import Charter, found
 from dlq_master.model.nodes.gpu_health import actions_of
 from dlq_master.safekeeping import Copies, copy_master, run_hook

@@ -22,6 +22,9 @@ from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
 from dlq_common.text.units import MINUTE
+from dlq_master.control.composition.starting import start
+from dlq_master.control.composition.startup_losses import Losses
+from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.forecast.forecasts import PAST_KEPT, ForecastKeeper
@@ -32,12 +35,9 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.incidents import HandlerFailed
 from dlq_master.control.loop.loop import Loop
 from dlq_master.control.loop.meter import Meter
-from dlq_master.control.loop.ports import Foresight
 from dlq_master.control.loop.preload import preload
-from dlq_master.control.loop.starting import start
-from dlq_master.control.loop.startup_losses import Losses
-from dlq_master.control.loop.state import State
 from dlq_master.control.loop.ticks import PERIODS_S, start_metronome
+from dlq_master.control.read_model.ports import Foresight
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.planner.process import PlannerProcess
 from dlq_master.providers.desk import ProviderDesk
@@ -163,7 +163,7 @@ async def _serve(config: MasterConfig, leaving: AsyncExitStack) -> int:
         failed=_say_failed,
     )
     leaving.push_async_callback(planner.close)
-    loop.plan_with(planner)
+    state.placement.offloaded.planner = planner
     server = _server(config, loop, sessions, authority, audit, clock, forecasts)
     desk = _desk(config, state, loop, server, authority, audit)
     leaving.push_async_callback(desk.close)

@@ -16,13 +16,13 @@ from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, Conflict, NotFound, Unauthenticated
 from dlq_master.control import stimuli as say
+from dlq_master.control.composition.state import State, restore
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
-from dlq_master.control.loop.ports import Control
-from dlq_master.control.loop.state import State, restore
 from dlq_master.control.placement.policies import policy_of
+from dlq_master.control.read_model.ports import Control
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, JobState, RunRules

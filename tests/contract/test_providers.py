@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.providers.calls import call
 from dlq_master.providers.exec import ExecProvider
 from dlq_master.providers.port import MachineWish, Provider, ProviderFailed

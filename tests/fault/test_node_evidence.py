@@ -23,7 +23,7 @@ from support.waiting import wait_until
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.long(
-        "unit/master/control/nodes/test_control_quarantine.py",
+        "unit/master/control/attempts/test_control_quarantine.py",
     ),
 ]
 

@@ -20,11 +20,11 @@ from grpc import aio
 from dlq.v1 import job_service_pb2
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Role
+from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.jobs.state import window_of
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
-from dlq_master.control.loop.starting import start
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node
 from dlq_master.store.batch import Batch, User

@@ -19,12 +19,12 @@ from dlq.v1.pool_service_pb2_grpc import PoolServiceStub
 from dlq_common.clock import SteadyClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.identity.pki import Role
+from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import NodesConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
-from dlq_master.control.loop.starting import start
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from dlq_common.daemon.config import Seconds
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_simulator.replay.engine import Replay

@@ -3,7 +3,7 @@
 import sys
 
 from dlq_common.daemon.config import Seconds
-from dlq_master.control.machines.pool_config import EXEC, PoolConfig
+from dlq_master.control.pool_config import EXEC, PoolConfig
 from dlq_master.providers.exec import ExecProvider
 
 if __name__ == "__main__":

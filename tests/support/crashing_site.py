@@ -76,7 +76,7 @@ class CrashingSite:
         config = replace(config, lease=lease)
         self.master = Master(config, failpoints=counting)
         self._planner = InlinePlanner()
-        self.master.loop.plan_with(self._planner)
+        self.master.state.placement.offloaded.planner = self._planner
         self.agents = [SimAgent(self.master, NodeId(f"n{at}"), gpus=8) for at in (1, 2)]
         self._worked_s: Counter[JobId] = Counter()
         self._asks: dict[str, SubmitJob] = {}
@@ -165,6 +165,6 @@ class CrashingSite:
                 agent.inbox.clear()
             self.master.crashed()
             self._planner = InlinePlanner()
-            self.master.loop.plan_with(self._planner)
+            self.master.state.placement.offloaded.planner = self._planner
             for agent in self.agents:
                 agent.hello()

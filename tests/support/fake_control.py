@@ -25,12 +25,11 @@ from dlq_master.control.deadlines.risk_watch import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
-from dlq_master.control.loop.ports import PastJobs
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import TeamUse
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.read_model.ports import PastJobs
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
@@ -51,6 +50,7 @@ from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
 from dlq_master.store.batch import JoinToken, User
 from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.tenants import Reservation, Team
 from support.memory_store import admits
 

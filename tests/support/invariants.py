@@ -7,10 +7,10 @@ import re
 from collections import Counter
 
 from dlq_master.control.attempts.bookkeeping import Bookkeeping
-from dlq_master.control.jobs.counts import of_user
+from dlq_master.control.composition.state import State
 from dlq_master.control.jobs.gates import holds_place
-from dlq_master.control.loop.ports import ReadModel
-from dlq_master.control.loop.state import State
+from dlq_master.control.people.counts import of_user
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import LIVE, AttemptState
 from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId

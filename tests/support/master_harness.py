@@ -17,6 +17,8 @@ from typing import Any
 from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
+from dlq_master.control.composition.starting import start
+from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import JobsConfig, MasterConfig, NodesConfig, SchedulerConfig
 from dlq_master.control.jobs.state import window_of
@@ -24,9 +26,7 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope
 from dlq_master.control.loop.incidents import Incidents
 from dlq_master.control.loop.loop import Loop
-from dlq_master.control.loop.starting import start
-from dlq_master.control.loop.state import State
-from dlq_master.control.read_model.published import NOBODY_FORESEES, ForeseenStarts
+from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts
 from dlq_master.control.stimuli import (
     Caller,
     CancelJob,

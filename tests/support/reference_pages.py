@@ -122,7 +122,7 @@ def configuration() -> Iterator[str]:
     yield ""
     yield "Every setting of `master.toml` and `nodeagent.toml`, with its type and default. The"
     yield "environment overrides a file: `DLQ_LEASE__HOLD=2h` sets `hold` in `[lease]`."
-    pools = ROOT / "master/dlq_master/control/machines/pool_config.py"
+    pools = ROOT / "master/dlq_master/control/pool_config.py"
     control = ROOT / "master/dlq_master/control/config.py"
     agent = ROOT / "nodeagent/dlq_nodeagent"
     yield from _daemon("master.toml", "MasterConfig", sections(pools) | sections(control))

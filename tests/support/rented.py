@@ -9,7 +9,7 @@ from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.stimuli import AskedLateness
 from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.ids import JobId, NodeId

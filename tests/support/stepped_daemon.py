@@ -25,11 +25,11 @@ from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.clock import FakeClock
 from dlq_common.identity.pki import SERVER_NAME, Authority, Role, new_key_and_csr
 from dlq_common.ids import SeededIds
+from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.loop import Loop
-from dlq_master.control.loop.starting import start
 from dlq_master.control.stimuli import (
     Heartbeat,
     PlanMade,
@@ -171,7 +171,7 @@ class SteppedDaemon:
 
     async def __aenter__(self) -> Self:
         await self._server.start()
-        self.loop.plan_with(self._inline or self.planner)
+        self.state.placement.offloaded.planner = self._inline or self.planner
         for node_id, gpus in self._nodes.items():
             channel = self._lines[node_id] = self._channel(node_id, node=True)
             told = (self._begun_on(node_id), self._stopped)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlq_common.daemon.config import Bytes, Seconds
 from dlq_common.errors import ConfigError
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.model.lease import Terms
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 
 from dlq_common.daemon.logs import get_logger
-from dlq_master.control.machines.pool_config import EXEC, SLURM, STATIC, PoolConfig
+from dlq_master.control.pool_config import EXEC, SLURM, STATIC, PoolConfig
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.providers.exec import ExecProvider

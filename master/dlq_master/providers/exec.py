@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call, object_of, word_of
 from dlq_master.providers.port import MachineWish, ProviderFailed

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from shlex import quote
 
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Listed
 from dlq_master.providers.calls import call
 from dlq_master.providers.port import MachineWish, ProviderFailed

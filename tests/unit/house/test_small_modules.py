@@ -31,7 +31,7 @@ REASONS = {
         "control/deadlines/progress.py",
         "control/loans/loan_switch.py",
         "control/nodes/disk_space.py",
-        "control/trials/profile_limit.py",
+        "control/jobs/profile_limit.py",
         "control/trials/resume_times.py",
     ),
     "one decision": (

@@ -1,11 +1,14 @@
-"""From intentions to commands: an outbox row, rebuilt with everything its node must know."""
+"""From intentions to commands: an outbox row, rebuilt with everything its node must know.
+
+The answer to an agent's hello names all ranks that shall run on its node, and all that shall end.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Protocol
 
-from dlq_master.control.attempts.rank_role import RankRole, role_of
-from dlq_master.control.loop.state import State
+from dlq_master.control.attempts.ranks import RankRole, ranks_on, role_of
+from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
 from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt
@@ -26,6 +29,32 @@ class Specs(Protocol):
     """Where launches find what was submitted."""
 
     def spec(self, job_id: JobId) -> bytes | None: ...
+
+
+def launches_for(turn: Turn, node_id: NodeId) -> tuple[Launch, ...]:
+    """For a welcome: all that shall run there. The agent starts what it does not have."""
+    return tuple(
+        launch_command(turn.state, turn.archive, attempt, rank, turn.now_s)
+        for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
+        if found is RankRole.RUNS
+        and (attempt.key, rank) not in turn.state.nodes.unaccounted.get(node_id, {})
+    )
+
+
+def stops_for(turn: Turn, node_id: NodeId) -> tuple[Stop, ...]:
+    """For a welcome: all that shall end there, what its hello has shown included."""
+    stops = [
+        stop_command(turn.state, row, turn.now_s)
+        for row in turn.state.attempts.outbox.of_node(node_id)
+        if row.kind == "stop"
+    ]
+    told = {(stop.key, stop.node_rank) for stop in stops}
+    stops += [
+        stop_of(attempt, rank, turn.now_s)
+        for attempt, rank, found in ranks_on(turn.state.cluster, node_id)
+        if found is RankRole.LEAVES and (attempt.key, rank) not in told
+    ]
+    return tuple(stops)
 
 
 def launch_command(

@@ -5,7 +5,7 @@ lives, another rank may come to be the one that failed first. A rank may be lost
 ends. A later report of its end is written down beside the others. Attempt and job stay as they are.
 """
 
-from dlq_master.control.attempts.rank_status import status_of
+from dlq_master.control.attempts.ranks import status_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedRank
 from dlq_master.model.attempts.attempt import Attempt

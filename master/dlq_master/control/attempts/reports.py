@@ -8,13 +8,17 @@ rank that it shows running and that nobody wants is told to stop.
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control.attempts import late_reports, live_resizes
-from dlq_master.control.attempts.desired import standing
-from dlq_master.control.attempts.rank_role import RankRole, role_of
-from dlq_master.control.attempts.rank_status import NEVER_STARTED, OTHERS, PHASES, status_of
+from dlq_master.control.attempts import late_reports, live_resizes, quarantine
+from dlq_master.control.attempts.ranks import (
+    NEVER_STARTED,
+    OTHERS,
+    PHASES,
+    RankRole,
+    role_of,
+    standing,
+    status_of,
+)
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.nodes import quarantine, unclean
-from dlq_master.control.nodes.instances import is_unaccounted
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import gang, live_resize, unnoticed_ends
@@ -33,7 +37,7 @@ def take(turn: Turn, node_id: NodeId, reports: Iterable[ReportedRank]) -> int:
     for report in reports:
         highest = max(highest, report.sequence)
         found = standing(turn, node_id, report.key, report.epoch, report.node_rank)
-        unclean.note_clinging(turn, node_id, report, found)
+        turn.state.nodes.note_clinging(node_id, report, found)
         if found.ours and _disowned(turn, node_id, report):
             continue
         if found.ours:
@@ -223,7 +227,7 @@ def _come_back(turn: Turn, key: AttemptKey) -> None:
     """A job that was UNKNOWN for a node on which it has no GPUs any more is so no longer."""
     attempt, nodes = turn.state.cluster.attempts[key], turn.state.cluster.nodes
     states = {nodes[name].state for name in attempt.lease.allocation.node_ids}
-    if is_unaccounted(turn, key):
+    if turn.state.nodes.is_unaccounted(attempt):
         return
     if attempt.state is AttemptState.UNKNOWN and states <= {NodeState.UP, NodeState.SUSPECT}:
         settle_return(turn, key)

@@ -7,14 +7,15 @@ The type of its second parameter says which stimulus it handles.
 from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
-from dlq_master.control.jobs import actions, jobs, submitting, updating
+from dlq_master.control.jobs import jobs, submitting, updating
 from dlq_master.control.loans import loan_switch, loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
-from dlq_master.control.machines import pools, provider_answers
+from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
 from dlq_master.control.people import people, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
+from dlq_master.control.stimuli import Opened, OpenSession
 from dlq_master.control.trials import traffic
 
 # These answer with what stands at the end of the turn, after the plan.
@@ -27,14 +28,21 @@ _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
     jobs.resume,
     jobs.explain,
     updating.update,
-    actions.requeue,
-    actions.signal,
-    actions.checkpoint,
+    jobs.requeue,
+    jobs.signal,
+    jobs.checkpoint,
 )
+
+
+def _open_session(turn: Turn, ask: OpenSession) -> Opened:
+    """A host that says it is a rented machine is looked at before its node is believed."""
+    pool_hellos.check(turn.state, ask)
+    return nodes.open_session(turn, ask)
+
 
 # These answer with what they return.
 _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
-    nodes.open_session,
+    _open_session,
     nodes.close_session,
     nodes.heartbeat,
     nodes.rank_reports,

@@ -7,13 +7,13 @@ from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
 from dlq_master.control.loans import loans
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Steps, Turn, Wiring
+from dlq_master.control.loop.turn import State, Steps, Turn, Wiring
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import nodes
 from dlq_master.control.people import people
 from dlq_master.control.placement import avoided_nodes, scheduling, usage
 from dlq_master.control.read_model import journal
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.reservations import reservations
 from dlq_master.control.trials import traffic, trials
 from dlq_master.model.attempts.attempt_steps import Renewed
@@ -130,4 +130,5 @@ WIRING: Final = Wiring(
     before_commit=(_write_waits, _write_forecasts, _write_usage, _write_costs),
     commands=dispatch.commands_for,
     after_turn=(_ask_planner, _ask_providers),
+    published=Published,
 )

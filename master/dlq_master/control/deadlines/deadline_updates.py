@@ -9,19 +9,23 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.instants import format_instant
-from dlq_master.control.jobs.submitting import steps_of
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement import execution
 from dlq_master.control.placement.execution import look
-from dlq_master.control.stimuli import SAME, UpdateJob
+from dlq_master.control.stimuli import SAME, AskedDeadline, UpdateJob
 from dlq_master.model.attempts.deadlines import due_s
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
+from dlq_master.model.jobs.reward import Steps, soft
 from dlq_master.model.plan import Plan, Reserve
 from dlq_master.model.words.promise_words import no_promise
+
+TO_COME = "write an instant to come, or a time from now such as 8h"
 
 
 def wanted(turn: Turn, ask: UpdateJob, job: Job, after: Job) -> Job:
@@ -75,6 +79,25 @@ def promise(turn: Turn, job: Job, changes: tuple[Reserve, ...], actor: str) -> N
     turn.state.deadlines.note_cancel_late(turn.job(job.job_id))
     if changes:
         execution.carry_out(turn, Plan(changes), actor)
+
+
+def steps_of(
+    turn: Turn, asked: Sequence[AskedDeadline], submitted_s: float, *, field: str
+) -> Steps:
+    """Deadlines as seconds from the submission. InvalidRequest names the first that is in the past,
+    or out of order."""
+    times = []
+    for number, due in enumerate(asked, 1):
+        after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
+        if after_s <= 0.0:
+            when = format_instant(turn.now_s + after_s)
+            what = f"deadline {number} is in the past: {when}"
+            raise InvalidRequest(what, field=field, hint=TO_COME)
+        times.append((turn.now_s + after_s - submitted_s, due.reward))
+    try:
+        return soft(times)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
 
 
 def told(job: Job) -> str:

@@ -8,8 +8,8 @@ steps. When the master restarts, it learns the correction again from the next be
 
 from __future__ import annotations
 
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.ids import AttemptKey
 from dlq_master.policy.trial.judge import told_s
 from dlq_master.policy.trial.steps import followed

@@ -21,7 +21,7 @@ from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.accuracy import Quality, compared_of
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.forecast.twin_process import Twin, TwinGone, TwinHangs, TwinRests
-from dlq_master.control.loop.state import State
+from dlq_master.control.loop.turn import State
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner import questions

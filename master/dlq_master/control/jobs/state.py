@@ -5,32 +5,21 @@ the jobs, or is heard anew.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.jobs.counts import JobCounts
 from dlq_master.control.jobs.gates import Gates
 from dlq_master.control.jobs.gates import build as gates_of
+from dlq_master.control.jobs.recent import Recent
 from dlq_master.control.jobs.retries import Retries
 from dlq_master.control.jobs.retries import build as retries_of
 from dlq_master.control.jobs.submit_rates import SubmitRates
-from dlq_master.control.read_model.recent import Recent
-from dlq_master.control.read_model.waits import Waits
+from dlq_master.control.jobs.waits import Waits
+from dlq_master.control.people.counts import JobCounts
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.store.batch import Loaded, MemoryWindow
-
-
-class Beat(NamedTuple):
-    """The last progress report of a job. It is never stored: a report is worth less than a
-    write.
-    """
-
-    step: int | None
-    total: int | None
-    loss: float | None
-    time_s: float
 
 
 @dataclass(slots=True)

@@ -1,7 +1,6 @@
 """Accepting jobs: one, or all tasks of an array, in one turn and so in one commit."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -14,33 +13,29 @@ from dlq_common.errors import (
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.control.config import JobsConfig
-from dlq_master.control.jobs import counts, dependencies, elastic, eligible
+from dlq_master.control.deadlines import deadline_updates
+from dlq_master.control.jobs import dependencies, elastic, eligible, profile_limit
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
-from dlq_master.control.people import teams
+from dlq_master.control.people import counts, queues, teams
 from dlq_master.control.people.queues import MOST_NICE
 from dlq_master.control.placement import gpu_types, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AskedArray,
-    AskedDeadline,
     AskedLateness,
     Caller,
     SubmitJob,
     Submitted,
 )
-from dlq_master.control.trials import profile_limit
 from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.job import HoldKind, Job, Lateness, RunRules
-from dlq_master.model.jobs.reward import Steps, soft
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.model.words.sentence import sentence
-
-_TO_COME = "write an instant to come, or a time from now such as 8h"
 
 
 def _known(turn: Turn, _ask: SubmitJob, word: str) -> Answer:
@@ -152,12 +147,12 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         request=gpu_types.resolved(state.cluster, ask.request),
         submit_time_s=turn.now_s,
         queue=queue,
-        priority_base=scheduling.priority_base(state.config, queue, ask.nice),
+        priority_base=queues.job_priority(state.config, queue, ask.nice),
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
         basis=NOTHING_KNOWN if ask.run_estimate_s is None else DECLARED,
-        steps=steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),
+        steps=deadline_updates.steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),
         step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),
         begin_time_s=ask.begin_time_s,
@@ -179,25 +174,6 @@ def _off_reserved(turn: Turn, job: Job) -> Job:
     return job._replace(request=replace(job.request, avoid=avoid)) if avoid else job
 
 
-def steps_of(
-    turn: Turn, asked: Sequence[AskedDeadline], submitted_s: float, *, field: str
-) -> Steps:
-    """Deadlines as seconds from the submission. InvalidRequest names the first that is in the past,
-    or out of order."""
-    times = []
-    for number, due in enumerate(asked, 1):
-        after_s = due.after_s if due.at_s is None else due.at_s - turn.now_s
-        if after_s <= 0.0:
-            when = format_instant(turn.now_s + after_s)
-            what = f"deadline {number} is in the past: {when}"
-            raise InvalidRequest(what, field=field, hint=_TO_COME)
-        times.append((turn.now_s + after_s - submitted_s, due.reward))
-    try:
-        return soft(times)
-    except ValueError as error:
-        raise InvalidRequest(str(error), field=field) from None
-
-
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
     """When it is due, as an instant. InvalidRequest if that has passed, since the cost of being
     late would grow from before there was a job.
@@ -207,7 +183,7 @@ def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
     due_s = turn.now_s + asked.after_s if asked.at_s is None else asked.at_s
     if due_s <= turn.now_s:
         what = f"the due date is in the past: {format_instant(due_s)}"
-        raise InvalidRequest(what, field="spec.lateness.due_time", hint=_TO_COME)
+        raise InvalidRequest(what, field="spec.lateness.due_time", hint=deadline_updates.TO_COME)
     return Lateness(due_s, asked.weight)
 
 

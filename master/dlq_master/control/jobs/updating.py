@@ -14,8 +14,7 @@ from dlq_master.control.jobs.gates import ArrayGate, holds_place, over
 from dlq_master.control.jobs.jobs import editable, find, must_live
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
-from dlq_master.control.people import teams
-from dlq_master.control.placement import scheduling
+from dlq_master.control.people import queues, teams
 from dlq_master.control.stimuli import SAME, FieldChange, UpdatedJob, UpdateJob
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
@@ -85,7 +84,7 @@ def _wanted(turn: Turn, ask: UpdateJob, job: Job) -> Job:
     after = teams.moved(turn, after, ask.team)
     after = deadline_updates.wanted(turn, ask, job, after)
     after = elastic.wanted(turn, ask, job, after)
-    base = scheduling.priority_base(turn.state.config, after.queue, after.nice)
+    base = queues.job_priority(turn.state.config, after.queue, after.nice)
     moved = (after.queue, after.nice) != (job.queue, job.nice)
     return after._replace(priority_base=base) if moved else after
 

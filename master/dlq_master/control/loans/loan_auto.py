@@ -9,8 +9,9 @@ it lends more.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Protocol
 
 from dlq_common.clock import Clock
 from dlq_common.daemon.logs import get_logger
@@ -20,7 +21,7 @@ from dlq_master.control.config import LoansConfig
 from dlq_master.control.loans.load_sources import TIMEOUT_S, LoadUnknown, read_load
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loans.state import Followed, LoanState
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.loop.ports import StimulusSink
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.control.stimuli.loans import LendServers, ReclaimServers
 from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
@@ -31,13 +32,26 @@ FEW_LOOKS = 3  # that may tell nothing before it watches anew, where `settle` is
 _log = get_logger("master.loans")
 
 
+class PublishedNodes(Protocol):
+    """The published nodes."""
+
+    def nodes(self) -> Sequence[Node]: ...
+
+
+class NodesControl(StimulusSink, Protocol):
+    """The loop as the follower sees it."""
+
+    @property
+    def published(self) -> PublishedNodes: ...
+
+
 class Follower:
     """Looks at the load every now and then, and lets servers be lent or asked back."""
 
     def __init__(
         self,
         config: LoansConfig,
-        control: Control,
+        control: NodesControl,
         loans: LoanState,
         clock: Clock,
         ids: Ids,

@@ -3,13 +3,13 @@
 import asyncio
 from dataclasses import replace
 
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.loop.ports import StimulusSink
 from dlq_master.control.stimuli.loans import Found, Reclaimed, ReclaimServers, ToChoose
 
 TRIES = 3  # of a choice that takes long, while the cluster changes; then one that is found at once
 
 
-async def ask_back(control: Control, ask: ReclaimServers) -> Reclaimed:
+async def ask_back(control: StimulusSink, ask: ReclaimServers) -> Reclaimed:
     """The effects of the reclaim, done or planned. A choice counts if the cluster is still as it
     was when it was asked for.
     """

@@ -19,8 +19,9 @@ from __future__ import annotations
 import json
 import os
 import traceback
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, InternalError, Unavailable
@@ -48,6 +49,9 @@ _TOLD: Final = (
     *("token_id", "user", "digest"),
 )
 _LONGEST_TOLD: Final = 200
+
+LONGEST_CAUSE: Final = 500
+T = TypeVar("T")
 
 _log = get_logger("master.incidents")
 
@@ -161,6 +165,15 @@ class Incidents:
             os.fsync(file.fileno())
         for old in sorted(self._directory.glob("*.json"))[:-MOST_KEPT]:
             old.unlink(missing_ok=True)
+
+
+def sheltered(work: Callable[[], T], otherwise: Callable[[Exception], T]) -> T:
+    """The answers of a policy outside a plan; a bug of it must not end the turn."""
+    try:
+        return work()
+    except Exception as fault:  # noqa: BLE001 - any bug of a policy
+        _log.error("policy_failed", cause=f"{type(fault).__name__}: {fault}"[:LONGEST_CAUSE])
+        return otherwise(fault)
 
 
 def refused_for(incident: Incident) -> DlqError:

@@ -41,19 +41,15 @@ from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope, Inbox
 from dlq_master.control.loop.incidents import HandlerFailed, Incidents, refused_for, sent_by
 from dlq_master.control.loop.meter import Meter
-from dlq_master.control.loop.ports import Transport
-from dlq_master.control.loop.state import State, forget
-from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
-from dlq_master.control.loop.turn import Answer, Archive, Turn, Wiring
-from dlq_master.control.placement.offloaded import Planner
-from dlq_master.control.read_model.published import (
+from dlq_master.control.loop.ports import (
     NOBODY_FORESEES,
     ForeseenStarts,
     HistoryRecords,
-    Published,
+    Transport,
 )
-from dlq_master.control.read_model.recent import AT_ONCE
-from dlq_master.control.read_model.watch import Subscription, Watchers
+from dlq_master.control.loop.ticks import PERIODS_S, Watchdog
+from dlq_master.control.loop.turn import Answer, State, Turn, Wiring
+from dlq_master.control.loop.watch import Subscription, Watchers
 from dlq_master.control.stimuli import (
     Heartbeat,
     LookAtGpus,
@@ -80,7 +76,7 @@ class Store(Protocol):
     async def prune_journal(self, sequences: Sequence[int], horizon: int) -> None: ...
 
 
-class Records(Archive, HistoryRecords, compaction.CompactedJournal, Protocol):
+class Records(HistoryRecords, compaction.CompactedJournal, Protocol):
     """Committed rows, for lookups by turns and readers."""
 
 
@@ -128,7 +124,7 @@ class Loop:
         self._turned_s = clock.now_s()
         self._listened_s = 0.0  # of the last turn: it waited for the disk, and heard everybody
         self._moment = _moment
-        self.published = Published(state, records, foreseen, self._incidents.told)
+        self.published = wiring.published(state, records, foreseen, self._incidents.told)
         self._watchers.horizon, self._watchers.last = (
             state.journal.horizon,
             state.journal.next_sequence - 1,
@@ -147,10 +143,6 @@ class Loop:
     def tell(self, stimulus: Stimulus) -> None:
         """Leave a stimulus and do not wait."""
         self._inbox.put(stimulus, arrived_s=self._clock.now_s())
-
-    def plan_with(self, planner: Planner) -> None:
-        """From now on plans that may take long are asked of this one."""
-        self._state.placement.offloaded.planner = planner
 
     def watch(self, after: int) -> Subscription:
         """Committed events with a sequence above `after`: the past first, then as they come."""
@@ -287,9 +279,8 @@ class Loop:
 
     def _let_go(self, batch: Batch, now_s: float) -> None:
         """Ended jobs whose time in memory is over leave it: they are on disk."""
-        recent = self._state.jobs.recent
-        for job_id in recent.leaving(now_s, AT_ONCE + recent.enter(batch.jobs)):
-            forget(self._state, job_id)
+        for job_id in self._state.jobs.recent.turned(now_s, batch.jobs):
+            self._state.forget(job_id)
             self.published.forget(job_id)
 
     def _send(self, turn: Turn, batch: Batch, letters: list[Envelope]) -> None:

@@ -11,10 +11,11 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from dlq_common.errors import AlreadyExists, NotFound, Unauthenticated
-from dlq_master.control.loop.state import State
+from dlq_master.control.loop.incidents import Incident
+from dlq_master.control.loop.ports import Archive, ForeseenStarts, HistoryRecords
 from dlq_master.control.stimuli import Caller, Command, SubmitJob
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import Attempt
@@ -24,30 +25,22 @@ from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.recording import Evidence, Recording
 from dlq_master.model.nodes import node_steps as node_machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.transitions import StopCause
 from dlq_master.store.batch import Batch, Intention, StoredRequest
 from dlq_master.store.tables.table import Rows
-from dlq_master.store.tables.tenants import Waited
+
+if TYPE_CHECKING:
+    from dlq_master.control.composition.state import State as State
+    from dlq_master.control.read_model.published import Published as Published
+else:  # types only: they are made of slices that the rooms own, and the loop imports no room
+    State = Published = Any
 
 K = TypeVar("K")
 V = TypeVar("V")
 _JOB_LEAP = 10_000_000  # an agent that claims a higher one is not believed
 Answer = Callable[[], Any]  # evaluated at the end of the turn, after the plan
-
-
-class Archive(Protocol):
-    """The reads of a turn beyond memory: committed rows only."""
-
-    def job(self, job_id: JobId) -> Job | None: ...
-    def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
-    def request(self, user: str, request_id: str) -> StoredRequest | None: ...
-    def spec(self, job_id: JobId) -> bytes | None: ...
-    def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
-    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]: ...
-    def waited(self, job_id: JobId) -> Waited | None: ...
 
 
 class OnceRequest(Protocol):
@@ -84,6 +77,9 @@ class Wiring(NamedTuple):
         [State, Archive, Sequence[Intention], float], Mapping[NodeId, Sequence[Command]]
     ]
     after_turn: Sequence[Callable[[State, float], None]]
+    published: Callable[
+        [State, HistoryRecords, ForeseenStarts, Callable[[], tuple[Incident, ...]]], Published
+    ]
 
 
 class Turn:
@@ -100,7 +96,7 @@ class Turn:
         self.waves = 1
         self.entered: Counter[str] = (
             Counter()
-        )  # jobs that came in this turn (control/jobs/counts.py)
+        )  # jobs that came in this turn (control/people/counts.py)
         self.looks: dict[NodeId, int] = {}  # nodes to be asked what is on their GPUs
         self.hung_up: list[tuple[NodeId, int]] = []  # sessions to close after the commit
         self._answered: dict[tuple[str, str], StoredRequest] = {}

@@ -8,9 +8,9 @@ else comes under it.
 from __future__ import annotations
 
 from dlq_common.errors import PermissionDenied, TryAgain
-from dlq_master.control.loop.state import State
-from dlq_master.control.machines.pool_config import STATIC, PoolConfig
+from dlq_master.control.loop.turn import State
 from dlq_master.control.machines.state import Refused, pool_of
+from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.stimuli import OpenSession
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import NodePool

@@ -17,9 +17,9 @@ from types import MappingProxyType
 from dlq_common.errors import IllegalTransition, NotFound
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.state import pool_of
 from dlq_master.control.nodes import emptiness
+from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.control.stimuli.machines import Act, AnnounceLeave, StopMachines, Verb
 from dlq_master.model.event import Fact
 from dlq_master.model.ids import NodeId

@@ -7,10 +7,10 @@ vanished, and one that nobody asked for is stopped or told of.
 from __future__ import annotations
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines.pool_config import STATIC
 from dlq_master.control.machines.pools import MOST_TRIES, fail, give_back, list_of, move, note, put
 from dlq_master.control.machines.state import pool_of
 from dlq_master.control.nodes import nodes
+from dlq_master.control.pool_config import STATIC
 from dlq_master.control.stimuli.machines import Act, ProviderTold, Verb
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import NodeState

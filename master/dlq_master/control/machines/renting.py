@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.control.machines import cost_forecasts, pools
-from dlq_master.control.machines.pool_config import STATIC, PoolConfig
 from dlq_master.control.machines.run_times import run_times
 from dlq_master.control.machines.state import pool_of
 from dlq_master.control.placement import execution, scheduling
+from dlq_master.control.pool_config import STATIC, PoolConfig
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import MachineState
 from dlq_master.model.machines.renting import RentingView

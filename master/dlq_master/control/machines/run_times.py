@@ -10,11 +10,10 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import node_type
 from dlq_master.model.jobs.job import Job, JobState
 
 if TYPE_CHECKING:
-    from dlq_master.policy.priced.catalogue import NodeType
     from dlq_master.policy.rent.times import MachineRunTimes
 
 LEARN_EVERY_S = 30.0
@@ -39,21 +38,6 @@ def run_times(turn: Turn) -> MachineRunTimes:
                 rented.learned_from.add(job.job_id)
                 rented.times.learn(job, _speed(turn, job))
     return rented.times
-
-
-def node_type(pool: PoolConfig) -> NodeType:
-    """The hardware of one of its machines."""
-    from dlq_master.policy.priced.catalogue import NodeType
-
-    return NodeType(
-        pool.name,
-        pool.gpu_type,
-        pool.gpus,
-        pool.price_per_hour,
-        float(pool.boot),
-        float(pool.minimum_billing),
-        pool.until_s,
-    )
 
 
 def _speed(turn: Turn, job: Job) -> float:

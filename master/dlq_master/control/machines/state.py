@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dlq_master.control.machines.occupancy import Occupancy
-from dlq_master.control.machines.pool_config import PoolConfig
+from dlq_master.control.pool_config import PoolConfig
 from dlq_master.control.stimuli.machines import Act
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId

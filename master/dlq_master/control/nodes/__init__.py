@@ -1,7 +1,6 @@
-"""Nodes: their sessions, silence, flags and health, and what speaks against them.
+"""Nodes: their sessions, silence, flags and and health.
 
 `nodes` opens sessions and gives silent nodes up. `instances` lets one agent speak for a node.
-`gpu_health`, `unclean` and `emptiness` say which GPUs may be given out. `quarantine` closes nodes
-on which starts fail (`blame` says which failures count). Flags and conditions are stored with
-nodes; contact is heard anew after a restart.
+`gpu_health`, `unclean` and `emptiness` say which GPUs may be given out. Flags and conditions are
+stored with nodes; contact is heard anew after a restart.
 """

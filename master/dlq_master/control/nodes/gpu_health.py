@@ -10,9 +10,9 @@ the kernel's log. When the master restarts, its verdicts are on disk. While the 
 from collections.abc import Iterable, Mapping
 
 from dlq_common.errors import InvalidRequest
+from dlq_master.control.attempts import quarantine
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.nodes import quarantine
 from dlq_master.control.stimuli import ClearGpuConditions, ToldGpu
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes import node_steps as on_node

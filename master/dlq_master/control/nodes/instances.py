@@ -14,8 +14,7 @@ from dlq_common.errors import IllegalTransition
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes.instance_state import META
 from dlq_master.control.stimuli.nodes import OpenSession
-from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_master.model.ids import NodeId
 
 
 def check(turn: Turn, ask: OpenSession) -> None:
@@ -118,14 +117,3 @@ def forget(turn: Turn, node_id: NodeId) -> None:
     for each in (instances.heard, instances.known, instances.refused, instances.told):
         each.pop(node_id, None)
     turn.batch.meta[META + node_id] = ""
-
-
-def is_unaccounted(turn: Turn, key: AttemptKey) -> bool:
-    """Whether a rank of this attempt may run where the agent has no record of it."""
-    attempt = turn.state.cluster.attempts[key]
-    if attempt.state is not AttemptState.UNKNOWN:
-        return False
-    nodes = {status.node_id for status in attempt.ranks}
-    return any(
-        key == each for node in nodes for each, _ in turn.state.nodes.unaccounted.get(node, {})
-    )

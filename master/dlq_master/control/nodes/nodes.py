@@ -7,19 +7,15 @@ a margin is it DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control.attempts import desired, reports
+from dlq_master.control.attempts import dispatch, losses, quarantine, ranks, reports
 from dlq_master.control.deadlines import progress as paces
-from dlq_master.control.jobs import losses
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.machines import pool_hellos
 from dlq_master.control.nodes import (
     disk_space,
     gpu_health,
     instances,
     maintenance,
-    quarantine,
     unaccounted,
     unclean,
 )
@@ -38,6 +34,7 @@ from dlq_master.control.stimuli import (
     ReportedProgress,
     SetNodeFlags,
 )
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.control.trials import resume_times, speeds
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import AttemptState
@@ -53,7 +50,6 @@ _EPOCH_LEAP = 1_000_000  # one epoch a start: an agent that claims more has not 
 def open_session(turn: Turn, ask: OpenSession) -> Opened:
     """A node said hello: believe its boot id, its devices and its ranks; tell it what is wanted."""
     state = turn.state
-    pool_hellos.check(state, ask)
     instances.check(turn, ask)
     if ask.highest_epoch > state.epoch:
         _outrank(turn, ask)
@@ -80,8 +76,8 @@ def open_session(turn: Turn, ask: OpenSession) -> Opened:
         heartbeat_s=state.terms.heartbeat_s,
         ttl_s=state.terms.ttl_s,
         reconnect_jitter_s=state.config.nodes.reconnect_jitter,
-        launches=desired.launches_for(turn, ask.node_id),
-        stops=desired.stops_for(turn, ask.node_id),
+        launches=dispatch.launches_for(turn, ask.node_id),
+        stops=dispatch.stops_for(turn, ask.node_id),
         acknowledged=acknowledged,
         hold_extension_s=state.cluster.nodes[ask.node_id].maintenance_s,
         hold_revision=state.cluster.nodes[ask.node_id].hold_revision,
@@ -334,7 +330,7 @@ def _hear(turn: Turn, node_id: NodeId, word: ReportedProgress) -> None:
     """The report of a running rank about itself. A rank that should not run, and that was never
     reported, is a reason to compare all ranks there with the plan. Its agent is to say hello again.
     """
-    found = desired.standing(turn, node_id, word.key, word.epoch, word.node_rank)
+    found = ranks.standing(turn, node_id, word.key, word.epoch, word.node_rank)
     if not found.ours:
         if (word.key, word.node_rank) not in turn.state.nodes.unowned.get(node_id, {}):
             cause = f"{word.key} runs for nobody"
@@ -362,7 +358,7 @@ def _return_attempts(turn: Turn, node_id: NodeId) -> None:
     cluster = turn.state.cluster
     for key in turn.state.cluster.attempts_on(node_id):
         attempt = cluster.attempts[key]
-        if attempt.state is not AttemptState.UNKNOWN or instances.is_unaccounted(turn, key):
+        if attempt.state is not AttemptState.UNKNOWN or turn.state.nodes.is_unaccounted(attempt):
             continue
         nodes = [cluster.nodes[slot.node_id] for slot in attempt.lease.allocation.slots]
         if all(node.state in (NodeState.UP, NodeState.SUSPECT) for node in nodes):

@@ -8,15 +8,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from dlq_master.control.attempts.quarantine import Suspicion
+from dlq_master.control.attempts.ranks import PHASES, RankRole
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.nodes.failures import Suspicion
 from dlq_master.control.nodes.instance_state import Instances
 from dlq_master.control.nodes.instance_state import restore as restore_instances
+from dlq_master.control.stimuli import ReportedPhase, ReportedRank
+from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.gpu_health import Action, Figures, actions_of
 from dlq_master.store.batch import Loaded
 
 Rank = tuple[AttemptKey, int]
+
+
+# An agent that cannot give the GPUs of a rank back says why. It says so with the rank's end, or, if
+# it cannot know that this is the end, with STOPPING. So the words begin when that has taken too
+# long.
+CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 class UnreleasedRank(NamedTuple):
@@ -58,3 +67,28 @@ class NodesState:
         """Take over what is stored. Every silence starts now."""
         self.contacts = {node.node_id: now_s for node in loaded.nodes}
         restore_instances(self.instances, loaded.meta)
+
+    def note_clinging(self, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
+        """Whether the GPUs of a rank that has ended cannot be given back, as its agent says.
+
+        An agent that has just been started may not have looked again at a rank whose end is known.
+        """
+        here = self.unreleased.setdefault(node_id, {})
+        rank = (report.key, report.node_rank)
+        if report.gpus_held:
+            here[rank] = UnreleasedRank(report.gpus_held, True, report.gpu_indexes)
+        elif found is RankRole.GONE and PHASES[report.phase] is not RankPhase.EXITED:
+            here[rank] = UnreleasedRank("not looked at yet", True, report.gpu_indexes)
+        elif report.phase is ReportedPhase.STOPPING and report.error.startswith(CLINGS):
+            here[rank] = UnreleasedRank(report.error, False, report.gpu_indexes)
+        else:
+            here.pop(rank, None)
+
+    def is_unaccounted(self, attempt: Attempt) -> bool:
+        """Whether a rank of this attempt may run where the agent has no record of it."""
+        if attempt.state is not AttemptState.UNKNOWN:
+            return False
+        nodes = {status.node_id for status in attempt.ranks}
+        return any(
+            attempt.key == key for node in nodes for key, _ in self.unaccounted.get(node, {})
+        )

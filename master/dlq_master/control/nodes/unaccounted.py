@@ -8,8 +8,7 @@ begins the hold anew; when the line goes silent, the ordinary silence of a node 
 """
 
 from dlq_master.control.attempts import reports
-from dlq_master.control.attempts.desired import standing
-from dlq_master.control.attempts.rank_role import RankRole, ranks_on
+from dlq_master.control.attempts.ranks import RankRole, ranks_on, standing
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import instances
 from dlq_master.control.stimuli.nodes import OpenSession

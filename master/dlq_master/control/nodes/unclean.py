@@ -6,20 +6,11 @@ flag `cleaning` and its withheld GPUs follow from them.
 
 from collections.abc import Collection
 
-from dlq_master.control.attempts.rank_role import RankRole
-from dlq_master.control.attempts.rank_status import PHASES
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.nodes.state import UnreleasedRank
-from dlq_master.control.stimuli import ReportedPhase, ReportedRank
-from dlq_master.model.attempts.attempt import RankPhase
+from dlq_master.control.nodes.state import CLINGS, UnreleasedRank
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import NodeFlag
-
-# An agent that cannot give the GPUs of a rank back says why. It says so with the rank's end, or, if
-# it cannot know that this is the end, with STOPPING. So the words begin when that has taken too
-# long.
-_CLINGS = ("gpu_not_released", "unkillable", "look_timeout")
 
 
 def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
@@ -36,23 +27,6 @@ def close_while_unclean(turn: Turn, node_id: NodeId) -> None:
         turn.step_node(node_id, told, cause=why)
     elif flagged and not why:
         turn.step_node(node_id, on_node.FlagCleared(flag=NodeFlag.CLEANING))
-
-
-def note_clinging(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRole) -> None:
-    """Whether the GPUs of a rank that has ended cannot be given back, as its agent says.
-
-    An agent that has just been started may not have looked again at a rank whose end is known.
-    """
-    here = turn.state.nodes.unreleased.setdefault(node_id, {})
-    rank = (report.key, report.node_rank)
-    if report.gpus_held:
-        here[rank] = UnreleasedRank(report.gpus_held, True, report.gpu_indexes)
-    elif found is RankRole.GONE and PHASES[report.phase] is not RankPhase.EXITED:
-        here[rank] = UnreleasedRank("not looked at yet", True, report.gpu_indexes)
-    elif report.phase is ReportedPhase.STOPPING and report.error.startswith(_CLINGS):
-        here[rank] = UnreleasedRank(report.error, False, report.gpu_indexes)
-    else:
-        here.pop(rank, None)
 
 
 def _withhold(turn: Turn, node_id: NodeId) -> None:
@@ -92,7 +66,7 @@ def _unclean(turn: Turn, node_id: NodeId) -> str:
     late = {
         key: it.why
         for (key, _), it in _clinging(turn, node_id).items()
-        if it.why.startswith(_CLINGS) or not it.gpu_indexes
+        if it.why.startswith(CLINGS) or not it.gpu_indexes
     }
     return "; ".join(f"{key}: {why}" for key, why in late.items())
 

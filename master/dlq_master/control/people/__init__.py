@@ -2,5 +2,5 @@
 
 `people` decides on identities, `leaving` on the jobs of a removed user, `teams` on the members of
 teams and on their limits. Everything is a row of the database; `team_use` and `queues` only count
-what is published. Policies see teams through `team_words`.
+what is published, and `counts` how many jobs each of them has.
 """

@@ -41,6 +41,11 @@ def priority_base(place: int, nice: int) -> int:
     return place * (2 * MOST_NICE + 1) + nice
 
 
+def job_priority(config: MasterConfig, queue: str, nice: int = 0) -> int:
+    """The place of a queue among the queues, and of the job's nice in it: lower goes first."""
+    return priority_base(in_order(config).index(queue), nice)
+
+
 def count(
     config: MasterConfig, policy: str, thresholds: tuple[float, ...], jobs: Iterable[Job]
 ) -> tuple[QueueFacts, ...]:

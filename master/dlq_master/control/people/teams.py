@@ -23,10 +23,9 @@ from dlq_common.errors import (
 )
 from dlq_common.text.instants import format_instant
 from dlq_common.text.suggest import did_you_mean
-from dlq_master.control.jobs import counts as crowd
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Turn
+from dlq_master.control.loop.turn import State, Turn
+from dlq_master.control.people import counts as crowd
 from dlq_master.control.placement import policies
 from dlq_master.control.stimuli import SAME, DeleteTeam, Same, SetTeam, TeamSet
 from dlq_master.model.jobs.accounts import account_of, team_of

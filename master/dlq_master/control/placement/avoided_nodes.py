@@ -9,8 +9,8 @@ the job's row. The agents and a silent line have no part in it.
 
 from math import isfinite
 
+from dlq_master.control.loop.incidents import sheltered
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.reservations import reservations
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps as on_job

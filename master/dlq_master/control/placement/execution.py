@@ -7,8 +7,7 @@ a rented machine, or a promise for new deadlines.
 from collections.abc import Iterable
 
 from dlq_common.errors import Conflict
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Turn
+from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.reservations import warnings
 from dlq_master.control.trials import traffic
 from dlq_master.model.cluster.drive import Happened

@@ -10,14 +10,11 @@ bug is still met, says so once more.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
-from typing import TypeVar
 
 from dlq_common.daemon.logs import get_logger
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.placement.state import PlanFault
 
-T = TypeVar("T")
 FIRST_PAUSE_S = 10.0
 LONGEST_PAUSE_S = 300.0
 LONGEST_CAUSE = 500
@@ -50,15 +47,6 @@ def recovered(turn: Turn) -> None:
     if fault is not None:
         lasted_s = round(turn.now_s - fault.since_s, 3)
         turn.note("plan_recovered", cause=fault.words, count=fault.times, lasted_s=lasted_s)
-
-
-def sheltered(work: Callable[[], T], otherwise: Callable[[Exception], T]) -> T:
-    """The answers of a policy outside a plan; a bug of it must not end the turn."""
-    try:
-        return work()
-    except Exception as fault:  # noqa: BLE001 - any bug of a policy
-        _log.error("policy_failed", cause=f"{type(fault).__name__}: {fault}"[:LONGEST_CAUSE])
-        return otherwise(fault)
 
 
 def _where(fault: Exception) -> str:

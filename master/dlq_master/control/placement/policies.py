@@ -14,11 +14,10 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import ConfigError, IllegalTransition, InvalidRequest, TryAgain
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Turn
-from dlq_master.control.people.team_words import team_words
+from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.placement import usage
-from dlq_master.control.placement.chosen_policy import CHOSEN, Chosen, read_chosen, written
+from dlq_master.control.placement.team_words import team_words
+from dlq_master.control.pool_config import node_type
 from dlq_master.control.stimuli import PolicySet, SetPolicy
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
@@ -32,6 +31,7 @@ from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.rent.stage import RentMethod
+from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.store.tables.tenants import Team
 
 LISTED = 10  # jobs that a refusal names
@@ -170,8 +170,7 @@ def _renting(config: MasterConfig, policy: Policy) -> Policy:
     """
     if not config.pools:
         return policy
-    from dlq_master.control.machines.run_times import node_type  # numpy comes with these
-    from dlq_master.policy.registry.renting import build as build_method
+    from dlq_master.policy.registry.renting import build as build_method  # numpy comes with it
 
     try:
         solver = build_method(config.renting.policy, config.renting.settings)

@@ -3,12 +3,9 @@
 from collections.abc import Callable
 
 from dlq_common.daemon.logs import get_logger
-from dlq_master.control.config import MasterConfig
-from dlq_master.control.deadlines import unjudged
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Turn
-from dlq_master.control.people import queues
-from dlq_master.control.placement import execution, offloaded, plan_faults
+from dlq_master.control.loop.incidents import sheltered
+from dlq_master.control.loop.turn import State, Turn
+from dlq_master.control.placement import execution, offloaded, plan_faults, unjudged
 from dlq_master.control.placement.execution import look, pause_of
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.ids import JobId
@@ -76,7 +73,7 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
     if not any(node.gpus for node in cluster.nodes.values()):
         return None
     shape = request.shape if gpus is None else request.shape_on(gpus)
-    return plan_faults.sheltered(
+    return sheltered(
         lambda: any_that_fits.never(cluster, turn.state.policy.placement, shape),
         lambda _: None,
     )
@@ -101,7 +98,7 @@ def _reasons(
         return (Reason(ReasonCode.ENDED, detail=turn.job(job_id).state.value),)
     fault = turn.state.placement.fault
     told = () if fault is None else (Reason(ReasonCode.PLAN_FAILED, detail=fault.words),)
-    return told + plan_faults.sheltered(
+    return told + sheltered(
         explained,
         lambda bug: () if told else (Reason(ReasonCode.PLAN_FAILED, detail=repr(bug)),),
     )
@@ -139,7 +136,7 @@ def explained(turn: Turn, job_id: JobId) -> tuple[tuple[Reason, ...], int | None
 def main_reason(state: State, job: Job, now_s: float) -> ReasonCode | None:
     """Why the job waits since the last plan; for lists: cheap after the first job of a plan."""
     glance = _glance(state, now_s)
-    return plan_faults.sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
+    return sheltered(lambda: glance.code(job), lambda _: ReasonCode.PLAN_FAILED)
 
 
 def watch_waits(turn: Turn) -> None:
@@ -147,15 +144,10 @@ def watch_waits(turn: Turn) -> None:
     state = turn.state
     if state.placement.fault is None:
         glance = _glance(state, turn.now_s)
-        plan_faults.sheltered(
+        sheltered(
             lambda: state.jobs.waits.look(state.cluster.jobs, glance, turn.now_s, state.started_s),
             lambda _: None,
         )
-
-
-def priority_base(config: MasterConfig, queue: str, nice: int = 0) -> int:
-    """The place of a queue among the queues, and of the job's nice in it: lower goes first."""
-    return queues.priority_base(queues.in_order(config).index(queue), nice)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -7,13 +7,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Offloaded
 from dlq_master.model.usage.shares import Shares
 from dlq_master.model.why import ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.summary import ReasonSummary
+from dlq_master.store.tables.chosen_policy import Chosen
 
 
 class PlanFault(NamedTuple):

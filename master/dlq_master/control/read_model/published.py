@@ -1,23 +1,23 @@
 """The read model: the state of the last commit. Readers look here and nowhere else."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from dlq_master.control.deadlines.risk_watch import Risk
-from dlq_master.control.deadlines.unjudged import delay_of
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
-from dlq_master.control.loop.state import State
-from dlq_master.control.machines.pool_config import PoolConfig, RentingConfig
+from dlq_master.control.loop.ports import NOBODY_FORESEES, ForeseenStarts, HistoryRecords
+from dlq_master.control.loop.turn import State
 from dlq_master.control.people import queues, team_use, teams
 from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
+from dlq_master.control.placement.unjudged import delay_of
+from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.reservations import reservations
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
@@ -40,48 +40,11 @@ from dlq_master.policy.stop_costs import pause_and_resume_s
 from dlq_master.store.batch import Batch, JoinToken, PastJobs, User
 from dlq_master.store.stored_tables import MACHINES, RESERVATIONS, TEAMS, TOKENS, USERS
 from dlq_master.store.tables.accounts import Books
+from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.table import Rows
 from dlq_master.store.tables.tenants import Reservation, Team
 
 MOST_OWNERS = 20_000  # of past jobs, remembered for those who follow the journal
-
-
-class HistoryRecords(Protocol):
-    """Committed rows that are not in memory."""
-
-    def job(self, job_id: JobId) -> Job | None: ...
-    def owner(self, job_id: JobId) -> Owner | None: ...
-    async def past_jobs(self, wanted: PastJobs, after: int, limit: int) -> Sequence[Job]: ...
-    async def books(self, first_day: int, last_day: int, now_s: float) -> Books: ...
-    async def costs(self, first_day: int, last_day: int, now_s: float) -> Costs: ...
-    def spec(self, job_id: JobId) -> bytes | None: ...
-    def attempts(self, job_id: JobId) -> tuple[Attempt, ...]: ...
-    def recordings(self, job_id: JobId) -> tuple[Recording, ...]: ...
-    def evidence(self, key: AttemptKey) -> tuple[Evidence, ...]: ...
-    def events(
-        self, after: int, limit: int, job_id: JobId | None = None
-    ) -> tuple[JournalEvent, ...]: ...
-
-
-class ForeseenStarts(Protocol):
-    """A source of start forecasts, as far as there is one."""
-
-    def committed(self, batch: Batch) -> None: ...
-    def start(self, job: Job) -> Range | None: ...
-
-
-class _Nobody:
-    """There is no twin."""
-
-    def committed(self, batch: Batch) -> None:
-        """A turn is on disk."""
-
-    def start(self, job: Job) -> Range | None:
-        """Nobody knows."""
-        return None
-
-
-NOBODY_FORESEES = _Nobody()
 
 
 class Published:

@@ -20,10 +20,9 @@ from typing import Final
 from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import DAY
-from dlq_master.control.jobs import losses
+from dlq_master.control.attempts import losses
 from dlq_master.control.loop.once import Done, once
-from dlq_master.control.loop.state import State
-from dlq_master.control.loop.turn import Turn
+from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.reservations import warnings
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.model.ids import JobId, NodeId

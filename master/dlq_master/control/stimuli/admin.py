@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.stimuli.caller import Answered, CallerRequest, NodeRequest
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag
 from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.tenants import Reservation, Team
 
 

@@ -75,6 +75,17 @@ class ReportedProgress:
     memory_bytes: int
 
 
+class Beat(NamedTuple):
+    """The last progress report of a job. It is never stored: a report is worth less than a
+    write.
+    """
+
+    step: int | None
+    total: int | None
+    loss: float | None
+    time_s: float
+
+
 class ToldSymptom(NamedTuple):
     """Something wrong with a GPU, as its node says."""
 

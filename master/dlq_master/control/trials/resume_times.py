@@ -8,8 +8,8 @@ make a figure later.
 
 from __future__ import annotations
 
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts import gang
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import AttemptKey

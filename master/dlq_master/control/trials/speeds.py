@@ -8,8 +8,8 @@ size under measurement are counted anew.
 
 from __future__ import annotations
 
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
 from dlq_master.model.cluster.cluster import Cluster

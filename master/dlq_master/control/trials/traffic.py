@@ -8,8 +8,8 @@ evidence never comes, and the recording is closed for that reason. Evidence that
 close is taken nevertheless.
 """
 
+from dlq_master.control.loop.incidents import sheltered
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.placement.plan_faults import sheltered
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.control.trials.evidence import found_of
 from dlq_master.model.attempts.attempt import Attempt

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from dlq_common.identity.pki import CertifiedIdentity
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Answered, Caller
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Breathe

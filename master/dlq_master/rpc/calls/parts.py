@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import Authority, CertifiedIdentity
 from dlq_common.ids import Ids
-from dlq_master.control.loop.ports import Control, Foresight
+from dlq_master.control.read_model.ports import Control, Foresight
 from dlq_master.rpc.agents.exec_relay import ExecRelay
 from dlq_master.rpc.agents.logs_relay import LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions

@@ -10,7 +10,7 @@ from dlq.v1 import queue_service_pb2 as queues
 from dlq_common.errors import NotFound
 from dlq_common.text.wire import filled, to_timestamp
 from dlq_master.control.loop.incidents import Incident
-from dlq_master.control.loop.ports import QueueFacts
+from dlq_master.control.people.queues import QueueFacts
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import page_size_of

@@ -11,7 +11,7 @@ from dlq_common.text.units import DAY
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loans.state import Followed
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli.loans import (
     Hit,
     LendServers,

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dlq.v1 import pool_service_pb2 as wire
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.wire import filled, to_duration, to_timestamp
-from dlq_master.control.loop.ports import ReadModel
-from dlq_master.control.machines.pool_config import PoolConfig
 from dlq_master.control.machines.state import MachinesState
+from dlq_master.control.pool_config import PoolConfig
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine

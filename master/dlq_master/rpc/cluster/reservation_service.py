@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import filled, from_timestamp, said, to_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import CancelReservation, CreateReservation, Reservation
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import needed, node_id_of, words_of

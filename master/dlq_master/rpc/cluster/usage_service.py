@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.calls.call import Call

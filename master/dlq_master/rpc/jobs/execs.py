@@ -20,7 +20,7 @@ from dlq_common.errors import (
 )
 from dlq_common.identity.pki import Role
 from dlq_common.text.names import printable
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId

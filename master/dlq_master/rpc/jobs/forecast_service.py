@@ -13,8 +13,8 @@ from dlq_common.errors import ConfigError, InvalidRequest, TryAgain
 from dlq_common.text.names import shown
 from dlq_common.text.wire import said, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
-from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.placement.policies import live_policy
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState

@@ -8,7 +8,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec, WorkLoss
 from dlq_common.errors import PermissionDenied
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import (
     CancelJob,
     CheckpointJob,

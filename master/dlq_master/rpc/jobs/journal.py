@@ -13,7 +13,7 @@ from dlq.v1.event_pb2 import EventFilter
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId

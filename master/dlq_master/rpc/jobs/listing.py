@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.loop.ports import PastJobs, ReadModel
+from dlq_master.control.read_model.ports import PastJobs, ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import profile_pb2 as wire
 from dlq_common.text.wire import to_duration, to_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.trials.evidence import job_profile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job

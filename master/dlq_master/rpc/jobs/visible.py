@@ -14,7 +14,7 @@ from dlq_common.text.names import shown
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_duration
-from dlq_master.control.loop.ports import ReadModel
-from dlq_master.control.read_model.waits import RUNS
+from dlq_master.control.jobs.waits import RUNS
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_master.control.loop.ports import ReadModel
-from dlq_master.control.read_model.watch import cursor_expired
+from dlq_master.control.loop.watch import cursor_expired
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call

@@ -15,7 +15,7 @@ from itertools import accumulate
 from dlq_common.daemon.logs import get_logger
 from dlq_common.text.addresses import split_address
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.jobs.job import Job, shown_state
 from dlq_master.model.nodes.node import NodeState
 

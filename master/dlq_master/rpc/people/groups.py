@@ -12,7 +12,7 @@ from typing import Final
 
 from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import DlqError, PermissionDenied
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import RefreshUser, User
 from dlq_master.rpc.people.host_accounts import HostAccount, HostAccounts
 

@@ -27,7 +27,7 @@ from dlq_common.errors import (
     PermissionDenied,
 )
 from dlq_common.identity.pki import LIFETIME_S, Authority, Role, parse_identity
-from dlq_master.control.loop.ports import Control
+from dlq_master.control.read_model.ports import Control
 from dlq_master.control.stimuli import Caller, SetUser, User
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.people.groups import Groups

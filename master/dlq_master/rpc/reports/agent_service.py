@@ -16,7 +16,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import to_duration
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import (
     AnnounceLeave,
     AnnounceMaintenance,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.text.wire import to_duration, to_timestamp
-from dlq_master.control.loop.ports import ReadModel
 from dlq_master.control.nodes.labels import by_name, named
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.event import Fact, JournalEvent

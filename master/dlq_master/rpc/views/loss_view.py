@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_duration
-from dlq_master.control.jobs.losses import loss_words
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.attempts.losses import loss_words
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.unsaved import Loss, has_never_saved, stop_loss
 from dlq_master.model.ids import NodeId

@@ -9,9 +9,9 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.forecast.helper_health import Health
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.store.tables.chosen_policy import Chosen
 
 MOST_SETTINGS = 64
 LONGEST_SETTING = 4_096

@@ -6,7 +6,7 @@ from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import RunEstimate
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.jobs.job import Job, Taken
 from dlq_master.model.words.estimate_words import known

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.control.attempts.rank_role import RankRole, role_of
+from dlq_master.control.attempts.ranks import RankRole, role_of
 from dlq_master.control.stimuli import FenceNode, ForgetNode, ReportedPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.job import RunRules

@@ -13,8 +13,8 @@ import pytest
 
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.instants import format_instant
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.stimuli import AskedDeadline, PlanMade
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.model.attempts.deadlines import due_s, slack_s
 from dlq_master.model.estimates.estimate import Unmeasured
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
@@ -37,7 +37,7 @@ class Site:
         free = {"be_floor": "0"} if policy == "dlq" else {}
         self.master = masters(config_of(policy, **free, **settings))
         self.planner = InlinePlanner()
-        self.master.loop.plan_with(self.planner)
+        self.master.state.placement.offloaded.planner = self.planner
         self.agents = [SimAgent(self.master, NodeId(f"n{at + 1}"), gpus=8) for at in range(nodes)]
         for agent in self.agents:
             agent.hello()
@@ -160,7 +160,7 @@ def test_a_promise_and_a_refusal_survive_the_master(site: Site) -> None:
     site.submit(5900.0, run_s=2000.0)
     before = [site.job(1), site.job(2)]
     site.master.restart()
-    site.master.loop.plan_with(site.planner)
+    site.master.state.placement.offloaded.planner = site.planner
     for agent in site.agents:
         agent.hello()
     site.answer()
@@ -355,7 +355,7 @@ def test_a_master_that_starts_again_tells_of_risks_that_are_still_there(masters:
     site.agents.pop()
     site.passes(40.0)
     site.master.restart()
-    site.master.loop.plan_with(site.planner)
+    site.master.state.placement.offloaded.planner = site.planner
     site.agents[0].hello()
     site.passes(60.0)
     first, again = site.told(1, "promise_at_risk")

@@ -110,7 +110,7 @@ def test_a_master_that_starts_again_learns_it_again(site: Site) -> None:
     key = started(site, site.submit(7200.0, run_s=600.0).job_id)
     done = trains(site, key, 60.0, 2.5)
     site.master.restart()
-    site.master.loop.plan_with(site.planner)
+    site.master.state.placement.offloaded.planner = site.planner
     site.agents[0].hello()
     assert slack(site) == pytest.approx(6600.0, abs=1.0)
     trains(site, key, 60.0, 2.5, done)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dlq_common.clock import FakeClock
+from dlq_master.control.composition.state import State
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.forecasts import (
     MOST_QUESTIONS,
@@ -19,7 +20,6 @@ from dlq_master.control.forecast.forecasts import (
     ForecastKeeper,
     Unknown,
 )
-from dlq_master.control.loop.state import State
 from dlq_master.control.placement.policies import live_policy
 from dlq_master.control.stimuli import CreateReservation
 from dlq_master.model.ids import AttemptKey, NodeId

@@ -13,7 +13,7 @@ from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig
 from dlq_master.control.loans.load_sources import LoadUnknown
 from dlq_master.control.loans.loan_auto import Follower
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.loans import SwitchLoans
 from dlq_master.model.event import JournalEvent

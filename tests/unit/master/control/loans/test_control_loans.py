@@ -482,7 +482,7 @@ def test_deadlines_are_promised_on_own_nodes_alone_and_no_reclaim_touches_them(
     """
     master = masters(config_of("dlq", be_floor="0"))
     planner = InlinePlanner()
-    master.loop.plan_with(planner)
+    master.state.placement.offloaded.planner = planner
     own = SimAgent(master, NodeId("gpu01"))
     own.hello()
     lent(master, "inf01")

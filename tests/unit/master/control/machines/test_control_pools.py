@@ -13,7 +13,7 @@ from dlq_common.errors import NotFound, PermissionDenied, TryAgain
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import run_times
-from dlq_master.control.machines.pool_config import RentingConfig
+from dlq_master.control.pool_config import RentingConfig
 from dlq_master.control.stimuli import AskedLateness, Caller, ExplainJob, SetNodeFlags
 from dlq_master.control.stimuli.machines import AnnounceLeave, Listed, ProviderTold, StopMachines
 from dlq_master.model.ids import AttemptKey, JobId, NodeId

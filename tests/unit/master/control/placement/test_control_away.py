@@ -27,7 +27,7 @@ class Site:
     def __init__(self, masters: Masters, policy: str = "chronus") -> None:
         self.master = masters(config_of(policy, be_floor="0", guarantee="fitting"))
         self.planner = InlinePlanner()
-        self.master.loop.plan_with(self.planner)
+        self.master.state.placement.offloaded.planner = self.planner
         self.agent = SimAgent(self.master, NodeId("n1"), gpus=8)
         self.agent.hello()
 

@@ -46,7 +46,7 @@ def test_a_slot_that_is_decided_before_the_nodes_are_back_breaks_no_promise(
     starts_all(site)
     site.master.clock.advance(silent_s)
     site.master.restart()
-    site.master.loop.plan_with(site.planner)
+    site.master.state.placement.offloaded.planner = site.planner
     site.master.tick(1.0)
     site.answer()
     assert (site.job(1).promised, site.told(1, "promise_broken")) == (0, [])

@@ -8,9 +8,9 @@ import pytest
 
 from dlq.v1 import job_pb2
 from dlq_master.control.composition.wiring import WIRING
-from dlq_master.control.jobs.state import Beat
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import SetNodeFlags, UpdateJob
+from dlq_master.control.stimuli.nodes import Beat
 from dlq_master.control.trials.speeds import hear
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.nodes.node import NodeFlag

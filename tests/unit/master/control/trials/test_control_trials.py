@@ -347,7 +347,7 @@ def test_a_trial_that_ends_in_the_silence_of_its_master_is_no_preemption_and_mad
         for agent in lab.agents:
             agent.guard()
         lab.master.restart()
-        lab.master.loop.plan_with(lab.planner)
+        lab.master.state.placement.offloaded.planner = lab.planner
         for agent in lab.agents:
             agent.hello()
         lab.trains(30.0)
@@ -373,7 +373,7 @@ def test_a_master_that_restarts_watches_what_runs_anew(lab: Lab, after_s: float)
     wide(lab)
     lab.trains(after_s)
     lab.master.restart()
-    lab.master.loop.plan_with(lab.planner)
+    lab.master.state.placement.offloaded.planner = lab.planner
     for agent in lab.agents:
         agent.hello()
     lab.trains(280.0)
@@ -391,7 +391,7 @@ def test_what_a_trial_told_survives_a_master_that_dies_before_the_trial_is_gone(
             agent.heartbeat()
         lab.master.tick(1.0)
     lab.master.restart()
-    lab.master.loop.plan_with(lab.planner)
+    lab.master.state.placement.offloaded.planner = lab.planner
     for agent in lab.agents:
         agent.hello()
     lab.trains(10.0)
@@ -544,7 +544,7 @@ def test_how_a_family_runs_is_known_after_a_restart_long_after_its_jobs_have_lef
     later = lab.submit(run_s=None, gpus=4)
     lab.master.crashed()
     assert lab.master.state.cluster.jobs.keys() == {later.job_id}
-    lab.master.loop.plan_with(lab.planner)
+    lab.master.state.placement.offloaded.planner = lab.planner
     for agent in lab.agents:
         agent.hello()
     job = lab.submit(run_s=None, family="resnet")
@@ -604,7 +604,7 @@ def test_what_was_sent_counts_after_a_restart_too(limited: Lab) -> None:
     sends(limited, 16)
     sends(limited, 8)
     limited.master.restart()
-    limited.master.loop.plan_with(limited.planner)
+    limited.master.state.placement.offloaded.planner = limited.planner
     with pytest.raises(TryAgain):
         sends(limited, 1)
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from dlq_common.errors import CursorExpired
-from dlq_master.control.read_model.published import HistoryRecords
+from dlq_master.control.loop.ports import HistoryRecords
 from dlq_master.model.event import JournalEvent
 
 PAGE: Final = 500

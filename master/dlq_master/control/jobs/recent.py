@@ -34,6 +34,10 @@ class Recent:
                 self._ends.setdefault(job.job_id, job.end_time_s)
         return len(self._ends) - before
 
+    def turned(self, now_s: float, jobs: Iterable[Job]) -> Iterator[JobId]:
+        """Let the ended jobs of a turn enter, and those leave whose time is over."""
+        return self.leaving(now_s, AT_ONCE + self.enter(jobs))
+
     def leaving(self, now_s: float, most: int = AT_ONCE) -> Iterator[JobId]:
         """Those whose time is over, the oldest first; they are not in the window any more."""
         for _ in range(most):

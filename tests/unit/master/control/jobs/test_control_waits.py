@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dlq_master.control.read_model.waits import AT_ONCE, WRITTEN_EVERY_S, Waits, settled
+from dlq_master.control.jobs.waits import AT_ONCE, WRITTEN_EVERY_S, Waits, settled
 from dlq_master.control.stimuli import PauseJob, ReleaseJob, SetTeam
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
@@ -126,7 +126,7 @@ def test_little_is_written_while_nothing_changes(busy: Master) -> None:
 
 
 def test_a_long_queue_is_looked_at_in_turn(master: Master, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dlq_master.control.read_model.waits.AT_ONCE", 2)
+    monkeypatch.setattr("dlq_master.control.jobs.waits.AT_ONCE", 2)
     assert AT_ONCE == 500
     SimAgent(master, NodeId("gpu01")).hello()
     for _ in range(5):
@@ -170,7 +170,7 @@ def test_two_limits_of_one_kind_are_counted_apart(masters: Masters) -> None:
 def test_what_a_look_costs_does_not_grow_with_who_runs_has_ended_or_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("dlq_master.control.read_model.waits.AT_ONCE", 3)
+    monkeypatch.setattr("dlq_master.control.jobs.waits.AT_ONCE", 3)
     queued = [a_waiting_job(number) for number in range(1, 8)]
     ended = [a_job(number, state=JobState.COMPLETED) for number in range(8, 50)]
     waits = Waits((), [*queued, *ended])

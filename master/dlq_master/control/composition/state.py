@@ -18,7 +18,6 @@ from dlq_master.control.nodes.state import NodesState
 from dlq_master.control.people.queues import in_order, priority_base
 from dlq_master.control.people.state import PeopleState
 from dlq_master.control.placement import usage
-from dlq_master.control.placement.chosen_policy import Chosen
 from dlq_master.control.placement.state import PlacementState
 from dlq_master.control.read_model.state import JournalState
 from dlq_master.control.reservations.state import ReservationsState
@@ -32,6 +31,7 @@ from dlq_master.policy.sensitivity.traffic_estimates import TrafficEstimates
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Loaded
 from dlq_master.store.tables.accounts import Levels
+from dlq_master.store.tables.chosen_policy import Chosen
 
 # More than a cluster can have named between a backup and the loss of its database.
 _LOST_EPOCHS = 1_000
@@ -78,6 +78,12 @@ class State:
         self.nodes = NodesState.begin(self.config)
         self.trials = TrialsState(TrafficEstimates(self.config.profiler.bytes_per_s))
 
+    def forget(self, job_id: JobId) -> None:
+        """Remove an ended job from memory, with everything that was only kept for it."""
+        self.cluster.forget(job_id)
+        self.jobs.forget(job_id)
+        self.trials.forget(job_id)
+
 
 def restore(state: State, loaded: Loaded) -> None:
     """Fill a fresh state with what was loaded. Every silence starts now: leases were granted
@@ -97,13 +103,6 @@ def restore(state: State, loaded: Loaded) -> None:
     state.loans.off = read_switch(loaded.meta.get(SWITCH))
     if loaded.meta.get(COPY, "no") == "yes":
         _leap(state)
-
-
-def forget(state: State, job_id: JobId) -> None:
-    """Remove an ended job from memory, with everything that was only kept for it."""
-    state.cluster.forget(job_id)
-    state.jobs.forget(job_id)
-    state.trials.forget(job_id)
 
 
 def first_meta(state: State) -> dict[str, str]:

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from dlq_common.errors import ConfigError
+from dlq_master.control.composition.startup_losses import NO_LOSSES, Losses
+from dlq_master.control.composition.state import State, first_meta, restore
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.loop.startup_losses import NO_LOSSES, Losses
-from dlq_master.control.loop.state import State, first_meta, restore
-from dlq_master.control.placement.chosen_policy import CHOSEN, Chosen, read_chosen, written
 from dlq_master.control.placement.policies import choose, live_policy, take_over
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.event import Fact, JournalEvent
@@ -17,6 +16,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch, Loaded
+from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
 
 
 def start(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import ConfigError
@@ -18,6 +18,9 @@ from dlq_common.text.names import check_word
 from dlq_common.text.suggest import did_you_mean
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodePool
+
+if TYPE_CHECKING:
+    from dlq_master.policy.priced.catalogue import NodeType
 
 STATIC, EXEC, SLURM = PROVIDERS = "static", "exec", "slurm"
 
@@ -155,3 +158,18 @@ def _keyed(key: str, check: Callable[[], object]) -> None:
 
 def _wrong(key: str, what: str) -> NoReturn:
     raise ConfigError(f"{key}: {what}", key=key)
+
+
+def node_type(pool: PoolConfig) -> NodeType:
+    """The hardware of one of its machines."""
+    from dlq_master.policy.priced.catalogue import NodeType
+
+    return NodeType(
+        pool.name,
+        pool.gpu_type,
+        pool.gpus,
+        pool.price_per_hour,
+        float(pool.boot),
+        float(pool.minimum_billing),
+        pool.until_s,
+    )

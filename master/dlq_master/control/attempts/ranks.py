@@ -1,8 +1,19 @@
-"""From what an agent reports of a rank to what is kept of it."""
+"""A rank as this master sees it: its role on its node, and its status after a report.
+
+No other module decides the role. It follows from the living attempts alone: their placement, their
+fences, their known ends, and whether they are stopping. Welcomes, commands, reports and heartbeats
+all go by it.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
 
 from dlq_common.failure_signs import says_gpu_oom, says_peer_lost
+from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
-from dlq_master.model.attempts.attempt import RankPhase, RankStatus
+from dlq_master.model.attempts.attempt import Attempt, RankPhase, RankStatus
+from dlq_master.model.cluster.cluster import Cluster
+from dlq_master.model.ids import AttemptKey, NodeId
 
 PHASES = {
     ReportedPhase.PREPARING: RankPhase.PREPARING,
@@ -18,6 +29,58 @@ _HOLD_EXPIRED = "hold_expired"
 NEVER_STARTED = "never_started"
 # Its node knows another attempt by this name, from after the backup that was restored here.
 OTHERS = "fence_mismatch"
+
+
+class RankRole(Enum):
+    """The role of a rank on that node."""
+
+    RUNS = "runs"  # it shall run there
+    LEAVES = "leaves"  # its attempt is on its way out
+    GONE = "gone"  # of a living attempt, and it has ended there
+    STRAY = "stray"  # lost, ended, or placed elsewhere since: it runs for nobody and must end
+    ORPHAN = "orphan"  # of a job that this database does not know: an operator decides
+
+    @property
+    def ours(self) -> bool:
+        """A living attempt has, or had, it there."""
+        return self in (RankRole.RUNS, RankRole.LEAVES, RankRole.GONE)
+
+
+def role_of(
+    cluster: Cluster, node_id: NodeId, key: AttemptKey, epoch: int, rank: int
+) -> RankRole | None:
+    """The rank that a living attempt has placed there; None: no living one has placed it there.
+
+    `epoch` and `key` are the fence of its launch.
+    """
+    attempt = cluster.attempts.get(key)
+    if attempt is None or attempt.epoch != epoch or not 0 <= rank < len(attempt.ranks):
+        return None
+    status = attempt.ranks[rank]
+    if status.node_id != node_id:
+        return None
+    if status.gone:
+        return RankRole.STRAY if status.lost else RankRole.GONE
+    stays = attempt.stop_cause is None and not status.leaving
+    return RankRole.RUNS if stays else RankRole.LEAVES
+
+
+def ranks_on(cluster: Cluster, node_id: NodeId) -> Iterator[tuple[Attempt, int, RankRole]]:
+    """Every rank that a living attempt has on the node and that is not known to have ended."""
+    for key in cluster.attempts_on(node_id):
+        attempt = cluster.attempts[key]
+        for rank in range(len(attempt.ranks)):
+            found = role_of(cluster, node_id, key, attempt.epoch, rank)
+            if found in (RankRole.RUNS, RankRole.LEAVES):
+                yield attempt, rank, found
+
+
+def standing(turn: Turn, node_id: NodeId, key: AttemptKey, epoch: int, rank: int) -> RankRole:
+    """Judges a rank that a node reports, whether or not a living attempt knows it."""
+    placed = role_of(turn.state.cluster, node_id, key, epoch, rank)
+    if placed is not None:
+        return placed
+    return RankRole.ORPHAN if turn.known_job(key.job_id) is None else RankRole.STRAY
 
 
 def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankStatus:

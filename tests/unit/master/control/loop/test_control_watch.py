@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dlq_master.control.read_model.watch import Watchers
+from dlq_master.control.loop.watch import Watchers
 from dlq_master.model.event import JournalEvent
 from dlq_master.store.batch import Batch
 from support.memory_store import MemoryStore
