@@ -1,131 +1,139 @@
-"""Nodes, queues, events, tokens and users as plain values."""
+"""Nodes, queues, events, pools, loans, policies, tokens and users as plain values."""
 
 from __future__ import annotations
 
-from dlq.v1 import admin_service_pb2, event_pb2, node_pb2, queue_pb2, queue_service_pb2
-from dlq_cli.facts.common import Facts, instant
+from dlq.v1 import (
+    admin_service_pb2,
+    event_pb2,
+    loan_service_pb2,
+    node_pb2,
+    policy_pb2,
+    pool_service_pb2,
+    queue_pb2,
+    queue_service_pb2,
+)
+from dlq_cli.facts.common import Facts, facts_of
 from dlq_cli.words import NODE_STATES
 
 
 def node_facts(node: node_pb2.Node) -> Facts:
     """One machine."""
+    reason = "kind words? actor? since_time"
+    host = "labels virtual_devices root_jobs cpu_count memory_bytes attempts contact_time"
     return {
-        "node_id": node.node_id,
-        "hostname": node.hostname or None,
+        **facts_of(node, "node_id hostname?"),
         "state": NODE_STATES.get(node.state),
-        "flags": list(node.flags),
-        "flag_reason": node.flag_reason or None,
-        "gpus": [
-            {
-                "index": gpu.index,
-                "uuid": gpu.uuid,
-                "gpu_type": gpu.gpu_type,
-                "memory_bytes": gpu.memory_bytes,
-            }
-            for gpu in node.gpus
-        ],
+        **facts_of(node, "flags flag_reason?"),
+        "gpus": [facts_of(gpu, "index uuid gpu_type memory_bytes") for gpu in node.gpus],
         "free_gpu_count": node.free_gpu_count,
         "pool": node.pool or "training",
-        "labels": dict(sorted(node.labels.items())),
-        "virtual_devices": node.virtual_devices,
-        "root_jobs": node.root_jobs,
-        "cpu_count": node.cpu_count,
-        "memory_bytes": node.memory_bytes,
-        "attempts": list(node.attempts),
-        "contact_time": instant(node.contact_time) if node.HasField("contact_time") else None,
-        "withheld_gpu_indexes": list(node.withheld_gpu_indexes),
-        "withheld_reason": node.withheld_reason or None,
-        "reasons": [
-            {
-                "kind": one.kind,
-                "words": one.words or None,
-                "actor": one.actor or None,
-                "since_time": instant(one.since_time) if one.HasField("since_time") else None,
-            }
-            for one in node.reasons
-        ],
-        "maintenance_end_time": (
-            instant(node.maintenance_end_time) if node.HasField("maintenance_end_time") else None
-        ),
-        "boot_id": node.boot_id or None,
-        "agent_version": node.agent_version or None,
-        "version": node.version,
+        **facts_of(node, f"{host} withheld_gpu_indexes withheld_reason?"),
+        "reasons": [facts_of(one, reason) for one in node.reasons],
+        **facts_of(node, "maintenance_end_time boot_id? agent_version? version"),
     }
 
 
 def queue_facts(queue: queue_pb2.Queue) -> Facts:
     """One queue and its levels."""
+    level = "level threshold_gpu_seconds waiting_job_count running_job_count"
     return {
-        "name": queue.name,
-        "priority": queue.priority,
-        "policy": queue.policy,
-        "is_default": queue.is_default,
-        "levels": [
-            {
-                "level": level.level,
-                "threshold_gpu_seconds": (
-                    level.threshold_gpu_seconds if level.HasField("threshold_gpu_seconds") else None
-                ),
-                "waiting_job_count": level.waiting_job_count,
-                "running_job_count": level.running_job_count,
-            }
-            for level in queue.levels
-        ],
-        "running_gpu_count": queue.running_gpu_count,
-        "waiting_gpu_count": queue.waiting_gpu_count,
-        "held_job_count": queue.held_job_count,
+        **facts_of(queue, "name priority policy is_default"),
+        "levels": [facts_of(one, level) for one in queue.levels],
+        **facts_of(queue, "running_gpu_count waiting_gpu_count held_job_count"),
     }
 
 
 def cluster_facts(cluster: queue_service_pb2.GetClusterResponse) -> Facts:
     """The cluster as a whole, and the caller's identity as the master sees it."""
-    return {
-        "cluster_name": cluster.cluster_name,
-        "master_version": cluster.master_version,
-        "epoch": cluster.epoch,
-        "caller": cluster.caller,
-        "role": cluster.role,
-        "policy": cluster.policy,
-        "gpu_count": cluster.gpu_count,
-        "free_gpu_count": cluster.free_gpu_count,
-        "master_time": instant(cluster.master_time) if cluster.HasField("master_time") else None,
-        "freeze_reason": cluster.freeze_reason or None,
-    }
+    names = """
+        cluster_name master_version epoch caller role policy gpu_count free_gpu_count master_time
+        freeze_reason?
+    """
+    return facts_of(cluster, names)
 
 
 def event_facts(event: event_pb2.Event) -> Facts:
     """One entry of the journal."""
-    return {
-        "sequence": event.sequence,
-        "event_time": instant(event.event_time) if event.HasField("event_time") else None,
-        "kind": event.kind,
-        "job_id": event.job_id or None,
-        "attempt": event.attempt or None,
-        "node_id": event.node_id or None,
-        "cause": event.cause or None,
-        "actor": event.actor or None,
-        "data": dict(sorted(event.data.items())),
-    }
+    names = "sequence event_time kind job_id? attempt? node_id? cause? actor? data"
+    return facts_of(event, names)
 
 
 def token_facts(token: admin_service_pb2.JoinToken) -> Facts:
     """A join token without its secret."""
-    return {
-        "token_id": token.token_id,
-        "node_id": token.node_id or None,
-        "create_time": instant(token.create_time) if token.HasField("create_time") else None,
-        "expire_time": instant(token.expire_time) if token.HasField("expire_time") else None,
-        "created_by": token.created_by or None,
-    }
+    return facts_of(token, "token_id node_id? create_time expire_time created_by?")
 
 
 def user_facts(user: admin_service_pb2.User) -> Facts:
     """A user of the cluster."""
+    return facts_of(user, "name role uid gid groups create_time")
+
+
+def pools_facts(told: pool_service_pb2.ListPoolsResponse) -> Facts:
+    """The whole answer of ListPools."""
     return {
-        "name": user.name,
-        "role": user.role,
-        "uid": user.uid,
-        "gid": user.gid,
-        "groups": list(user.groups),
-        "create_time": instant(user.create_time) if user.HasField("create_time") else None,
+        "pools": [pool_facts(pool) for pool in told.pools],
+        **facts_of(told, "cost_per_hour most_per_hour day_cost most_per_day"),
     }
+
+
+def pool_facts(pool: pool_service_pb2.Pool) -> Facts:
+    """A pool with its machines."""
+    names = """
+        name provider gpu_type gpu_count price_per_hour boot_seconds minimum_billing_seconds
+        most_count available_until_time closed_reason?
+    """
+    return facts_of(pool, names) | {"machines": [machine_facts(one) for one in pool.machines]}
+
+
+def machine_facts(one: pool_service_pb2.Machine) -> Facts:
+    """A machine that is, or was, rented."""
+    names = (
+        "pool node_id instance_id? state since_time ask_time end_time fault? cost attempts job_ids"
+    )
+    return {"machine_id": one.request_id, **facts_of(one, names), "cost": round(one.cost, 6)}
+
+
+def server_facts(server: loan_service_pb2.LoanServer) -> Facts:
+    """A server of the inference side."""
+    return facts_of(server, "node_id state gpu_count attempts detail since_time actor?")
+
+
+def controller_facts(told: loan_service_pb2.LoanController) -> Facts:
+    """The controller that lends servers by load."""
+    return facts_of(told, "source busy_share load_time lent_count fault? off_by? off_time")
+
+
+def plan_facts(plan: loan_service_pb2.ReclaimPlan) -> Facts:
+    """The effects of a reclaim, planned or done; a done reclaim has no token."""
+    job_names = """
+        job_id user name action gpu_count kept_gpu_count grace_seconds lost_seconds killed
+        deadline_time
+    """
+    return {
+        **facts_of(plan, "token? node_ids promised_seconds proven too_long"),
+        "jobs": [facts_of(job, job_names) for job in plan.jobs],
+    }
+
+
+def policy_facts(policy: policy_pb2.Policy) -> Facts:
+    """A policy and its author."""
+    return facts_of(policy, "policy settings set_by? set_time")
+
+
+def preset_facts(preset: policy_pb2.PolicyPreset) -> Facts:
+    """A policy that may be chosen."""
+    return facts_of(preset, "policy summary setting_names")
+
+
+def helper_facts(helper: policy_pb2.Helper) -> Facts:
+    """The state of a helper process of the master."""
+    return facts_of(helper, "name failing failure_count since_time last_error?")
+
+
+def planner_facts(planner: policy_pb2.Planner) -> Facts:
+    """How the planning process does."""
+    names = """
+        state plan_count failure_count start_count useless_count dropped_change_count last_failure?
+        last_plan_seconds longest_plan_seconds rest_seconds
+    """
+    return facts_of(planner, names)

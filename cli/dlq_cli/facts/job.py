@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dlq.v1 import forecast_pb2, job_pb2, resource_pb2
-from dlq_cli.facts.common import Facts, instant, seconds
-from dlq_cli.facts.elastic import elastic_facts, elastic_spec_facts, estimate_facts
-from dlq_cli.facts.promise import deadline_facts, promise_facts
+from dlq_cli.facts.common import Facts, facts_of, instant, seconds
 from dlq_cli.words import ATTEMPT_STATES, HOLD_KINDS, JOB_STATES, LEASE_KINDS, shown_state
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, format_indexes
@@ -100,14 +98,7 @@ def _job_facts(job: job_pb2.Job) -> Facts:
 
 def preemption_facts(preemption: job_pb2.Preemption) -> Facts:
     """The job that took the GPUs, and the cost to the job that left."""
-    lost = preemption.HasField("lost_duration")
-    return {
-        "for_job_id": preemption.for_job_id,
-        "user": preemption.user,
-        "rule": preemption.rule,
-        "decide_time": instant(preemption.decide_time),
-        "lost_s": seconds(preemption.lost_duration) if lost else None,
-    }
+    return facts_of(preemption, "for_job_id user rule decide_time lost_s")
 
 
 def range_facts(range_: forecast_pb2.TimeRange) -> Facts:
@@ -167,109 +158,55 @@ def progress_facts(progress: job_pb2.Progress) -> Facts:
 
 def attempt_facts(attempt: job_pb2.Attempt) -> Facts:
     """One try at running a job."""
-    has, lease = attempt.HasField, attempt.lease
+    lease = attempt.lease
     return {
         "attempt": attempt.attempt,
         "epoch": attempt.fence.epoch,
         "state": ATTEMPT_STATES.get(attempt.state),
         "stop_cause": attempt.stop_cause or None,
         "lease_kind": LEASE_KINDS.get(lease.kind),
-        "term_end_time": instant(lease.term_end_time) if lease.HasField("term_end_time") else None,
-        "hold_until_time": (
-            instant(lease.hold_until_time) if lease.HasField("hold_until_time") else None
-        ),
-        "slots": [
-            {"node_id": slot.node_id, "gpu_indexes": list(slot.gpu_indexes)}
-            for slot in lease.allocation.slots
-        ],
+        **facts_of(lease, "term_end_time hold_until_time"),
+        "slots": [facts_of(slot, "node_id gpu_indexes") for slot in lease.allocation.slots],
         "ranks": [rank_facts(rank) for rank in attempt.ranks],
-        "assign_time": instant(attempt.assign_time) if has("assign_time") else None,
-        "start_time": instant(attempt.start_time) if has("start_time") else None,
-        "end_time": instant(attempt.end_time) if has("end_time") else None,
-        "grace_s": seconds(attempt.grace_duration) if has("grace_duration") else None,
-        "first_failed_rank": attempt.first_failed_rank if has("first_failed_rank") else None,
+        **facts_of(attempt, "assign_time start_time end_time grace_s first_failed_rank"),
     }
 
 
 def rank_facts(rank: job_pb2.Rank) -> Facts:
     """One node's part of an attempt."""
-    return {
-        "node_rank": rank.node_rank,
-        "node_id": rank.node_id,
-        "phase": rank.phase or None,
-        "exit_code": rank.exit_code if rank.HasField("exit_code") else None,
-        "signal": rank.signal or None,
-        "error": rank.error or None,
-        "failed_task": rank.failed_task or None,
-        "last_lines": list(rank.last_lines),
-        "image_digest": rank.image_digest or None,
-    }
+    names = (
+        "node_rank node_id phase? exit_code signal? error? failed_task? last_lines image_digest?"
+    )
+    return facts_of(rank, names)
 
 
 def spec_facts(spec: job_pb2.JobSpec) -> Facts:
     """The submitted spec with its defaults. The environment is names only, because values may be
     secret.
     """
-    has = spec.HasField
+    has, preempt = spec.HasField, spec.preempt
     return {
-        "name": spec.name,
-        "command": list(spec.command),
-        "script": spec.script or None,
-        "queue": spec.queue or None,
-        "team": spec.team or None,
+        **facts_of(spec, "name command script? queue? team?"),
         "resources": request_facts(spec.resources),
         "elastic": elastic_spec_facts(spec.elastic) if has("elastic") else None,
         "environment": sorted(spec.environment),
-        "working_directory": spec.working_directory or None,
-        "time_limit_s": seconds(spec.time_limit_duration) if has("time_limit_duration") else None,
-        "run_estimate_s": (
-            seconds(spec.run_estimate_duration) if has("run_estimate_duration") else None
-        ),
+        **facts_of(spec, "working_directory? time_limit_s run_estimate_s"),
         "deadlines": deadline_facts(spec.deadlines),
-        "on_miss": spec.on_miss or None,
-        "step_count": spec.step_count if has("step_count") else None,
+        **facts_of(spec, "on_miss? step_count"),
         "preempt": {
-            "signal": spec.preempt.signal or None,
+            "signal": preempt.signal or None,
             # For a job that is resized live it is torchrun, the main process, in spite of the
             # request.
-            "signal_to": "main"
-            if spec.elastic.resize == LIVE
-            else spec.preempt.signal_to or "main",
-            "grace_s": (
-                seconds(spec.preempt.grace_duration)
-                if spec.preempt.HasField("grace_duration")
-                else None
-            ),
-            "warning_s": (
-                seconds(spec.preempt.warning_duration)
-                if spec.preempt.HasField("warning_duration")
-                else None
-            ),
-            "requeue_exit_codes": list(spec.preempt.requeue_exit_codes),
-            "exit_zero_completes": spec.preempt.exit_zero_completes,
+            "signal_to": "main" if spec.elastic.resize == LIVE else preempt.signal_to or "main",
+            **facts_of(preempt, "grace_s warning_s requeue_exit_codes exit_zero_completes"),
         },
-        "checkpoint": {
-            "directory": spec.checkpoint.directory or None,
-            "marker": spec.checkpoint.marker or None,
-            "save_signal": spec.checkpoint.save_signal or None,
-            "settle_s": (
-                seconds(spec.checkpoint.settle_duration)
-                if spec.checkpoint.HasField("settle_duration")
-                else None
-            ),
-        },
+        "checkpoint": facts_of(spec.checkpoint, "directory? marker? save_signal? settle_s"),
         "max_restart_count": spec.retry.max_restart_count,
         "hold": spec.hold,
         "array": array_text(spec.array) if has("array") else None,
         "depends_on": dependency_text(spec.dependency) or None,
         "cancel_if_never": spec.dependency.cancel_if_never,
-        "nice": spec.nice,
-        "begin_time": instant(spec.begin_time) if has("begin_time") else None,
-        "disconnect_hold_s": (
-            seconds(spec.disconnect_hold_duration) if has("disconnect_hold_duration") else None
-        ),
-        "runtime": spec.runtime or None,
-        "launch": spec.launch or None,
+        **facts_of(spec, "nice begin_time disconnect_hold_s runtime? launch?"),
         "roles": (
             {"workers": spec.roles.worker_count, "ps": spec.roles.ps_count}
             if has("roles")
@@ -299,50 +236,56 @@ def dependency_text(dependency: job_pb2.DependencySpec) -> str:
 
 def reason_facts(reasons: Iterable[job_pb2.WaitReason]) -> list[Facts]:
     """Typed reasons for a job not to run."""
-    return [
-        {
-            "code": reason.code,
-            "resource": reason.resource or None,
-            "need": reason.need if reason.HasField("need") else None,
-            "have": reason.have if reason.HasField("have") else None,
-            "blocking_job_ids": list(reason.blocking_job_ids),
-            "blocking_users": list(reason.blocking_users),
-            "detail": reason.detail or None,
-            "subject": reason.subject or None,
-            "spent_s": seconds(reason.spent_duration)
-            if reason.HasField("spent_duration")
-            else None,
-        }
-        for reason in reasons
-    ]
+    names = "code resource? need have blocking_job_ids blocking_users detail? subject? spent_s"
+    return [facts_of(reason, names) for reason in reasons]
 
 
 def wait_facts(waits: Iterable[job_pb2.WaitShare]) -> list[Facts]:
     """The waiting time of a job by reason."""
-    return [
-        {
-            "code": one.code,
-            "subject": one.subject or None,
-            "spent_s": seconds(one.spent_duration),
-            "main_s": seconds(one.main_duration),
-            "now": one.now,
-        }
-        for one in waits
-    ]
+    return [facts_of(one, "code subject? spent_s main_s now") for one in waits]
 
 
 def container_facts(container: job_pb2.ContainerSpec) -> Facts:
     """The container as it was asked for; of secrets only the names are known here."""
     return {
         "image": container.image,
-        "mounts": [
-            {"source": mount.source, "target": mount.target, "read_only": mount.read_only}
-            for mount in container.mounts
-        ],
-        "shm_size_bytes": (
-            container.shm_size_bytes if container.HasField("shm_size_bytes") else None
-        ),
-        "network": container.network or None,
-        "image_secret": container.image_secret or None,
-        "secrets": list(container.secrets),
+        "mounts": [facts_of(mount, "source target read_only") for mount in container.mounts],
+        **facts_of(container, "shm_size_bytes network? image_secret? secrets"),
     }
+
+
+def elastic_facts(elastic: job_pb2.Elasticity) -> Facts:
+    """The numbers of GPUs that suit the job, and its present number; null: no GPUs, or no change is
+    on its way.
+    """
+    speeds = "gpu_count steps_per_second relative_speed? gpu_type"
+    return {
+        "gpu_counts": list(elastic.gpu_counts),
+        "base_gpu_count": elastic.gpu_counts[0],
+        **facts_of(elastic, "current_gpu_count? next_gpu_count? resize resize_count"),
+        "speeds": [facts_of(each, speeds) for each in elastic.speeds],
+    }
+
+
+def elastic_spec_facts(elastic: job_pb2.ElasticSpec) -> Facts:
+    """What was submitted."""
+    return facts_of(elastic, "gpu_counts resize?")
+
+
+def estimate_facts(estimate: job_pb2.RunEstimate) -> Facts:
+    """The known run times, their source, and the missing parts."""
+    return facts_of(estimate, "run_s source? confidence? step_s unmeasured? detail")
+
+
+def promise_facts(promise: job_pb2.Promise) -> Facts:
+    """The promise of a job, and the offers in its place."""
+    names = """
+        state ground? detail guaranteed_index earliest_time fix? fix_gpu_count fix_time slack_s
+        work_s on_miss risk? risk_time saving_unknown
+    """
+    return {"deadlines": deadline_facts(promise.deadlines), **facts_of(promise, names)}
+
+
+def deadline_facts(deadlines: Iterable[job_pb2.DeadlineStep]) -> list[Facts]:
+    """Each deadline with the reward of an end by then."""
+    return [facts_of(step, "due_time due_s reward") for step in deadlines]

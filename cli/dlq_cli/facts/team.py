@@ -5,22 +5,18 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from dlq.v1 import team_pb2, team_service_pb2
-from dlq_cli.facts.common import Facts, instant
-
-_RULES = ("gpu_quota", "gpu_limit", "running_job_limit", "queued_job_limit", "share")
+from dlq_cli.facts.common import Facts, facts_of
 
 
 def team_facts(team: team_pb2.Team) -> Facts:
     """A team, its limits and its use; null: not set."""
-    quota = team.guaranteed_gpu_quota if team.HasField("guaranteed_gpu_quota") else None
     return {
         "name": team.name,
         **_rules(team.rules),
-        "guaranteed_gpu_quota": quota,
+        **facts_of(team, "guaranteed_gpu_quota"),
         "use": _use(team.use),
         "members": [member_facts(one) for one in team.members],
-        "create_time": instant(team.create_time) if team.HasField("create_time") else None,
-        "version": team.version,
+        **facts_of(team, "create_time version"),
     }
 
 
@@ -44,17 +40,12 @@ def list_facts(answer: team_service_pb2.ListTeamsResponse) -> Facts:
 
 
 def _rules(rules: Message) -> Facts:
-    return {name: getattr(rules, name) if rules.HasField(name) else None for name in _RULES}
+    return facts_of(rules, "gpu_quota gpu_limit running_job_limit queued_job_limit share")
 
 
 def _use(use: team_pb2.TeamUse) -> Facts:
-    return {
-        "gpu_count": use.gpu_count,
-        "borrowed_gpu_count": use.borrowed_gpu_count,
-        "guaranteed_gpu_count": use.guaranteed_gpu_count,
-        "running_job_count": use.running_job_count,
-        "waiting_job_count": use.waiting_job_count,
-        "job_count": use.job_count,
-        "usage_gpu_seconds": use.usage_gpu_seconds,
-        "use_ratio": use.use_ratio if use.HasField("use_ratio") else None,
-    }
+    names = """
+        gpu_count borrowed_gpu_count guaranteed_gpu_count running_job_count waiting_job_count
+        job_count usage_gpu_seconds use_ratio
+    """
+    return facts_of(use, names)

@@ -2,23 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from dlq.v1 import profile_pb2
-from dlq_cli.facts.common import Facts, instant, seconds
-
-_Figure = Literal[
-    "bytes_per_iteration", "model_bytes", "skew_low", "skew_high", "server_skew", "rho", "slowdown"
-]
-_FIGURES: tuple[_Figure, ...] = (
-    "bytes_per_iteration",
-    "model_bytes",
-    "skew_low",
-    "skew_high",
-    "server_skew",
-    "rho",
-    "slowdown",
-)
+from dlq_cli.facts.common import Facts, facts_of
 
 
 def traffic_facts(traffic: profile_pb2.JobTraffic) -> Facts:
@@ -26,31 +11,22 @@ def traffic_facts(traffic: profile_pb2.JobTraffic) -> Facts:
     return {
         "belief": belief_facts(traffic.belief) if traffic.HasField("belief") else None,
         "starts": [start_facts(start) for start in traffic.starts],
-        "placement": traffic.placement or None,
-        "placement_reason": traffic.placement_reason or None,
+        **facts_of(traffic, "placement? placement_reason?"),
     }
 
 
 def belief_facts(belief: profile_pb2.TrafficBelief) -> Facts:
     """Figures of one start, and which it was."""
-    has = belief.HasField
+    figures = """
+        bytes_per_iteration model_bytes skew_low skew_high server_skew rho slowdown
+        together_attempt? spread_attempt?
+    """
+    start = "job_id attempt own family gpu_type? gpu_count node_count spread found_time"
     return {
-        "job_id": belief.job_id,
-        "attempt": belief.attempt,
-        "own": belief.own,
-        "family": belief.family,
-        "gpu_type": belief.gpu_type or None,
-        "gpu_count": belief.gpu_count,
-        "node_count": belief.node_count,
-        "spread": belief.spread,
-        "found_time": instant(belief.found_time) if has("found_time") else None,
+        **facts_of(belief, start),
         "traffic": verdict_facts(belief.traffic),
         "sizes": verdict_facts(belief.sizes),
-        "iteration_count": belief.iteration_count,
-        "period_s": seconds(belief.period_duration) if has("period_duration") else None,
-        **{name: getattr(belief, name) if has(name) else None for name in _FIGURES},
-        "together_attempt": belief.together_attempt or None,
-        "spread_attempt": belief.spread_attempt or None,
+        **facts_of(belief, f"iteration_count period_s {figures}"),
     }
 
 
@@ -58,13 +34,7 @@ def start_facts(start: profile_pb2.RecordedStart) -> Facts:
     """A start that was recorded, or is to be."""
     has = start.HasField
     return {
-        "attempt": start.attempt,
-        "cause": start.cause,
-        "order_time": instant(start.order_time),
-        "node_count": start.node_count,
-        "told_count": start.told_count,
-        "spread": start.spread,
-        "found_time": instant(start.found_time) if has("found_time") else None,
+        **facts_of(start, "attempt cause order_time node_count told_count spread found_time"),
         "traffic": verdict_facts(start.traffic) if has("traffic") else None,
         "sizes": verdict_facts(start.sizes) if has("sizes") else None,
     }
@@ -72,8 +42,4 @@ def start_facts(start: profile_pb2.RecordedStart) -> Facts:
 
 def verdict_facts(verdict: profile_pb2.ProfileVerdict) -> Facts:
     """A verdict as in the schema dlq.profile.v1."""
-    return {
-        "method": verdict.method,
-        "confidence": verdict.confidence,
-        "reason": verdict.reason or None,
-    }
+    return facts_of(verdict, "method confidence reason?")

@@ -7,20 +7,20 @@ import pytest
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, node_pb2, queue_pb2, queue_service_pb2
 from dlq.v1.resource_pb2 import ResourceRequest
-from dlq_cli.facts import cluster, elastic, job, promise
+from dlq_cli.facts import cluster, job
 from dlq_cli.output import json_errors
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/reference/json.md"
 SHOWN = {
     "Job": job.job_facts(job_pb2.Job()),
     "Resources": job.request_facts(ResourceRequest()),
-    "Elastic": elastic.elastic_facts(job_pb2.Elasticity(gpu_counts=[1])),
+    "Elastic": job.elastic_facts(job_pb2.Elasticity(gpu_counts=[1])),
     "Range": job.range_facts(forecast_pb2.TimeRange()),
     "Preemption": job.preemption_facts(job_pb2.Preemption()),
     "Checkpoint": job.checkpoint_facts(job_pb2.Checkpoint()),
     "Progress": job.progress_facts(job_pb2.Progress()),
-    "Promise": promise.promise_facts(job_pb2.Promise()),
-    "Estimate": elastic.estimate_facts(job_pb2.RunEstimate()),
+    "Promise": job.promise_facts(job_pb2.Promise()),
+    "Estimate": job.estimate_facts(job_pb2.RunEstimate()),
     "Attempt": job.attempt_facts(job_pb2.Attempt()),
     "Wait reason": job.reason_facts([job_pb2.WaitReason()])[0],
     "Node": cluster.node_facts(node_pb2.Node()),

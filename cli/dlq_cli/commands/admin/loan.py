@@ -11,8 +11,8 @@ from dlq_cli.app import App
 from dlq_cli.commands.cluster.nodes import names_of
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
+from dlq_cli.facts.cluster import controller_facts, plan_facts, server_facts
 from dlq_cli.facts.common import tell
-from dlq_cli.facts.loan import controller_facts, plan_facts, server_facts
 from dlq_cli.patience import duration_s, look_until
 from dlq_cli.text.loans import controller_text, plan_text, servers_text
 from dlq_client.loans import Loans

@@ -7,8 +7,8 @@ import click
 from dlq.v1 import admin_service_pb2, policy_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.cluster import helper_facts, planner_facts, policy_facts, preset_facts
 from dlq_cli.facts.common import document, tell
-from dlq_cli.facts.policy import helper_facts, planner_facts, policy_facts, preset_facts
 from dlq_cli.output.render import Cell, clean_line, paint, table, when
 from dlq_cli.text.helpers import failing, todo
 from dlq_client.admin import Admin

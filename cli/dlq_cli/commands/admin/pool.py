@@ -10,8 +10,8 @@ from dlq.v1 import pool_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.exit_codes import FAILURE, Ended
+from dlq_cli.facts.cluster import machine_facts, pool_facts, pools_facts
 from dlq_cli.facts.common import tell
-from dlq_cli.facts.pool import machine_facts, pool_facts, pools_facts
 from dlq_cli.patience import duration_s, look_until
 from dlq_cli.text.pools import GONE, machines_text, pools_text
 from dlq_client.pools import Pools

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import job_pb2
-from dlq_cli.facts.elastic import elastic_facts
+from dlq_cli.facts.job import elastic_facts
 from dlq_cli.text.elastic import speeds_text
 
 
