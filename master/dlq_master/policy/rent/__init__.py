@@ -1,1 +1,6 @@
-"""Renting beside the cluster's own nodes: for whom, where, and whether it pays."""
+"""Renting beside the cluster's own nodes: which jobs get machines, and whether a machine pays.
+
+`stage` is the slot of the policy, and makes the plan. `line` says when jobs would be done on own
+nodes, `times` how long they run on machines, and `moving` which running jobs might migrate.
+`market` has what one decision reads, `decide` is the rule, and `placing` fills present machines.
+"""
