@@ -1,13 +1,11 @@
 """Marginal allocation by apparent tardiness cost: the own method of dlq.
 
 1. *Wish*: the cheapest shape of each job that makes its due date, else its fastest kind and as many
-GPUs as
-   help. Nobody is given more. If that is more than all nodes have, GPUs are short, not money. Each
-   job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
-2. *Worth*: a GPU more for job j has the worth w_j exp(-slack_j / (k mean t)), times the share of j
-   then done sooner per second. Slack is the due date minus the fastest end, and t the
-   fastest
-   run time.
+   GPUs as help. Nobody is given more. If that is more than all nodes have, GPUs are short, not
+   money. Each job then asks for its fastest kind, and the fewest GPUs of it that make the due date.
+2. *Worth*: the worth of a GPU more for job j is a product. Its factors are w_j exp(-slack_j / (k
+   mean t)) and the share of j that is then done sooner per second. Slack is the due date minus the
+   fastest end, and t the fastest run time.
    If the wishes are still more, the GPUs go to the greatest worths. As throughput is concave in the
    GPUs, they fall from GPU to GPU of a job, and the greatest of all are an allocation. The GPUs
    that a job holds already count for more (`HOLD`), so that GPUs do not change hands for next to
