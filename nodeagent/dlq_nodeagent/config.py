@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from dlq_common.daemon.config import Bytes, Seconds
+from dlq_common.daemon.config import Bytes
 from dlq_common.errors import ConfigError
 from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.names import check_word
@@ -18,6 +18,7 @@ from dlq_nodeagent.devices.watch import GpusConfig
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.line.uplink import ReconnectConfig
 from dlq_nodeagent.model.launch import RunAs
+from dlq_nodeagent.runtimes.podman.client import PodmanConfig
 from dlq_nodeagent.users_map import check_users_map
 
 _LONGEST_RUN_ROOT = 50  # podman's own limit
@@ -44,28 +45,6 @@ class MasterAddressConfig:
 
     address: str = ""  # its API; "" = the name that it gave at the join
     join: str = ""  # its join port, for `dlq-nodeagent join`
-
-
-@dataclass(frozen=True, slots=True)
-class PodmanConfig:
-    """Containers, with jobs.runtime = podman. Empty paths and words: podman's own defaults."""
-
-    program: str = "podman"  # name or path
-    root: str = ""  # its store of images and containers
-    run_root: str = ""  # of 50 bytes at most
-    oci_runtime: str = ""  # or "runc", "crun"
-    mount_roots: tuple[str, ...] = ()  # jobs may mount directories below these; () = as jobs.roots
-    registries: tuple[str, ...] = ()  # which jobs may name; () = any
-    pull_timeout: Seconds = Seconds(1200.0)  # of one try
-    pull_tries: int = 3  # until an image counts as not to be had
-    pulls: int = 4  # at the same time
-    pulls_per_user: int = 2  # of them, so that others have theirs
-    largest_image: Bytes = Bytes(100 * 1024**3)  # a larger one is refused
-    spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
-    keep_images: Seconds = Seconds(7 * 86_400.0)  # unused; 0 = until room is short
-    secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
-    run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: the copies of secrets for jobs
-    writable: bool = False  # whether containers may write to their image (it fills the store)
 
 
 @dataclass(frozen=True, slots=True)

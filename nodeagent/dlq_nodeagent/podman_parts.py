@@ -14,7 +14,7 @@ from dlq_nodeagent.runtimes.podman.clearing import Clearing
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, choose_oci_runtime
 from dlq_nodeagent.runtimes.podman.images import Images
 from dlq_nodeagent.runtimes.podman.prepare import PodmanContainers
-from dlq_nodeagent.runtimes.podman.pull import Puller, PullRules
+from dlq_nodeagent.runtimes.podman.pull import Puller
 from dlq_nodeagent.runtimes.podman.pulls import Pulls
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
@@ -55,22 +55,15 @@ def build_podman(
     version = _version(client)
     boxes = detect_for_containers(group, base=config.node.cgroup)
     secrets = Secrets(wanted.secrets, wanted.run_dir / group)
-    rules = PullRules(
-        registries=wanted.registries,
-        timeout_s=wanted.pull_timeout,
-        tries=wanted.pull_tries,
-        largest_bytes=wanted.largest_image,
-        spare_bytes=wanted.spare,
-    )
     records = ImageRecords(path=config.node.state_dir / "images.json")
     clearing = Clearing(client=client, records=records, clock=clock, keep_s=wanted.keep_images)
     puller = Puller(
-        client=client, rules=rules, clock=clock, group=group, make_room=clearing.make_room
+        client=client, rules=wanted, clock=clock, group=group, make_room=clearing.make_room
     )
     puller.sweep()
     images = Images(
         client=client,
-        rules=rules,
+        rules=wanted,
         clock=clock,
         records=records,
         secrets=secrets,

@@ -20,10 +20,12 @@ from typing import Protocol
 import pytest
 
 from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Bytes, Seconds
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, UserMistake
 from dlq_nodeagent.runtimes.podman.clearing import Clearing
+from dlq_nodeagent.runtimes.podman.client import PodmanConfig
 from dlq_nodeagent.runtimes.podman.images import Images
-from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, PullRules
+from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding
 from support.podman_box import PodmanStore, make_root_filesystem, needs_podman, podman_store
 from support.podman_images import RULES, agents_images, ensure, pulls_of, trusted_registry
 from support.small_registry import SmallRegistry, layer_of
@@ -50,7 +52,7 @@ def layer(tmp_path: Path) -> bytes:
 
 
 class MakeImages(Protocol):
-    def __call__(self, rules: PullRules = RULES) -> Images: ...
+    def __call__(self, rules: PodmanConfig = RULES) -> Images: ...
 
 
 @pytest.fixture
@@ -103,7 +105,7 @@ def test_a_registry_that_is_down_is_not_the_users_mistake_and_is_tried_again(
     registry.failures = 10_000
     said: list[str] = []
     with pytest.raises(LaunchRefused, match="could not be pulled"):
-        ensure(images(replace(RULES, tries=2)), name, say=said.append)
+        ensure(images(replace(RULES, pull_tries=2)), name, say=said.append)
     assert sum("again in" in words for words in said) == 1
     registry.failures = 0
     assert ensure(images(), name)
@@ -116,7 +118,7 @@ def test_a_pull_that_takes_too_long_is_given_up_and_leaves_no_process(
     registry.hold_blobs.clear()
     name = f"{registry.name}/team/slow:1"
     with pytest.raises(LaunchRefused, match="not done within 1 s"):
-        ensure(images(replace(RULES, timeout_s=1.0)), name)
+        ensure(images(replace(RULES, pull_timeout=Seconds(1.0))), name)
     assert pulls_of(name) == []
 
 
@@ -143,7 +145,7 @@ def test_a_pull_that_is_killed_from_outside_is_not_the_users_mistake_and_says_so
     registry.hold_blobs.clear()
     name = f"{registry.name}/team/killed:1"
     with ThreadPoolExecutor() as pool:
-        pull = pool.submit(ensure, images(replace(RULES, tries=1)), name)
+        pull = pool.submit(ensure, images(replace(RULES, pull_tries=1)), name)
         for pid in wait_until(lambda: pulls_of(name), what="the pull"):
             os.kill(pid, signal.SIGKILL)
         with pytest.raises(LaunchRefused, match="podman was killed by SIGKILL"):
@@ -155,7 +157,7 @@ def test_the_next_agent_ends_the_pulls_of_one_that_was_killed_and_clears_what_th
 ) -> None:
     registry.put("team/orphan", "1", layer + b"orphan")
     registry.hold_blobs.clear()
-    name, dead = f"{registry.name}/team/orphan:1", images(replace(RULES, tries=1))
+    name, dead = f"{registry.name}/team/orphan:1", images(replace(RULES, pull_tries=1))
     with ThreadPoolExecutor() as pool:
         pull = pool.submit(ensure, dead, name)
         wait_until(lambda: pulls_of(name), what="the pull")
@@ -176,7 +178,7 @@ def test_an_image_that_is_too_large_is_refused_and_removed(
     big.mkdir()
     (big / "zeros").write_bytes(bytes(64 << 20))  # small to send, large to keep
     registry.put("team/bomb", "1", layer, layer_of(big))
-    rules = replace(RULES, largest_bytes=16 << 20)
+    rules = replace(RULES, largest_image=Bytes(16 << 20))
     with pytest.raises(UserMistake, match="bytes"):
         ensure(images(rules), f"{registry.name}/team/bomb:1")
     assert "bomb" not in store.client.ask("images", "--format={{.Repository}}")
@@ -186,7 +188,7 @@ def test_a_disk_without_room_is_not_the_users_mistake(
     images: MakeImages, registry: SmallRegistry, layer: bytes
 ) -> None:
     registry.put("team/full", "1", layer + b"full")
-    rules = replace(RULES, spare_bytes=1 << 60)
+    rules = replace(RULES, spare=Bytes(1 << 60))
     with pytest.raises(LaunchRefused, match="no room"):
         ensure(images(rules), f"{registry.name}/team/full:1")
 

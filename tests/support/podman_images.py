@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from dlq_common.clock import SteadyClock
+from dlq_common.daemon.config import Bytes
+from dlq_nodeagent.runtimes.podman.client import PodmanConfig
 from dlq_nodeagent.runtimes.podman.images import Image, Images
-from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, PullRules, Say
+from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, Say
 from dlq_nodeagent.runtimes.podman.pulls import PullWish
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
@@ -16,7 +18,7 @@ from support.podman_box import PodmanStore
 from support.small_registry import SmallRegistry, small_registry
 
 CANARY = "canary-7f3a91"
-RULES = PullRules(pause_s=0.01, spare_bytes=0)
+RULES = PodmanConfig(spare=Bytes(0))
 
 
 @contextmanager
@@ -38,7 +40,7 @@ def node_secrets(at: Path) -> Secrets:
     return Secrets(at / "secrets", at / "run")
 
 
-def agents_images(store: PodmanStore, at: Path, rules: PullRules = RULES) -> Images:
+def agents_images(store: PodmanStore, at: Path, rules: PodmanConfig = RULES) -> Images:
     """The images of an agent with its state at that directory; every call is a new life of it."""
     clock = SteadyClock()
     return Images(
@@ -47,7 +49,7 @@ def agents_images(store: PodmanStore, at: Path, rules: PullRules = RULES) -> Ima
         clock=clock,
         records=ImageRecords(path=at / "images.json"),
         secrets=node_secrets(at),
-        puller=Puller(client=store.client, rules=rules, clock=clock, group="test"),
+        puller=Puller(client=store.client, rules=rules, clock=clock, group="test", pause_s=0.01),
     )
 
 

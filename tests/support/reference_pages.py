@@ -127,7 +127,13 @@ def configuration() -> Iterator[str]:
     agent = ROOT / "nodeagent/dlq_nodeagent"
     yield from _daemon("master.toml", "MasterConfig", sections(pools) | sections(control))
     known: dict[str, Section] = {}
-    for name in ("config.py", "devices/watch.py", "launch/rules.py", "line/uplink.py"):
+    for name in (
+        "config.py",
+        "devices/watch.py",
+        "launch/rules.py",
+        "line/uplink.py",
+        "runtimes/podman/client.py",
+    ):
         known |= sections(agent / name)
     yield from _daemon("nodeagent.toml", "AgentConfig", known)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dlq_common.daemon.config import Bytes, Seconds
 from dlq_nodeagent.model.launch import DEFAULT_PATH
 
 # Variables that decide where podman looks, if the operator set them for the agent; nothing of a
@@ -17,6 +18,28 @@ _PASSED_ON = (
 )
 # The user that runs an image must read its files; a service's umask may be tighter.
 _UMASK = 0o022
+
+
+@dataclass(frozen=True, slots=True)
+class PodmanConfig:
+    """Containers, with jobs.runtime = podman. Empty paths and words: podman's own defaults."""
+
+    program: str = "podman"  # name or path
+    root: str = ""  # its store of images and containers
+    run_root: str = ""  # of 50 bytes at most
+    oci_runtime: str = ""  # or "runc", "crun"
+    mount_roots: tuple[str, ...] = ()  # jobs may mount directories below these; () = as jobs.roots
+    registries: tuple[str, ...] = ()  # which jobs may name; () = any
+    pull_timeout: Seconds = Seconds(1200.0)  # of one try
+    pull_tries: int = 3  # until an image counts as not to be had
+    pulls: int = 4  # at the same time
+    pulls_per_user: int = 2  # of them, so that others have theirs
+    largest_image: Bytes = Bytes(100 * 1024**3)  # a larger one is refused
+    spare: Bytes = Bytes(5 * 1024**3)  # no pull goes on with less room left on the store's disk
+    keep_images: Seconds = Seconds(7 * 86_400.0)  # unused; 0 = until room is short
+    secrets: Path = Path("/etc/dlq/secrets")  # see runtimes/podman/secrets.py
+    run_dir: Path = Path("/run/dlq-nodeagent")  # on a tmpfs: the copies of secrets for jobs
+    writable: bool = False  # whether containers may write to their image (it fills the store)
 
 
 class PodmanFailed(Exception):

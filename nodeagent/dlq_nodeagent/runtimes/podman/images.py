@@ -18,8 +18,8 @@ from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_common.text.container_names import check_image, registry_of, repository_of
 from dlq_nodeagent.model.mistakes import LaunchRefused, UserMistake
-from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed
-from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, PullRules, Say, TooLarge
+from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanConfig, PodmanFailed
+from dlq_nodeagent.runtimes.podman.pull import PullEnding, Puller, Say, TooLarge
 from dlq_nodeagent.runtimes.podman.pulls import PullWish
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
@@ -49,7 +49,7 @@ class Images:
     """
 
     client: PodmanClient
-    rules: PullRules
+    rules: PodmanConfig
     clock: Clock
     records: ImageRecords
     secrets: Secrets
@@ -95,9 +95,9 @@ class Images:
         found = self._find(wish.image)
         if found is None:
             raise LaunchRefused(f"the image {wish.image} is gone after its pull", StartCause.IMAGE)
-        if found.size_bytes > self.rules.largest_bytes:
+        if found.size_bytes > self.rules.largest_image:
             self._drop(found.image_id)
-            most = self.rules.largest_bytes
+            most = self.rules.largest_image
             raise TooLarge(
                 f"the image {wish.image} is {found.size_bytes} bytes; this node takes {most}"
             )

@@ -18,7 +18,12 @@ import structlog
 from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.mistakes import CANNOT_RUN, NOT_FOUND, LaunchRefused, NoRoom, UserMistake
-from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, last_words
+from dlq_nodeagent.runtimes.podman.client import (
+    PodmanClient,
+    PodmanConfig,
+    PodmanFailed,
+    last_words,
+)
 
 _LOOK_S = 0.5
 _SAY_AGAIN_S = 5.0
@@ -44,21 +49,6 @@ _BLOB = re.compile(r"Copying blob (?:sha256:)?([0-9a-f]+)(.*)")
 Say = Callable[[str], None]
 
 log = structlog.get_logger("nodeagent.images")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PullRules:
-    """Permitted pulls on this node, and their patience. Sizes are bytes."""
-
-    registries: tuple[str, ...] = ()
-    """Registries that jobs may name; empty: any."""
-    timeout_s: float = 1200.0
-    tries: int = 3
-    pause_s: float = 5.0
-    """Before the second try; doubled before each further one."""
-    largest_bytes: int = 100 << 30
-    spare_bytes: int = 5 << 30
-    """A pull is given up when the store's disk has less than this left."""
 
 
 class TooLarge(UserMistake):
@@ -138,11 +128,13 @@ class Puller:
     """
 
     client: PodmanClient
-    rules: PullRules
+    rules: PodmanConfig
     clock: Clock
     group: str
     make_room: Callable[[], bool] = lambda: False
     """Takes something out of the store; False when there is nothing to take."""
+    pause_s: float = 5.0
+    """Before the second try; doubled before each further one."""
 
     def sweep(self) -> None:
         """End the pulls that an earlier agent has left, and delete their data."""
@@ -165,8 +157,8 @@ class Puller:
         LaunchRefused where another node or a later try may succeed.
         """
         began_s = self.clock.boottime_s()
-        deadline_s = began_s + self.rules.timeout_s
-        for number in range(1, self.rules.tries + 1):
+        deadline_s = began_s + self.rules.pull_timeout
+        for number in range(1, self.rules.pull_tries + 1):
             try:
                 self._pull_once(image, auth_file, deadline_s, say, ending)
                 break
@@ -174,7 +166,7 @@ class Puller:
                 if ending.over:
                     raise NotWanted(f"the pull of {image} was ended: no job waits for it") from None
                 self._judge(image, failed, number, deadline_s)
-                pause_s = self.rules.pause_s * 2 ** (number - 1)
+                pause_s = self.pause_s * 2 ** (number - 1)
                 say(f"pulling {image}: {failed.words[:200]}; again in {pause_s:g} s")
                 ending.wait(pause_s)
         took_s = self.clock.boottime_s() - began_s
@@ -199,7 +191,7 @@ class Puller:
                 raise UserMistake(f"there is no image {image}: {words}", NOT_FOUND)
             if _UNUSABLE.search(words):
                 raise UserMistake(f"the image {image} cannot be used: {words}", CANNOT_RUN)
-        if number >= self.rules.tries or self.clock.boottime_s() >= deadline_s:
+        if number >= self.rules.pull_tries or self.clock.boottime_s() >= deadline_s:
             raise LaunchRefused(f"the image {image} could not be pulled: {words}", StartCause.IMAGE)
 
     def _pull_once(
@@ -248,15 +240,15 @@ class Puller:
 
     def _check_bounds(self, image: str, now_s: float, deadline_s: float, before: int) -> None:
         if now_s >= deadline_s:
-            raise PodmanFailed(f"not done within {self.rules.timeout_s:g} s", None)
+            raise PodmanFailed(f"not done within {self.rules.pull_timeout:g} s", None)
         free = self.free()
         # Compressed and unpacked at once, for a while.
-        if before - free > 2 * self.rules.largest_bytes:
+        if before - free > 2 * self.rules.largest_image:
             raise TooLarge(
-                f"the image {image} is larger than the {self.rules.largest_bytes} bytes this node "
+                f"the image {image} is larger than the {self.rules.largest_image} bytes this node "
                 "takes"
             )
-        if free < self.rules.spare_bytes and not self.make_room():
+        if free < self.rules.spare and not self.make_room():
             raise NoRoom(f"no room for the image {image}: {free} bytes free on this node")
 
     @property

@@ -12,7 +12,7 @@ import pytest
 from dlq_common.errors import ConfigError
 from dlq_nodeagent.cgroups.detect import detect_for_containers, engine_path
 from dlq_nodeagent.cgroups.port import CgroupDir
-from dlq_nodeagent.config import AgentConfig, PodmanConfig, check_config
+from dlq_nodeagent.config import AgentConfig, check_config
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
@@ -21,7 +21,12 @@ from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, Mount, RankKey
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, MountRequest
 from dlq_nodeagent.model.mistakes import NOT_FOUND, LaunchRefused, UserMistake
-from dlq_nodeagent.runtimes.podman.client import PodmanClient, choose_oci_runtime, last_words
+from dlq_nodeagent.runtimes.podman.client import (
+    PodmanClient,
+    PodmanConfig,
+    choose_oci_runtime,
+    last_words,
+)
 from dlq_nodeagent.runtimes.podman.devices import device_words
 from dlq_nodeagent.runtimes.podman.images import Image
 from dlq_nodeagent.runtimes.podman.prepare import PodmanContainers
