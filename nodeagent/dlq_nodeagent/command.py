@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -39,7 +39,17 @@ _STATE_DIR = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Told(click.Group):
+    """Ends with one line on stderr where the agent's own errors say why."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (DlqError, DevicesUnavailable, ShimMissing, JournalDamaged) as error:
+            _fail(error)
+
+
+@click.group(cls=_Told, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dlq", prog_name="dlq-nodeagent", message="%(prog)s %(version)s")
 def main() -> None:
     """The dlq agent: runs on every GPU host."""
@@ -70,25 +80,22 @@ def run(
     check_only: bool,
 ) -> None:
     """Serve the master until SIGTERM. Jobs outlive the agent."""
-    try:
-        config = _config(config_path, state_dir, devices, allow_root_jobs)
-        if pool is not None:
-            config = replace(config, node=replace(config.node, pool=pool))
-        if instance is not None:
-            config = replace(config, node=replace(config.node, instance=instance))
-        check_config(config)
-        if check_only:
-            click.echo(dump_config(config), nl=False)
-        check_host(config)
-        if check_only:
-            return
-        clock = SteadyClock()
-        configure_logging(clock, level=config.log_level)
-        log_what_python_prints()
-        agent = run_agent(config, clock=clock, ids=RandomIds(clock), version=_version())
-        _leave(asyncio.run(agent))
-    except (DlqError, DevicesUnavailable, ShimMissing, JournalDamaged) as error:
-        _fail(error)
+    config = _config(config_path, state_dir, devices, allow_root_jobs)
+    if pool is not None:
+        config = replace(config, node=replace(config.node, pool=pool))
+    if instance is not None:
+        config = replace(config, node=replace(config.node, instance=instance))
+    check_config(config)
+    if check_only:
+        click.echo(dump_config(config), nl=False)
+    check_host(config)
+    if check_only:
+        return
+    clock = SteadyClock()
+    configure_logging(clock, level=config.log_level)
+    log_what_python_prints()
+    agent = run_agent(config, clock=clock, ids=RandomIds(clock), version=_version())
+    _leave(asyncio.run(agent))
 
 
 @main.command(
@@ -119,28 +126,25 @@ def join_command(
     state_dir: Path | None,
 ) -> None:
     """Make this machine a node of the cluster, once; `-` reads the token from stdin."""
-    try:
-        config = _config(config_path, state_dir, None, False)
-        token = token_argument or token_option or ""
-        token = sys.stdin.readline().strip() if token == "-" else token
-        address = master or config.master.join
-        if not token or not address:
-            raise ConfigError(
-                "a token and the master's join address are needed",
-                hint="dlq-nodeagent join TOKEN --master HOST:PORT (or master.join in the config)",
-            )
-        _check_address(address)
-        prepare_state_dir(config.node.state_dir)
-        attempt = partial(
-            join,
-            address,
-            token,
-            wished_node_id=name or config.wished_name,
-            state_dir=config.node.state_dir,
+    config = _config(config_path, state_dir, None, False)
+    token = token_argument or token_option or ""
+    token = sys.stdin.readline().strip() if token == "-" else token
+    address = master or config.master.join
+    if not token or not address:
+        raise ConfigError(
+            "a token and the master's join address are needed",
+            hint="dlq-nodeagent join TOKEN --master HOST:PORT (or master.join in the config)",
         )
-        joined = asyncio.run(persist(attempt, _wait_s(wait), SteadyClock()))
-    except DlqError as error:
-        _fail(error)
+    _check_address(address)
+    prepare_state_dir(config.node.state_dir)
+    attempt = partial(
+        join,
+        address,
+        token,
+        wished_node_id=name or config.wished_name,
+        state_dir=config.node.state_dir,
+    )
+    joined = asyncio.run(persist(attempt, _wait_s(wait), SteadyClock()))
     click.echo(f"joined as {joined.node_id}; the master's API is at {joined.api_address}")
 
 
@@ -169,14 +173,11 @@ def maintenance_command(
         asked_s = _asked_s(span, end)
     except InvalidRequest as error:
         _fail(error, code=USAGE)
-    try:
-        config = _config(config_path, state_dir, None, False)
-        clock = SteadyClock()
-        channels = channels_of(config)
-        node_id = parse_identity(channels.identity().certificate).name
-        announced = asyncio.run(announce(channels, clock, RandomIds(clock), asked_s))
-    except DlqError as error:
-        _fail(error)
+    config = _config(config_path, state_dir, None, False)
+    clock = SteadyClock()
+    channels = channels_of(config)
+    node_id = parse_identity(channels.identity().certificate).name
+    announced = asyncio.run(announce(channels, clock, RandomIds(clock), asked_s))
     click.echo(f"node {node_id}: {_until(announced, clock.now_s())}")
 
 
@@ -198,11 +199,8 @@ def leave_command(span: str, config_path: Path | None, state_dir: Path | None) -
         leave_s = float(parse_duration(span))
     except ValueError as error:
         _fail(InvalidRequest(str(error), field="for"), code=USAGE)
-    try:
-        config = _config(config_path, state_dir, None, False)
-        ranks = asyncio.run(announce_leave(channels_of(config), RandomIds(SteadyClock()), leave_s))
-    except DlqError as error:
-        _fail(error)
+    config = _config(config_path, state_dir, None, False)
+    ranks = asyncio.run(announce_leave(channels_of(config), RandomIds(SteadyClock()), leave_s))
     click.echo(f"{ranks} ranks are here")
 
 
