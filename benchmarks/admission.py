@@ -24,8 +24,8 @@ from benchmarks.conditions import percentile
 from benchmarks.report import Report
 
 from dlq_master.model.jobs.reward import Step
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.plan import after, completion_s, faults
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed
 from dlq_master.policy.promise.verdicts.offer import earliest_deadline

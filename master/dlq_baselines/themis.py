@@ -25,8 +25,8 @@ from typing import NamedTuple
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
+from dlq_master.policy.order.by_key import left_s
 from dlq_master.policy.order.ordered import by_priority, lined_up
-from dlq_master.policy.order.work import left_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

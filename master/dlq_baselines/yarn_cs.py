@@ -12,8 +12,7 @@ from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.line import Head
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.space import Space
-from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.stage import PlaceStage
+from dlq_master.policy.place.placement import Placement, PlaceStage
 
 
 class Quota(Space):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq_master.policy.sensitivity.packlimit import DEFAULT as PACKLIMIT
+from dlq_master.policy.sensitivity.packing import DEFAULT as PACKLIMIT
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, Bounds, bounds, rho_of, slowdown
 from dlq_profiler.results import Interval, JobProfile
 

@@ -225,7 +225,7 @@ def reasons() -> Iterator[str]:
     yield ""
     yield "`dlq show` and the events `promise_made` and `promise_refused` have the ground."
     yield "\n| ground | meaning |\n|---|---|"
-    yield from _codes("policy/promise/capacity/grounds.py", "VerdictGround")
+    yield from _codes("policy/promise/capacity/rules.py", "VerdictGround")
 
 
 def _codes(path: str, name: str) -> Iterator[str]:

@@ -117,7 +117,7 @@ def _warm() -> None:
     """The imports that every plan needs here take longest the first time."""
     import dlq_master.policy.admit.deadlines
     import dlq_master.policy.partition.slots
-    import dlq_master.policy.place.whole.best
+    import dlq_master.policy.place.whole.arranging
     import dlq_master.policy.promise.solver.solve  # noqa: F401 imported to be there
 
 

@@ -17,8 +17,7 @@ from dlq_master.policy.partition.stage import (
     TeamAllowances,
     Whole,
 )
-from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.place.stage import PlaceStage
+from dlq_master.policy.place.placement import Placement, PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.reclaim.choices import EXACT, Reclaiming, ReclaimRules
 from dlq_master.policy.rent.stage import RentMethod, RentsMachines, RentsNothing

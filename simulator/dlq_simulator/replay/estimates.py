@@ -9,7 +9,7 @@ from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job_steps import Estimated
-from dlq_master.policy.partition.trial_widths import nodes_of
+from dlq_master.policy.partition.profiling import nodes_of
 from dlq_master.policy.policy import Know
 from dlq_simulator.workload import TraceJob
 from dlq_simulator.world.course import Course, Seconds

@@ -35,8 +35,6 @@ REASONS = {
         "control/trials/resume_times.py",
     ),
     "one decision": (
-        "policy/partition/reserved/evacuation.py",
-        "policy/transit/rule.py",
         "dlq_profiler/identity.py",
         "devices/gpu_type.py",
     ),
@@ -63,8 +61,6 @@ REASONS = {
         "dlq_train/*.py",
         "dlq_master/rpc/calls/*.py",
         "policy/expected_end.py",
-        "policy/place/allocation/usable.py",
-        "policy/promise/capacity/grounds.py",
         "policy/trial/rules.py",
         "policy/stop_costs.py",
         "policy/elsewhere.py",

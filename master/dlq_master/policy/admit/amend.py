@@ -16,8 +16,7 @@ from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.admit.deadlines import alternative, begun, book_of, judged, moved, offer_to
 from dlq_master.policy.promise.capacity.grids import type_of
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
-from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.capacity.rules import Promises, VerdictGround
 from dlq_master.policy.promise.slots.plan import step_made
 from dlq_master.policy.promise.verdicts.admission import PromiseBook
 from dlq_master.policy.promise.verdicts.reading import (

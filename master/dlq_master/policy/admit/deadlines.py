@@ -25,9 +25,8 @@ from dlq_master.policy.promise.capacity.grids import (
     type_of,
     whole_block,
 )
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
-from dlq_master.policy.promise.capacity.rules import Guarantees, Promises, Slots
+from dlq_master.policy.promise.capacity.rules import Guarantees, Promises, Slots, VerdictGround
 from dlq_master.policy.promise.capacity.types import free_gpus, on_type, types_for
 from dlq_master.policy.promise.solver.price import price
 from dlq_master.policy.promise.verdicts.admission import (

@@ -11,7 +11,7 @@ from dlq_master.model.jobs.trials import likeness
 from dlq_master.model.plan import Estimate, Profile
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.partition.trial_widths import nodes_of, trials_of
+from dlq_master.policy.partition.profiling import nodes_of, trials_of
 from dlq_master.policy.trial.history import on_nodes, trusted
 
 _TRIALS = 2  # of a job that is tried on fewer GPUs than it asks for

@@ -11,7 +11,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.view import View
 from dlq_master.policy.admit.estimates import from_history
-from dlq_master.policy.partition.trial_widths import charged, node_gpus
+from dlq_master.policy.partition.profiling import charged, node_gpus
 from dlq_master.policy.promise.capacity.grids import home_type
 from dlq_master.policy.trial.rules import TrialRules
 

@@ -6,10 +6,12 @@ of running jobs change with every second, and are worked out for the plan that n
 
 from __future__ import annotations
 
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.keys import Had, Key, KeyRule, Learned, had, position
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.order.order import Discipline, Ordering
 from dlq_master.model.order.running import RunningByKey
 from dlq_master.model.view import View
 from dlq_master.policy.stop_costs import stop_s
@@ -105,3 +107,20 @@ def remaining_s(job: Job, had: Had) -> float:
     stop it; inf: nobody knows."""
     total_s = job.duration_estimate_s
     return _NEVER_S if total_s is None else max(0.0, total_s - had.executed_s - had.kept_s)
+
+
+ARRIVAL = Ordering(discipline=Discipline.ARRIVAL)
+
+
+def left_s(cluster: Cluster, job: Job, now_s: float) -> float | None:
+    """Seconds of running that it still needs on the GPUs that it asked for; None: nobody knows."""
+    if job.duration_estimate_s is None:
+        return None
+    done_s = job.worked_s
+    attempt = cluster.live_attempt(job)
+    if attempt is not None:
+        runs_s = attempt.executed_s(now_s)
+        if job.request.sizes:
+            runs_s *= job.sure_speed_on(attempt.lease.allocation.width)
+        done_s += runs_s
+    return max(0.0, job.duration_estimate_s - done_s)

@@ -21,9 +21,15 @@ from dlq_master.policy.promise.capacity.grids import (
     slot_s,
     type_of,
 )
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, within
-from dlq_master.policy.promise.capacity.rules import PRINTED_S, Promises, Selector, Selects, Slots
+from dlq_master.policy.promise.capacity.rules import (
+    PRINTED_S,
+    Promises,
+    Selector,
+    Selects,
+    Slots,
+    VerdictGround,
+)
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, left_of
 from dlq_master.policy.promise.solver.selector import Selection, select, settled
 from dlq_master.policy.promise.verdicts.danger import Danger, closed_nodes, given_up

@@ -17,9 +17,8 @@ from collections.abc import Sequence
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place import consolidate
-from dlq_master.policy.place.exact import unless_exact
-from dlq_master.policy.place.packing.joint import Spots
-from dlq_master.policy.place.packing.roundup import halves, round_up, tightest_block
+from dlq_master.policy.place.consolidate import unless_exact
+from dlq_master.policy.place.packing.joint import Spots, halves, round_up, tightest_block
 from dlq_master.policy.place.placement import Placement
 
 

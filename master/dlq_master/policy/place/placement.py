@@ -1,12 +1,13 @@
-"""The interface of every choice of the place stage."""
+"""The place stage: the interface of every choice of GPUs, and the slot of a policy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
+from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.packing.class_packing import PackedClasses, pack
 from dlq_master.policy.place.packing.joint import Arrangement, Joint
 
@@ -50,3 +51,17 @@ class Placement(NamedTuple):
     def solves(self) -> bool:
         """Whether integer programs may be solved for it: scipy is needed then."""
         return self.balances or self.repacks or self.arranges is not None
+
+
+class Walk(Protocol):
+    """One walk over the order, ready to be made."""
+
+    def walked(self) -> Outcome:
+        """The jobs that start and stop, and the jobs for which GPUs are kept."""
+
+
+class PlaceStage(NamedTuple):
+    """How GPUs are found. `blocking`: no job passes the first one that does not start."""
+
+    placement: Placement
+    blocking: bool = False

@@ -22,7 +22,7 @@ from enum import StrEnum
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, spread
-from dlq_master.policy.place.exact import unless_exact
+from dlq_master.policy.place.consolidate import unless_exact
 from dlq_master.policy.place.placement import Placement
 
 

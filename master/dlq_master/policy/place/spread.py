@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest
 from dlq_master.model.resources import Shape, indices
-from dlq_master.policy.place.exact import unless_exact
+from dlq_master.policy.place.consolidate import unless_exact
 from dlq_master.policy.place.placement import Placement
 
 

@@ -23,7 +23,7 @@ from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
-from dlq_master.policy.admit.any_that_fits import never
+from dlq_master.policy.admit.any_that_fits import never, unmet
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
@@ -33,7 +33,6 @@ from dlq_master.policy.reasons.accounts import over_account
 from dlq_master.policy.reasons.decisions import Decisions
 from dlq_master.policy.reasons.transit import shielded, taken_off
 from dlq_master.policy.transit.taking import Taking
-from dlq_master.policy.unmet import unmet
 
 NODES_NAMED = 10
 _HOLDS = {

@@ -17,7 +17,7 @@ from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.view import View
 from dlq_master.policy.place.allocation.masks import Masks, count, joined, kept, merged, without
-from dlq_master.policy.place.allocation.usable import usable
+from dlq_master.policy.place.allocation.type_capacity import usable
 from dlq_master.policy.reclaim.choices import ReclaimRules
 from dlq_master.policy.reclaim.demand import Tenant
 

@@ -1,5 +1,4 @@
 """Policies by name: presets, settings, and the policy that they make.
 
-`presets` is the only list, `settings` reads `key=value` words, `registry` builds the policy,
-`best_effort` orders jobs without a promise under policies that promise deadlines.
+`presets` is the only list, `settings` reads `key=value` words, `registry` builds the policy.
 """

@@ -32,7 +32,7 @@ from dlq_master.policy.promise.capacity.rules import (
     Trials,
 )
 from dlq_master.policy.reclaim.choices import RECLAIMS, Reclaiming
-from dlq_master.policy.sensitivity.packlimit import DEFAULT, TOLERATED
+from dlq_master.policy.sensitivity.packing import DEFAULT, TOLERATED
 from dlq_master.policy.size.choices import SIZINGS
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards

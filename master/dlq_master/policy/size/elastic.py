@@ -23,6 +23,7 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     pinned_too,
 )
 from dlq_master.policy.place.allocation.allocator import walk
+from dlq_master.policy.place.allocation.line import RunningBlock
 from dlq_master.policy.place.allocation.masks import (
     Masks,
     count,
@@ -33,12 +34,10 @@ from dlq_master.policy.place.allocation.masks import (
 )
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import pinned_but
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 from dlq_master.policy.place.allocation.space import Space
-from dlq_master.policy.place.allocation.usable import usable
+from dlq_master.policy.place.allocation.type_capacity import usable
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.size.growth import SizeGrowth
-from dlq_master.policy.size.question import ElasticQuestion, HeldByElastic
+from dlq_master.policy.size.growth import ElasticQuestion, HeldByElastic, SizeGrowth
 from dlq_master.policy.transit.contest import Contest
 
 

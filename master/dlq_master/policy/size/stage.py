@@ -11,11 +11,11 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.partition.reserved.served_first import ServedFirst
 from dlq_master.policy.partition.stage import Partition
-from dlq_master.policy.place.stage import PlaceStage, Walk
+from dlq_master.policy.place.placement import PlaceStage, Walk
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.verdicts.growth import tied
 from dlq_master.policy.size import elastic
-from dlq_master.policy.size.question import ElasticQuestion
+from dlq_master.policy.size.growth import ElasticQuestion
 from dlq_master.policy.size.sizing import Sizing
 from dlq_master.policy.transit.guards import Guards, cooling, protected, resizable
 from dlq_master.policy.transit.stage import KeepsRunning

@@ -2,7 +2,6 @@
 
 `stage` is the slot of a policy. `taking` says when running jobs may be preempted, `guards` which
 jobs are left alone. `contest` is the allocator that preempts:
-`victims` orders the running jobs, `front` chooses among the ones on the GPUs in question,
-`preemptible` counts the GPUs that would be free then.
-`verbs` writes the changes of the plan; `rule` tells a victim by which rule it lost.
+`victims` orders the running jobs, `front` chooses among the ones on the GPUs in question.
+`verbs` writes the changes of the plan, and tells a victim by which rule it lost.
 """

@@ -9,11 +9,10 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
 from dlq_master.model.nodes.free_gpus import Parts
 from dlq_master.model.order.lineup import Lineup
-from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.line import Head, RunningBlock, blocks, members
 from dlq_master.policy.place.allocation.pinned import Pinned
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock, blocks, members
 from dlq_master.policy.place.allocation.space import Space
-from dlq_master.policy.place.allocation.usable import usable
+from dlq_master.policy.place.allocation.type_capacity import usable
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.transit.victims import Victims
 

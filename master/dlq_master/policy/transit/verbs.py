@@ -1,4 +1,4 @@
-"""The decision of a walk, as the verbs of a plan with their reasons."""
+"""The verbs of a plan with their reasons, and the rule by which a job loses its GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from dlq_master.model.values import maker
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.transit.rule import rule_of
 from dlq_master.policy.transit.taking import LeaseRules, price_s
 
 _FITS = Reason(ReasonCode.FITS)
@@ -172,3 +171,22 @@ def renewals(view: View, keys: list[AttemptKey], lead_s: float) -> list[Renew]:
             end_s = renewed_term_end_s(max(over_s, earliest_s), kind, terms)
         found.append(_renew((key, end_s, _TERM_OVER, None if kind is lease.kind else kind)))
     return found
+
+
+def rule_of(rule: str, loser: Job, winner: Job) -> str:
+    """The first thing in which the winner's claim is better; `rule`: the order in words."""
+    if winner.band is Band.SLO:
+        return "a promised deadline: the slot is planned for it"
+    if winner.band is Band.PROFILE:
+        return "a trial, to measure how long it runs"
+    if winner.band is Band.LIMIT:
+        return "its own team may hold no more, and a better job of it waits"
+    if loser.band >= Band.BORROW > winner.band:
+        return "quota: what a team borrows goes back"
+    if winner.band != loser.band:
+        return "no slot of its promise is now"
+    if winner.promoted:
+        return "it has waited too long for what it has run"
+    if winner.priority_base != loser.priority_base:
+        return "the priority of its queue, or its nice"
+    return rule

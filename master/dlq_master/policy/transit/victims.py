@@ -13,8 +13,7 @@ from dlq_master.model.resources import Shape
 from dlq_master.model.values import maker
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.transit.front import Front, must_leave
-from dlq_master.policy.transit.preemptible import PreemptibleCapacity
+from dlq_master.policy.transit.front import Front, PreemptibleCapacity, must_leave
 
 
 class Victim(NamedTuple):

@@ -24,7 +24,7 @@ from dlq_master.model.jobs.band import Band
 from dlq_master.model.nodes.owned import is_own
 from dlq_master.policy.partition.reserved.slot_holders import SlotHolder, ends_now
 from dlq_master.policy.place.allocation.masks import kept
-from dlq_master.policy.place.packing.roundup import block_of, round_up
+from dlq_master.policy.place.packing.joint import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool
 from dlq_master.policy.promise.verdicts.reading import has_grown
 

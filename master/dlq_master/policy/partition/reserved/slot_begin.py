@@ -7,14 +7,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
+from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
 from dlq_master.policy.partition.reserved.defragmentation import movers
-from dlq_master.policy.partition.reserved.evacuation import evacuated
 from dlq_master.policy.partition.reserved.served_first import ServedFirst
-from dlq_master.policy.partition.reserved.slot_holders import SlotHolder, ends_now, holding, seats
+from dlq_master.policy.partition.reserved.slot_holders import (
+    SlotHolder,
+    ends_now,
+    holding,
+    reserved_now,
+    seats,
+)
 from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes
 from dlq_master.policy.partition.yielding import yielding
 from dlq_master.policy.promise.capacity.grids import home_type, type_of
@@ -91,4 +97,20 @@ def _movers(
     for gpu_type, waiting in by_type.items():
         nodes = kept if gpu_type == home else 0
         found.update(movers(cluster, gpu_type, waiting, frozenset(ending), may_move, nodes, trial))
+    return found
+
+
+def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
+    """Of the jobs whose slot it is and whose terms end, those on reserved nodes: each goes for its
+    own sake.
+    """
+    seated = holding(cluster) if ending else []
+    away = reserved_now(cluster) if seated else frozenset()
+    found: dict[AttemptKey, JobId] = {}
+    for job_id in seated if away else ():
+        attempt = cluster.live_attempt(cluster.jobs[job_id])
+        if attempt is None or attempt.key not in ending:
+            continue
+        if not away.isdisjoint(attempt.lease.allocation.node_ids):
+            found[attempt.key] = job_id
     return found

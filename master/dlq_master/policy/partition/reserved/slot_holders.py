@@ -23,8 +23,8 @@ from dlq_master.policy.place.allocation.line import Head
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import Pinned
 from dlq_master.policy.place.allocation.space import Space
-from dlq_master.policy.place.allocation.usable import usable
-from dlq_master.policy.place.packing.roundup import block_of, round_up
+from dlq_master.policy.place.allocation.type_capacity import usable
+from dlq_master.policy.place.packing.joint import block_of, round_up
 from dlq_master.policy.promise.capacity.grids import own_pool, slot_s, type_of
 from dlq_master.policy.transit.contest import Contest
 

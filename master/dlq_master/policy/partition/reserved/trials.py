@@ -11,7 +11,7 @@ from dlq_master.model.jobs.band import PROFILE_PRIORITY, Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Part, Pool, lowest
 from dlq_master.model.resources import Shape
-from dlq_master.policy.partition.profiling import floor_nodes, room
+from dlq_master.policy.partition.profiling import floor_nodes, node_gpus, room
 from dlq_master.policy.partition.quotas import pausing
 from dlq_master.policy.partition.reserved.slot_holders import (
     SlotContest,
@@ -20,10 +20,8 @@ from dlq_master.policy.partition.reserved.slot_holders import (
     serve,
 )
 from dlq_master.policy.partition.reserved.trial_nodes import serve_beside
-from dlq_master.policy.partition.trial_widths import node_gpus
-from dlq_master.policy.place.allocation.line import heads, line
+from dlq_master.policy.place.allocation.line import RunningBlock, heads, line
 from dlq_master.policy.place.allocation.outcome import PROFILER, TrialRoom
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.promise.capacity.grids import home_type

@@ -10,9 +10,8 @@ from typing import Protocol
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.allocation.line import Head, heads, line
+from dlq_master.policy.place.allocation.line import Head, RunningBlock, heads, line
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock
 
 
 class Allocator(Protocol):

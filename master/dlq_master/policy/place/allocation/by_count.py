@@ -9,11 +9,10 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place.allocation.allocator import walk
-from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.line import Head, RunningBlock, blocks, members
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.pinned import Pinned
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock, blocks, members
-from dlq_master.policy.place.allocation.usable import usable
+from dlq_master.policy.place.allocation.type_capacity import usable
 from dlq_master.policy.place.placement import Placement
 
 

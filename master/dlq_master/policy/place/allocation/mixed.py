@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
+from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.order.waiting import WaitingIndex
-from dlq_master.policy.place.all_types import all_types
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
@@ -48,3 +48,14 @@ def start_mixed(
 def _may(job: Job) -> bool:
     """A promise counts on one speed, and a trial measures one."""
     return job.promised is None and not job.trials
+
+
+def all_types(pools: Sequence[Pool]) -> Pool:
+    """These pools, each of one type, as one; of a node with several types only the first."""
+    masks = pools[0].masks
+    for pool in pools[1:]:
+        masks = [first or other for first, other in zip(masks, pool.masks, strict=True)]
+    joined = Pool([mask.bit_count() for mask in masks], pools[0].node_ids, pools[0].traits)
+    for ordinal, mask in enumerate(masks):
+        joined.set(ordinal, mask)
+    return joined

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId
-from dlq_master.model.nodes.free_gpus import Parts
+from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, up_to
 from dlq_master.model.order.lineup import Lineup
+from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place.allocation.allocator import walk
 from dlq_master.policy.place.allocation.grouped import Grouped
-from dlq_master.policy.place.allocation.line import Head
+from dlq_master.policy.place.allocation.line import Head, RunningBlock
 from dlq_master.policy.place.allocation.mixed import start_mixed
 from dlq_master.policy.place.allocation.outcome import Outcome
-from dlq_master.policy.place.allocation.reserve import closest
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock
-from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
-from dlq_master.policy.place.allocation.usable import usable
+from dlq_master.policy.place.allocation.type_capacity import TypeCapacity, usable
 from dlq_master.policy.place.chooser import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
@@ -213,3 +212,34 @@ class Space:
         for job_id, parts in moved.items():
             chosen[job_id] = parts
             type_capacity.take(parts)
+
+
+def closest(placement: Placement, free: Pool, opened: Pool, shape: Shape) -> Parts | None:
+    """The free GPUs that bring this shape closest to fitting; withheld, they only become more.
+
+    They are those of the nodes with the most free GPUs among all that could ever hold a part of it.
+    No other job gets GPUs there, so the job starts as soon as work there has ended. None if the
+    open nodes could not hold it, were they empty.
+    """
+    if shape.avoid or shape.traits:
+        free, opened = free.allowed(shape), opened.allowed(shape)
+    if placement.find(opened, shape) is None:
+        return None
+    if placement.any_gpus(shape):
+        width = shape._replace(gpus=min(shape.gpus, free.total), nodes=None)
+        return (placement.find(free, width) or ()) if width.gpus else ()
+    return _fullest(free, opened, shape)
+
+
+def _fullest(free: Pool, opened: Pool, shape: Shape) -> Parts:
+    nodes = shape.nodes or opened.fewest_nodes(shape.gpus)
+    per_node = -(-shape.gpus // nodes)
+    candidates = (
+        node
+        for bucket in reversed(free.buckets[1:])
+        for node in indices(bucket)
+        if opened.masks[node].bit_count() >= per_node
+    )
+    return tuple(
+        Part(node, up_to(free.masks[node], per_node)) for node in islice(candidates, nodes)
+    )

@@ -18,9 +18,9 @@ from dlq_master.policy.place.packing.joint import (
     BatchMember,
     Joint,
     Spots,
+    halves,
     total_reward,
 )
-from dlq_master.policy.place.packing.roundup import halves
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
 

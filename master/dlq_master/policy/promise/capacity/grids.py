@@ -11,10 +11,9 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.lease import LeaseKind
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.windows import Window
-from dlq_master.policy.place.packing.roundup import block_of, halves
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
+from dlq_master.policy.place.packing.joint import block_of, halves
 from dlq_master.policy.promise.capacity.leases import Grid
-from dlq_master.policy.promise.capacity.rules import Promises
+from dlq_master.policy.promise.capacity.rules import Promises, VerdictGround
 from dlq_master.policy.trial.rules import floor_of
 
 

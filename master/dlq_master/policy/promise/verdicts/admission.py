@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dlq_master.policy.promise.capacity.fluid import SlotDemand, Slots
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import (
     Grid,
     SloJob,
@@ -23,6 +22,7 @@ from dlq_master.policy.promise.capacity.leases import (
     width,
     within,
 )
+from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.augment import augment
 from dlq_master.policy.promise.slots.eject import eject
 from dlq_master.policy.promise.slots.holes import insert

@@ -11,8 +11,8 @@ from math import ceil
 
 from dlq_master.model.jobs.reward import FULL, Step
 from dlq_master.policy.promise.capacity.fluid import SlotDemand
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob, needed, runtime_s, width
+from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.holes import earliest
 from dlq_master.policy.promise.slots.plan import completion_s
 from dlq_master.policy.promise.solver.selector import never

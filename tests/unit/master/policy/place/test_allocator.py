@@ -9,11 +9,10 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.order.waiting import Fifo
 from dlq_master.model.resources import Shape, Slot
-from dlq_master.policy.place.allocation.line import heads, line
-from dlq_master.policy.place.allocation.running_blocks import RunningBlock
+from dlq_master.policy.place.allocation.line import RunningBlock, heads, line
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.spread import SPREAD
-from dlq_master.policy.transit.preemptible import PreemptibleCapacity
+from dlq_master.policy.transit.front import PreemptibleCapacity
 from support.builders import World, a_job
 
 NODES, GPUS = 3, 4

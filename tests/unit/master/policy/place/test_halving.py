@@ -14,8 +14,7 @@ from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving
 from dlq_master.policy.place.packing.class_packing import pack
-from dlq_master.policy.place.packing.joint import BatchMember, Joint, Spots
-from dlq_master.policy.place.packing.roundup import round_up
+from dlq_master.policy.place.packing.joint import BatchMember, Joint, Spots, round_up
 from support.extent import times
 
 

@@ -15,7 +15,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_master.policy.sensitivity.packlimit import DEFAULT
+from dlq_master.policy.sensitivity.packing import DEFAULT
 from support.builders import World, a_job, a_node
 
 # Table 6 of the paper: model size and largest tensor, MB, and whether Figure 3 shows it suffer.

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.band import Segment
 from dlq_master.model.jobs.reward import Step, soft, strict
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import SloJob, within
+from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.plan import SlotPlan, after, completion_s, faults
 from dlq_master.policy.promise.slots.realise import FIRM, STICKY
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed, replan

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from dlq_master.model.jobs.band import Segment
 from dlq_master.model.jobs.reward import strict
-from dlq_master.policy.promise.capacity.grounds import VerdictGround
 from dlq_master.policy.promise.capacity.leases import SloJob, within
+from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.augment import augment
 from dlq_master.policy.promise.slots.ledger import PromiseLedger, row
 from dlq_master.policy.promise.slots.plan import SlotPlan, faults, free_gpus

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.estimates.slowdowns import KEPT, Slowdowns, TimedRun
 from dlq_master.model.estimates.traffic import TrafficProfile
-from dlq_master.policy.sensitivity.packlimit import DEFAULT, LEAST_RUNS, Cut, classify, learn
+from dlq_master.policy.sensitivity.packing import DEFAULT, LEAST_RUNS, Cut, classify, learn
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20).map(lambda n: n / 20), st.booleans()), max_size=30)
 

@@ -32,7 +32,7 @@ from dlq_master.policy.registry.presets import PRESETS
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from dlq_master.policy.stop_costs import pause_and_resume_s, stop_s
-from dlq_master.policy.transit.rule import rule_of
+from dlq_master.policy.transit.verbs import rule_of
 from support.builders import World, a_job, a_waiting_job
 
 SHORT, LONG = 100.0, 50_000.0

@@ -12,7 +12,7 @@ from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.partition.reserved.defragmentation import movers
 from dlq_master.policy.partition.reserved.slot_holders import SlotHolder
-from dlq_master.policy.place.packing.roundup import round_up
+from dlq_master.policy.place.packing.joint import round_up
 from support.builders import H100, World, a_job, a_node, a_waiting_job, an_attempt
 
 
