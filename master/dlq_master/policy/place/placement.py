@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from dlq_master.model.nodes.free_gpus import Parts, Pool
 from dlq_master.model.resources import Shape
-from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.packing.class_packing import PackedClasses, pack
 from dlq_master.policy.place.packing.joint import Arrangement, Joint
 
@@ -51,13 +50,6 @@ class Placement(NamedTuple):
     def solves(self) -> bool:
         """Whether integer programs may be solved for it: scipy is needed then."""
         return self.balances or self.repacks or self.arranges is not None
-
-
-class Walk(Protocol):
-    """One walk over the order, ready to be made."""
-
-    def walked(self) -> Outcome:
-        """The jobs that start and stop, and the jobs for which GPUs are kept."""
 
 
 class PlaceStage(NamedTuple):

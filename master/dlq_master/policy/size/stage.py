@@ -11,7 +11,8 @@ from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
 from dlq_master.policy.partition.reserved.served_first import ServedFirst
 from dlq_master.policy.partition.stage import Partition
-from dlq_master.policy.place.placement import PlaceStage, Walk
+from dlq_master.policy.place.allocation.outcome import Walk
+from dlq_master.policy.place.placement import PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.verdicts.growth import tied
 from dlq_master.policy.size import elastic

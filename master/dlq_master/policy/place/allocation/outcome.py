@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.free_gpus import Parts
@@ -70,3 +70,10 @@ class Outcome:
         # Starting jobs have been placed anew as a whole: there may be room now for a job that had
         # none.
         self.exchanged = False
+
+
+class Walk(Protocol):
+    """One walk over the order, ready to be made."""
+
+    def walked(self) -> Outcome:
+        """The jobs that start and stop, and the jobs for which GPUs are kept."""
