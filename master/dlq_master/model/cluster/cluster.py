@@ -365,13 +365,13 @@ class Cluster:
         self.moves.unsettled.clear()
         for job in sorted(jobs, key=lambda job: job.sequence):
             if job.live_attempt is not None and not job.ended:
-                self._move(job.job_id, self.moves.settle())
+                self._move(job.job_id, self.moves.positions.started())
 
     def _entered(self, job: Job) -> Job:
         if job.sequence:
-            self.moves.seen(job.sequence)
+            self.moves.positions.seen(job.sequence)
             return job
-        return at_position(job, self.moves.entry())
+        return at_position(job, self.moves.positions.tail())
 
     def _move(self, job_id: JobId, sequence: int | None) -> None:
         if sequence is not None:
@@ -393,14 +393,14 @@ class Cluster:
     def _index_job(self, before: Job | None, job: Job) -> None:
         """The values that the job alone decides."""
         if job.state is _PENDING or (before is not None and before.state is _PENDING):
-            self._index_pending(job)
+            _keep(self.pending, job.job_id, job.state is _PENDING and job.blocked is None)
         waits = job.waiting
         if before is not None and before.waiting:
             self._index_waiting(before, job, waits)
         elif waits:
             self.waiting.add(self.priority(job), self.shape(job), job.job_id, self.stands(job))
         if self._by_base:
-            self._index_returning(job, waits=waits)
+            _keep(self.returning, job.job_id, waits and job.regrant is not None)
         if self._bands:
             self.profiling.index(before, job)
             if job.steps or (before is not None and before.steps):
@@ -447,12 +447,6 @@ class Cluster:
             if not job.ended:
                 self.levels.cross(job, self.live_attempt(job))
 
-    def _index_pending(self, job: Job) -> None:
-        if job.state is _PENDING and job.blocked is None:
-            self.pending[job.job_id] = None
-        else:
-            self.pending.pop(job.job_id, None)
-
     def _index_waiting(self, before: Job, job: Job, waits: bool) -> None:
         was, now = self.priority(before), self.priority(job)
         same_shape = (
@@ -477,12 +471,6 @@ class Cluster:
         _keep(self.judged, job.job_id, queued and bool(job.verdict))
         _keep(self.promised, job.job_id, queued and job.promised is not None)
         _keep(self.seated, job.job_id, queued and job.band is _SLO)
-
-    def _index_returning(self, job: Job, *, waits: bool) -> None:
-        if waits and job.regrant is not None:
-            self.returning[job.job_id] = None
-        else:
-            self.returning.pop(job.job_id, None)
 
     def _index_attempt(self, job: Job, held: Attempt | None, holds: Attempt | None) -> None:
         """The values that the attempt's state decides: its claims on GPUs, and its place."""

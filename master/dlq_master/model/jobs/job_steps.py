@@ -320,62 +320,37 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
     (_P, Admitted): _Q,
     (_P, Rejected): JobState.FAILED,
     (_Q, Placed): _Q,
-    (_Q, Demoted): _Q,
-    (_H, Demoted): _H,  # a held job whose attempt still runs
+    **{(state, Demoted): state for state in (_Q, _H)},  # held, and its attempt still runs
     (_Q, Promoted): _Q,
-    (_Q, Reserved): _Q,
+    **{(state, Reserved): state for state in (_Q, _H)},  # a held one loses its slots
     (_Q, MadeWay): _Q,
-    (_Q, Displaced): _Q,
-    (_H, Displaced): _H,  # held once it has left
-    (_H, Reserved): _H,  # what is held loses its slots
+    **{(state, Displaced): state for state in (_Q, _H)},  # held once it has left
     (_Q, TrialsPlanned): _Q,
     # history, or the measuring trial
-    (_Q, Estimated): _Q,
-    (_H, Estimated): _H,
-    (_Q, LeftUnmeasured): _Q,
-    (_H, LeftUnmeasured): _H,
-    # people
-    (_P, Held): _H,
-    (_Q, Held): _H,
-    (_H, Held): _H,  # another kind of hold takes its place
+    **{(state, Estimated): state for state in (_Q, _H)},
+    **{(state, LeftUnmeasured): state for state in (_Q, _H)},
+    # people; another kind of hold takes the place of the one before
+    **{(state, Held): _H for state in (_P, _Q, _H)},
     (_H, Released): _Q,
-    (_P, Cancelled): JobState.CANCELLED,
-    (_Q, Cancelled): JobState.CANCELLED,
-    (_H, Cancelled): JobState.CANCELLED,
-    (_P, Updated): _P,
-    (_Q, Updated): _Q,
-    (_H, Updated): _H,
-    # time, other jobs, the limit of its array
-    (_P, Deferred): _P,
-    (_Q, Deferred): _Q,  # a task that gave its place away while it was held
-    (_H, Deferred): _H,
-    (_P, Eligible): _P,
-    (_Q, Eligible): _Q,
-    (_H, Eligible): _H,  # it waits for its release alone
+    **{(state, Cancelled): JobState.CANCELLED for state in (_P, _Q, _H)},
+    **{(state, Updated): state for state in (_P, _Q, _H)},
+    # time, other jobs, the limit of its array. A task may give its place away while it is held, and
+    # a held job waits for its release alone.
+    **{(state, Deferred): state for state in (_P, _Q, _H)},
+    **{(state, Eligible): state for state in (_P, _Q, _H)},
     # the master, when an attempt has failed or other nodes have come or gone
-    (_Q, Avoids): _Q,
-    (_H, Avoids): _H,
+    **{(state, Avoids): state for state in (_Q, _H)},
     # its live attempt; a hold keeps a job from requeueing, not from ending
-    (_Q, Ran): _Q,
-    (_H, Ran): _H,
-    (_Q, WidthChanged): _Q,
-    (_H, WidthChanged): _H,
-    (_Q, ResizedLive): _Q,
-    (_H, ResizedLive): _H,
-    (_Q, Saved): _Q,
-    (_H, Saved): _H,
-    (_Q, Resumed): _Q,
-    (_H, Resumed): _H,
-    (_Q, Requeued): _Q,
-    (_H, Requeued): _H,
-    (_Q, Completed): JobState.COMPLETED,
-    (_H, Completed): JobState.COMPLETED,
-    (_Q, Failed): JobState.FAILED,
-    (_H, Failed): JobState.FAILED,
-    (_Q, TimedOut): JobState.TIMED_OUT,
-    (_H, TimedOut): JobState.TIMED_OUT,
-    (_Q, Poisoned): _H,
-    (_H, Poisoned): _H,
+    **{(state, Ran): state for state in (_Q, _H)},
+    **{(state, WidthChanged): state for state in (_Q, _H)},
+    **{(state, ResizedLive): state for state in (_Q, _H)},
+    **{(state, Saved): state for state in (_Q, _H)},
+    **{(state, Resumed): state for state in (_Q, _H)},
+    **{(state, Requeued): state for state in (_Q, _H)},
+    **{(state, Completed): JobState.COMPLETED for state in (_Q, _H)},
+    **{(state, Failed): JobState.FAILED for state in (_Q, _H)},
+    **{(state, TimedOut): JobState.TIMED_OUT for state in (_Q, _H)},
+    **{(state, Poisoned): _H for state in (_Q, _H)},
 }
 
 

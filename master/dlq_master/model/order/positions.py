@@ -49,22 +49,10 @@ class Moves:
         rule = self._rules.get(type(event))
         return None if rule is None else rule(job, event)
 
-    def entry(self) -> int:
-        """The position of a new job."""
-        return self.positions.tail()
-
-    def seen(self, sequence: int) -> None:
-        """A stored job has this position."""
-        self.positions.seen(sequence)
-
     def leave(self, job: Job) -> int | None:
         """A job that is to stop running: it waits before those that waited all along."""
         self.unsettled.pop(job.job_id, None)
         return self.positions.head() if self._requeues and _started(job) else None
-
-    def settle(self) -> int:
-        """A job that was demoted while it ran, and still runs: it stands behind all that run."""
-        return self.positions.started()
 
     def _placed(self, job: Job, _event: Placed) -> int | None:
         # A promoted job keeps the head also while it runs, lest the next one takes it down.
