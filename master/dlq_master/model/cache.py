@@ -6,9 +6,7 @@ from typing import Any
 
 
 class Memo:
-    """One answer by key, good for as long as everything that it was worked out of is the same
-    object.
-    """
+    """One answer by key, good as long as all its inputs are the same objects."""
 
     __slots__ = ("_known",)
 

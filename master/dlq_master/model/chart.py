@@ -54,9 +54,7 @@ def page(name: str, table: Table, ended: Collection[StrEnum] = ()) -> str:
 
 
 def edges_page(name: str, edges: Mapping[tuple[StrEnum, StrEnum], str]) -> str:
-    """A machine that is moved from state to state, and not by events: its diagram, and the
-    movers.
-    """
+    """A machine that is moved without events: its diagram, and the causes of its moves."""
     first = next(iter(edges))[0]
     lines = [GENERATED, "", f"# {name}", "", "```mermaid", "stateDiagram-v2"]
     lines += [f"    [*] --> {first.value}"]

@@ -165,9 +165,7 @@ class Profile(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The job is taken to run for so long on what it asks for; the reason says from where that is
-    known.
-    """
+    """The expected run time of the job on its own request; the reason says its source."""
 
     job_id: JobId
     estimate_s: float
@@ -191,18 +189,14 @@ class NextSlot(NamedTuple):
 
 
 class Repack(NamedTuple):
-    """Other jobs are kept together from here on (None: shapes say nothing of it); running ones
-    stay.
-    """
+    """Other waiting jobs are kept together from here on; None: shapes say nothing of it."""
 
     packing: Packing | None
     reason: Reason
 
 
 class Weigh(NamedTuple):
-    """How accounts stand against their shares in this term of the best-effort grid
-    (model.shares).
-    """
+    """How accounts stand against their shares in this term (model.usage.shares)."""
 
     term: int
     standing: tuple[tuple[str, int], ...]

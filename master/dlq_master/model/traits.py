@@ -89,9 +89,7 @@ def _words(trait: str) -> str:
 
 
 def too_small(nodes: Iterable[Bearer], text: str) -> str:
-    """Of the sizes in it that no node has, the first, as the most that there is: `23.5GiB of
-    memory`; empty when there is none such.
-    """
+    """Of the first size in it that no node has, the most that there is: `23.5GiB of memory`."""
     for what, least in map(_size, text.split(_AND)):
         most = max((_of(node, what, least) for node in nodes), default=0) if what else 0
         if most < least:

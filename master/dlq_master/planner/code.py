@@ -27,9 +27,7 @@ class OtherCode(Exception):
 
 
 def digest(root: Path = _ROOT) -> str:
-    """Of the code on disk, in hexadecimal: some milliseconds. Raises OSError where it cannot be
-    read.
-    """
+    """Of the code on disk, in hexadecimal, in some milliseconds. Raises OSError."""
     told = hashlib.sha256()
     for room in ROOMS:
         for path in sorted((root / room).rglob("*.py")):

@@ -10,8 +10,7 @@ from dlq_master.model.nodes.node import Node
 
 
 class Range(NamedTuple):
-    """An instant at best, probably and at worst, in seconds of the master's axis. `inf`: later than
-    was looked ahead."""
+    """An instant at best, probably and at worst. `inf`: later than the forecast reaches."""
 
     low_s: float
     likely_s: float
@@ -42,9 +41,7 @@ class Forecast(NamedTuple):
 
 
 class StartEstimate(NamedTuple):
-    """The same for one job. None: it starts, or ends, in no world. `basis`: the source of its run
-    time.
-    """
+    """The same for one job. None: in no world. `basis`: the source of its run time."""
 
     at_s: float
     start: Range | None

@@ -11,9 +11,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def be_modest(nice: int) -> None:
-    """The master comes first, and nobody is left behind: we are killed with it, whatever we do just
-    then.
-    """
+    """The master comes first, and its end kills this process too."""
     os.nice(nice)
     Path("/proc/self/oom_score_adj").write_text("1000")
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -30,9 +30,7 @@ class PlannerPatience:
         return float(min(self._limit_s, patience_s * 2.0**self._doubled))
 
     def answered(self, stage: str, took_s: float, *, starting: bool) -> None:
-        """The answer came in time. The time to start the process says nothing about the next
-        answer.
-        """
+        """The answer came in time. The start of the process says nothing about the next one."""
         self._doubled = 0
         if not starting:
             self._took.setdefault(stage, deque(maxlen=KEPT)).append(took_s)

@@ -34,9 +34,7 @@ THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXP
 
 
 class Facts(NamedTuple):
-    """The state of the process so far. Times in seconds; `rest_s`: how long there is none from now
-    on.
-    """
+    """The state of the process so far. Seconds; `rest_s`: until there is one again."""
 
     state: str  # off | idle | planning | resting | outdated
     pid: int | None
@@ -55,9 +53,7 @@ class Facts(NamedTuple):
 
 
 class PlannerProcess:
-    """Used from one event loop; `told` is called with every answer, also with those that are
-    faults.
-    """
+    """Used from one event loop; `told` is called with every answer, faults included."""
 
     def __init__(
         self,
@@ -90,9 +86,7 @@ class PlannerProcess:
         return self._asking is None and self._rest_s() == 0.0
 
     def ask(self, number: int, stage: str, write: Write) -> None:
-        """Have the question answered; its snapshot is of now, and written piece by piece. Only if
-        `ready`.
-        """
+        """Ask; the snapshot is of now, and written piece by piece. Only if `ready`."""
         if self._process is None:
             self._known.forget()
         snapshot = write(self._known)

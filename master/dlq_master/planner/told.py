@@ -54,9 +54,7 @@ class StateTold:
         self._head = ()
 
     def difference(self, shot: Snapshot) -> bytes:
-        """The difference from the previous one, ready to send. Costs O(its size), and little of
-        it.
-        """
+        """The difference from the previous one, ready to send, in O(its size)."""
         state = shot.state
         head = (shot.policy, shot.settings, state.terms, state.thresholds, state.packing)
         fresh, self._head = head != self._head, head

@@ -47,9 +47,7 @@ def main() -> None:
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
-    """Answer question after question: each is a frame that says what is asked, and frames with a
-    snapshot.
-    """
+    """Answer each question: a frame that says what is asked, and frames with a snapshot."""
     desk, answered = PlannerDesk(), 0
     # Looking through all that is kept takes longer than most answers: that is done between them
     gc.disable()

@@ -25,9 +25,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user of the cluster. `uid` is both who they are on the master's host and whom jobs run
-    as.
-    """
+    """A user of the cluster; `uid`: on the master's host, and for the jobs."""
 
     name: str
     role: str
@@ -71,9 +69,7 @@ class StoredRequest:
 
 @dataclass(frozen=True, slots=True)
 class Intention:
-    """A command that a node has not yet taken. A launch, and when a stop is due, is rebuilt from
-    its attempt when it is sent.
-    """
+    """A command that a node has not yet taken. Its attempt says the rest when it is sent."""
 
     sequence: int
     node_id: NodeId

@@ -36,9 +36,7 @@ class AuditState(Protocol):
     """The position of the audit's file that the database keeps."""
 
     def written(self) -> tuple[str, tuple[str, ...]]:
-        """Its last line on disk, and ids of lines that need not be kept in the database any
-        more.
-        """
+        """Its last line on disk, and ids of lines that the database may drop."""
 
     def forgotten(self, note_ids: tuple[str, ...]) -> None:
         """These are not kept any more."""
@@ -148,9 +146,7 @@ class Writer:
         self._record.close()
 
     def _next(self) -> _Work | None:
-        """The batch handed in next; None: nothing will be. Work beside the batches waits for no
-        batch.
-        """
+        """The next batch; None: nothing will be. Work beside the batches does not wait."""
         while True:
             try:
                 return self._work.get(timeout=BESIDE_AFTER_S)

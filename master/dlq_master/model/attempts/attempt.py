@@ -107,9 +107,7 @@ class RankStatus(NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Confirmed: nothing of it runs; its GPUs are free, or withheld on its node until they
-        are.
-        """
+        """Confirmed: nothing of it runs, and its GPUs are free or withheld on its node."""
         return self.phase is RankPhase.EXITED
 
     @property

@@ -91,9 +91,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResizeBegun:
-    """It goes on with these GPUs while it runs: ranks join it, or leave it in so long after their
-    notice.
-    """
+    """It goes on with these GPUs while it runs: ranks join, or leave after their notice."""
 
     allocation: Allocation
     grace_s: float
@@ -120,9 +118,7 @@ class Succeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A trial of another size than its job's own is over: all ranks are gone, nothing of it is
-    kept.
-    """
+    """A trial of another size than its job's own is over; nothing of it is kept."""
 
     work_s: float | None  # all of the job's work at the pace that it had
     unmeasured: Basis | None = None  # why that is not known, and there is to be no other trial
@@ -348,9 +344,7 @@ def renewed(attempt: Attempt, event: Renewed) -> Attempt:
 
 
 def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
-    """A rank that was told to stop is to be gone in this time; the consequence for its job then
-    stays as it was.
-    """
+    """The attempt is to be gone in this time; the consequence for its job stays as it was."""
     return StopRequested(
         cause=cause,
         grace_s=grace_s,
@@ -364,9 +358,7 @@ def sooner(attempt: Attempt, cause: StopCause, grace_s: float) -> StopRequested:
 def _resized(
     attempt: Attempt, event: ResizeBegun | LeaveAsked | ResizeSettled, at_s: float
 ) -> Attempt:
-    """An attempt that runs on with other GPUs begins a new stretch. Its job's books hold the
-    stretch before.
-    """
+    """The attempt begins a new stretch on other GPUs; its job's books hold the one before."""
     known, width = attempt.resize, attempt.lease.allocation.width
     after = attempt
     match event:

@@ -12,9 +12,7 @@ _UNKNOWN = AttemptState.UNKNOWN
 
 
 class Claims:
-    """Keeps the claims in `capacity`, and the silent attempts. Every value describes the present
-    state, never its history.
-    """
+    """Keeps the claims in `capacity`, and the silent attempts, as they are now."""
 
     def __init__(self, capacity: Capacity) -> None:
         self._capacity = capacity
@@ -50,9 +48,7 @@ class Claims:
             capacity.mark_soon(holds.lease.allocation, soon=holds.state is _PAUSING)
 
     def _exchange(self, held: Attempt | None, holds: Attempt | None) -> None:
-        """One of the two keeps GPUs for when it goes on, or gives some away: claim and free by what
-        each says.
-        """
+        """Either value keeps GPUs to go on later, or gives some away: both claims count."""
         capacity = self._capacity
         if held is not None:
             if held.frees:

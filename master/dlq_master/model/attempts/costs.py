@@ -56,9 +56,7 @@ class StopCosts:
         return _median(seen) if seen else terms.resume_s
 
     def charged(self, job: Job, terms: Terms) -> Pause:
-        """The cost that a promise assumes: 95 % of these took no longer. While few were seen, no
-        less than plans reckon with anyway.
-        """
+        """The cost that a promise assumes: 95 % took no longer. Few count as the usual time."""
         known = self._known(job)
         save_s = _most(job.saves or known.pauses, terms.save_lead_s)
         return Pause(save_s, _most(job.resumes or known.resumes, terms.resume_s))
@@ -78,9 +76,7 @@ FEW = 5
 
 
 def measured(job: Job, reserved: Pause) -> Pause:
-    """The costs with which a promise was made, or more where the job's own saves and resumes take
-    longer.
-    """
+    """The costs assumed by a promise, or the job's own saves and resumes if longer."""
     if not (job.saves or job.resumes):
         return reserved
     save_s, resume_s = reserved
@@ -88,9 +84,7 @@ def measured(job: Job, reserved: Pause) -> Pause:
 
 
 def _most(seen: tuple[float, ...], usual_s: float) -> float:
-    """The 95th percentile of what was seen; `usual_s` while nothing was, and no less while that is
-    little.
-    """
+    """The 95th percentile of `seen`; while `seen` is short, no less than `usual_s`."""
     if not seen:
         return usual_s
     most_s = percentile_95(seen)

@@ -97,8 +97,7 @@ def progress(attempt: Attempt) -> on_attempt.AttemptEvent | None:
 
 
 def all_ready(attempt: Attempt) -> bool:
-    """Whether a gang that waits at its barrier may be let go: every rank could start, and every
-    node answers."""
+    """Whether a gang may pass its barrier: every rank could start, every node answers."""
     return (
         attempt.at_barrier
         and attempt.stop_cause is None
@@ -184,9 +183,7 @@ def over(attempt: Attempt) -> bool:
 
 
 def silenced(attempt: Attempt) -> bool:
-    """A shim ended its rank after too long a silence, or told it to leave and it did. No plan has
-    asked for that stop yet.
-    """
+    """A shim ended its rank after too long a silence, and no plan has asked for a stop yet."""
     return attempt.stop_cause is None and any(status.hold_expired for status in attempt.ranks)
 
 
@@ -269,9 +266,7 @@ def ended_s(attempt: Attempt, now_s: float) -> float:
 def consequence(
     attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, used: on_job.Usage
 ) -> on_job.JobEvent | None:
-    """The consequence of the end of its live attempt for a job; None: the job has ended already,
-    and stays as it is.
-    """
+    """The consequence of its attempt's end for a job; None: the job has ended already."""
     if job.ended:
         return None
     event = _job_end(end, attempt, job, used)
@@ -286,9 +281,7 @@ def consequence(
 
 
 def _resizing(attempt: Attempt) -> Resizing:
-    """From where it goes on with other GPUs: it is told to save at its notice, or later where that
-    waits.
-    """
+    """The resize on which it goes: it is told to save at its notice, or when that is due."""
     told_s = [at_s for at_s in (attempt.notice_time_s, attempt.notice_due_s) if at_s is not None]
     why = attempt.stop_detail.partition(": ")[2]
     return Resizing(attempt.lease.allocation.width, max(told_s, default=0.0), why)
@@ -421,9 +414,7 @@ def _infra(
     usage: on_job.Usage,
     also: tuple[NodeId, ...] = (),
 ) -> on_job.JobEvent:
-    """Not the job's fault, unless it happens again and again, on other nodes as far as there are
-    any.
-    """
+    """Not the job's fault, unless it happens again and again, if possible on other nodes."""
     failed = [*also]
     failed += [it.node_id for it in attempt.ranks if not it.left and (it.lost or it.start_error)]
     if any(rank.given_up or rank.no_room for rank in attempt.ranks):

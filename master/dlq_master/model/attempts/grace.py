@@ -18,9 +18,7 @@ def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
 
 
 def stop_grace_s(attempt: Attempt, job: Job) -> float:
-    """Seconds that a stop of the attempt grants: 0 before it runs, and then what the job has
-    learned.
-    """
+    """Seconds that a stop grants: 0 before the attempt runs, then as the job has learned."""
     return 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
 
 

@@ -35,9 +35,7 @@ def known_on(nodes: Iterable[Node]) -> bool:
 
 
 def obstacle(attempt: Attempt, job: Job, then: Allocation, nodes: Iterable[Node]) -> str:
-    """Why the job cannot go on with these GPUs, on these nodes, while it runs, in words; empty: it
-    can.
-    """
+    """Why the job cannot be resized to these GPUs while it runs, in words; empty: it can."""
     held = attempt.lease.allocation
     if attempt.state is not AttemptState.RUNNING or attempt.stop_cause is not None:
         return "it does not run"
@@ -94,9 +92,7 @@ def settled(attempt: Attempt) -> Attempt:
 
 
 def heard(before: RankStatus, status: RankStatus, now_s: float) -> RankStatus:
-    """A report of one that joins or leaves. Its end is its own, not the attempt's, whatever it
-    was.
-    """
+    """A report of a rank that joins or leaves. Its end is never that of the attempt."""
     if status.gone and (before.leaving or before.joining or _on_probation(before, status)):
         return RankStatus(
             status.node_id,
@@ -170,9 +166,7 @@ def spoiled_by(attempt: Attempt) -> tuple[NodeId, ...]:
 
 
 def members_gone(attempt: Attempt) -> bool:
-    """Nobody is there any more but those who were to join or to leave: they are there for
-    nobody.
-    """
+    """Only ranks that were to join or to leave are left, and they are there for nobody."""
     members = [it for it in attempt.ranks if not it.joining and not it.leaving]
     return all(it.gone for it in members) and not all(it.gone for it in attempt.ranks)
 

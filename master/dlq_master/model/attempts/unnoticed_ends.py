@@ -43,9 +43,7 @@ def before_stop(attempt: Attempt) -> bool:
 
 
 def is_own(attempt: Attempt, status: RankStatus) -> bool:
-    """Whether a rank that has ended did so by itself, and not because it or another was told to
-    leave.
-    """
+    """Whether a rank ended by itself, and not because a rank was told to leave."""
     if any(it.noticed for it in _members(attempt)):
         return _before_decision(attempt, status)
     return _untold(attempt, status)

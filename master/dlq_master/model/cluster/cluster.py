@@ -130,9 +130,7 @@ class Cluster:
         return Learned(self.levels.thresholds, services, self.shares.standing)
 
     def weigh(self, term: int, standing: Mapping[str, int]) -> None:
-        """Accounts stand otherwise against their shares from here on: so does everybody who
-        waits.
-        """
+        """Accounts stand otherwise against their shares, and so do all waiting jobs."""
         if self.shares is None:
             raise ValueError("this ordering knows no shares")
         self.shares.term = term
@@ -211,9 +209,7 @@ class Cluster:
         return shape if self.packing is None else self.packing.shape(shape, job.profile)
 
     def own_holds(self, shape: Shape) -> bool:
-        """Whether the cluster's own nodes could ever hold it; worked out once until nodes
-        change.
-        """
+        """Whether the own nodes could ever hold it; worked out once until nodes change."""
         shape = shape._replace(avoid=())
         if shape not in self._own_holds:
             self._own_holds[shape] = could_hold(self.nodes.values(), shape)
@@ -291,9 +287,7 @@ class Cluster:
         self._touched_nodes.pop(node_id, None)
 
     def _count_own(self, before: Node | None, node: Node | None) -> None:
-        """The work of deadlines is placed elsewhere, so the shapes of jobs with deadlines
-        change.
-        """
+        """Jobs with deadlines are placed elsewhere, so their shapes change."""
         self.own.change(before, node)
         self._own_holds.clear()
 
@@ -436,9 +430,7 @@ class Cluster:
         self._rekey()
 
     def _rethreshold(self, thresholds: tuple[float, ...]) -> None:
-        """Levels have other bounds from here on; nobody rises. Bounds that do not rise are no
-        use.
-        """
+        """Levels get other bounds, unless these do not rise; no job rises."""
         if thresholds == self.levels.thresholds or list(thresholds) != sorted(set(thresholds)):
             return
         self.ordering = replace(self.ordering, thresholds=thresholds)

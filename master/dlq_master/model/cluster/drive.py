@@ -441,9 +441,7 @@ def _ran(gpu_type: str) -> job_steps.Ran:
 
 
 def _gpu_type(cluster: Cluster, attempt: Attempt, job: Job) -> str:
-    """Of all its GPUs, or SEVERAL. Jobs without a family need none: nobody learns from them how
-    long others run.
-    """
+    """Of all its GPUs, or SEVERAL; "" for a job without a family, which teaches nothing."""
     if not job.family:
         return ""
     found = [*cluster.capacity.parts(attempt.lease.allocation)]

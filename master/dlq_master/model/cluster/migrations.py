@@ -29,9 +29,7 @@ class Migrations:
     def arrived(
         self, jobs: Mapping[JobId, Job], attempts: Mapping[AttemptKey, Attempt]
     ) -> list[Migrate]:
-        """Take out the jobs that have left their GPUs: they start on their machines now, before any
-        other decision on them.
-        """
+        """Take out the jobs that have left their GPUs: they start on their machines now."""
         for job_id in list(self._to):
             job = jobs.get(job_id)
             key = None if job is None else job.live_key

@@ -11,9 +11,7 @@ WINDOW_S = 86_400.0
 
 
 class Offer(NamedTuple):
-    """A job with deadlines, as it was judged: its GPUs, its run time in seconds, and its best
-    reward.
-    """
+    """A job with deadlines, as it was judged: GPUs, run time in seconds, and best reward."""
 
     time_s: float
     gpus: int

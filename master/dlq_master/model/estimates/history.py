@@ -40,9 +40,7 @@ class History:
         return True
 
     def quantile(self, share: float) -> float:
-        """The smallest learned service that at least `share` of the jobs stay within; 0: none
-        is.
-        """
+        """The smallest learned service that `share` of the jobs stay within; 0: none is."""
         if not self.learned:
             return 0.0
         return self.learned[max(0, ceil(share * len(self.learned) - 1e-9) - 1)]

@@ -17,9 +17,7 @@ class SizePace(NamedTuple):
 
 
 def with_pace(paces: Sequence[SizePace], heard: SizePace) -> tuple[SizePace, ...]:
-    """The paces by size, rising, with another one. Those on other types of GPU say nothing about
-    these.
-    """
+    """The paces by size, rising, with another one; only those of its GPU type are kept."""
     kept = [it for it in paces if it.gpu_type == heard.gpu_type and it.gpus != heard.gpus]
     return tuple(sorted([*kept, heard]))
 

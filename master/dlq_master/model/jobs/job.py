@@ -112,18 +112,14 @@ class Alternative(NamedTuple):
 
 
 class Lateness(NamedTuple):
-    """When it is due (an instant), and what each second of being late costs, in the currency of
-    prices.
-    """
+    """The due instant, and the cost of each late second in the currency of prices."""
 
     due_s: float
     weight: float
 
 
 class Foretold(NamedTuple):
-    """The expected cost of a job, in the currency of prices, at its first look or at the first
-    choice of a machine for it.
-    """
+    """The expected cost of a job at its first look, or at the first choice of a machine."""
 
     at_s: float
     own_late: float | None = None  # by being late on the cluster's own nodes; None: nobody can say
@@ -133,9 +129,7 @@ class Foretold(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """The cost that a promise assumes for each stop, in seconds: to save, and from given GPUs until
-    work gets on.
-    """
+    """Seconds that a promise assumes for each stop: to save, and to go on once placed."""
 
     save_s: float
     resume_s: float
@@ -156,9 +150,7 @@ class Taken(NamedTuple):
 
 
 class Resizing(NamedTuple):
-    """It is on its way to other GPUs: from so many, since it had to save for that (an instant), and
-    why.
-    """
+    """On its way to other GPUs: from how many, since when it had to save, and why."""
 
     gpus: int
     since_s: float
@@ -272,9 +264,7 @@ class Job(NamedTuple):
 
     @property
     def reduced(self) -> bool:
-        """Its next trial is made on fewer GPUs than it asks for: it does no work, and never
-        completes it.
-        """
+        """Its next trial uses fewer GPUs than its request: it does no work."""
         return bool(self.trials) and self.trials[0] != self.request.gpus
 
     @property
@@ -294,9 +284,7 @@ class Job(NamedTuple):
         return shape if shape.nodes else shape._replace(nodes=1 if len(self.trials) > 1 else 2)
 
     def goes_on(self, number: int) -> bool:
-        """Whether attempt `number` goes on with work of earlier ones; attempts that only tried it
-        did none.
-        """
+        """Whether attempt `number` goes on with earlier work; trials did none."""
         return number > 1 + len(self.measured_s)
 
     def planned(self, slot: int) -> bool:
@@ -307,9 +295,7 @@ class Job(NamedTuple):
         return False
 
     def speed_on(self, gpus: int) -> float:
-        """How fast it runs on so many GPUs, 1 on those that it asked for; linear unless it is
-        known.
-        """
+        """Its speed on so many GPUs, 1 on its own request; linear unless it is known."""
         if gpus == self.request.gpus:
             return 1.0
         sizes = self.request.sizes
@@ -347,7 +333,5 @@ ENDED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED, JobS
 
 
 def shown_state(job: Job, attempt_state: str | None) -> str:
-    """The one word that users see: the shown state of the live attempt (`Attempt.shown_state`)
-    while there is one, else the job's state.
-    """
+    """The one word for users: the shown state of the live attempt, else the job's state."""
     return job.state.value if job.live_attempt is None or not attempt_state else attempt_state

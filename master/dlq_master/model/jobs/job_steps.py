@@ -247,9 +247,7 @@ class Poisoned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Avoids:
-    """Placement keeps it off these nodes from here on: its attempts failed there, and others
-    exist.
-    """
+    """Placement keeps it off these nodes: its attempts failed there, and others exist."""
 
     node_ids: tuple[NodeId, ...]
 

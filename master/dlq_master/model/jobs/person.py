@@ -27,9 +27,7 @@ class Owner(NamedTuple):
 
 
 def new_person(name: str, number: int) -> str:
-    """The id of somebody who gets a name; `number` was never given before. No user name looks like
-    it.
-    """
+    """The id of a person; `number` was never given before. No user name looks like it."""
     return f"{name}#{number}"
 
 

@@ -53,9 +53,7 @@ class Found(NamedTuple):
 
 
 class Recording(NamedTuple):
-    """A start whose traffic is recorded: ordered with its launch, then told by each of its
-    nodes.
-    """
+    """A start whose traffic is recorded: ordered at its launch, then told by each node."""
 
     key: AttemptKey
     epoch: int  # with the key's number: the fence of the launch
@@ -78,9 +76,7 @@ class Recording(NamedTuple):
 
     @property
     def cut_short(self) -> bool:
-        """It told nothing, but it also ended before its window, or not all of its nodes have
-        told.
-        """
+        """It told nothing, and ended before its window or before all of its nodes had told."""
         found = self.found
         if found is None or found.timed or found.recorded_s is None:
             return False
@@ -93,9 +89,7 @@ class Recording(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The report of one node, kept as it came, so that all reports can be merged, and read,
-    again.
-    """
+    """The report of one node, kept as it came, so that reports can be merged again."""
 
     key: AttemptKey
     node_rank: int

@@ -122,9 +122,7 @@ class Profiling:
                 del self.of_family[key]
 
     def sent(self, from_s: float, until_s: float = float("inf")) -> list[Sent]:
-        """The jobs sent to be profiled from then on, and before `until_s`, as far as that is known
-        (two windows).
-        """
+        """Jobs sent to be profiled in this span, as far back as is known (two windows)."""
         return [sent for sent in self._sent if from_s <= sent.at_s < until_s]
 
     def _send(self, sent: Sent) -> None:

@@ -46,9 +46,7 @@ class Fleet(Mapping[str, Machine]):
         return len(self._every)
 
     def put(self, machine: Machine) -> None:
-        """A new one, or another value of one that is not over. O(1), and O(those of 24 hours) where
-        one ends.
-        """
+        """A new machine, or another value of an open one. O(1); an end costs O(a day's ends)."""
         name = machine.request_id
         before = self._every.get(name)
         self._every[name] = machine
@@ -77,9 +75,7 @@ class Fleet(Mapping[str, Machine]):
         return _end_s(last[-1]) if last else -inf
 
     def failures(self, pool: str) -> tuple[int, float]:
-        """How many machines of a pool in a row were of no use until now, at most `MOST_TOLD`, and
-        when the last one was over.
-        """
+        """How many machines in a row were of no use (`MOST_TOLD` at most), and the last end."""
         over = [*self._last.get(pool, ())]
         over += [one for one in self._open.values() if one.failed and one.pool == pool]
         over.sort(key=_over_s, reverse=True)
@@ -88,9 +84,7 @@ class Fleet(Mapping[str, Machine]):
         return count, _over_s(over[0]) if over else -inf
 
     def day_cost(self, now_s: float) -> float:
-        """The cost of everything rented in the last 24 hours, with the part already paid for
-        present machines.
-        """
+        """The cost of all machines rented in the last 24 hours, open ones by now."""
         while self._day and _end_s(self._day[0]) <= now_s - DAY_S:
             self._day.popleft()
             self._day_cost = None

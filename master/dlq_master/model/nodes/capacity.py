@@ -220,9 +220,7 @@ class Capacity:
 
 
 def others(before: Node, node: Node) -> bool:
-    """Whether the pools must be made anew: its GPUs, or what it has for jobs that ask, are
-    others.
-    """
+    """Whether the pools must be made anew: its GPUs or its traits are others."""
     return _had(before) != _had(node)
 
 

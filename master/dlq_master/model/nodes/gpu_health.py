@@ -108,9 +108,7 @@ class Symptom(NamedTuple):
 
 
 def actions_of(words: Mapping[str, str]) -> Mapping[str, Action]:
-    """The table with an operator's own words in it; ValueError names the one that makes no
-    sense.
-    """
+    """The table with an operator's own words in it; ValueError names a word without sense."""
     actions = dict(ACTIONS)
     for code, word in words.items():
         if code not in ACTIONS and not _is_xid(code):

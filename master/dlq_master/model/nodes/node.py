@@ -127,9 +127,7 @@ class Node(NamedTuple):
 
     @property
     def away(self) -> bool:
-        """The node is an inference server that is not lent, or a rented machine: the queue does not
-        place jobs here.
-        """
+        """An inference server that is not lent, or a rented machine: no job of the queue here."""
         if self.pool is NodePool.INFERENCE:
             return NodeFlag.LOANED not in self.flags
         return self.pool is NodePool.PRICED
@@ -152,9 +150,7 @@ class Node(NamedTuple):
         return {gpu.index: gpu.uuid for gpu in self.gpus}
 
     def note(self, flag: NodeFlag) -> FlagNote | None:
-        """The person that set this flag, why and when; None: it is not set, or that is not
-        known.
-        """
+        """The person that set this flag, why and when; None: not set, or not known."""
         return next((one for one in self.notes if one.flag is flag), None)
 
     @property

@@ -47,9 +47,7 @@ def is_own(node: Node) -> bool:
 
 
 def could_hold(nodes: Iterable[Node], shape: Shape) -> bool:
-    """Whether the own ones of these nodes, were they all free, have GPUs enough for this shape.
-    O(nodes).
-    """
+    """Whether the own nodes, if all were free, have GPUs enough for this shape. O(nodes)."""
     sizes: dict[str, list[int]] = {}
     for node in nodes:
         if is_own(node) and (shape.traits is None or has_all(node, shape.traits)):

@@ -21,9 +21,7 @@ class Window(NamedTuple):
 
 
 def expected_left_s(job: Job) -> float | None:
-    """Seconds that it still needs, by what is known of it, or its time limit; None: nobody
-    knows.
-    """
+    """Seconds that it still needs, by its estimate or its time limit; None: not known."""
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - job.worked_s)
     return _limit_left_s(job)
@@ -43,9 +41,7 @@ def runs_into(job: Job, windows: Iterable[Window], begins_s: float, terms: Terms
 
 
 def runs_into_later_s(job: Job, windows: Iterable[Window], now_s: float, terms: Terms) -> float:
-    """The first instant after `now_s` at which `runs_into` becomes true of one more of them; inf:
-    never.
-    """
+    """The next instant at which `runs_into` becomes true of one more of them; inf: never."""
     needs_s = _needs_s(job, terms)
     last = [window.begin_s - needs_s for window in windows]
     return nextafter(min([at_s for at_s in last if at_s >= now_s], default=inf), inf)

@@ -17,9 +17,7 @@ def held_gpus(job: Job, attempt: Attempt) -> int:
 
 
 class LevelTimers:
-    """The instants of both, kept by the caller that puts jobs; `thresholds` in GPU-seconds, which
-    history may move.
-    """
+    """The instants of both changes; `thresholds` in GPU-seconds, which history may move."""
 
     def __init__(self, ordering: Ordering) -> None:
         self.thresholds = ordering.thresholds

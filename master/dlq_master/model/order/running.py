@@ -65,9 +65,7 @@ class RunningIndex:
             self.by_term[term_end_s] = {key: None}
 
     def renew(self, key: AttemptKey, term_end_s: float) -> None:
-        """Its term ends at another instant; one that is not here (its nodes are silent) stays
-        out.
-        """
+        """Its term ends at another instant; an attempt with silent nodes stays out."""
         place = self.places.get(key.job_id)
         if place is None:
             return
@@ -119,8 +117,7 @@ class RunningIndex:
 
 
 class RunningByKey:
-    """The same jobs with other positions: those of one instant. Each is worked out when it is asked
-    for, since most plans need none."""
+    """The same jobs with the positions of one instant, each worked out when asked for."""
 
     __slots__ = ("_in_order", "_positions", "_stands", "by_priority", "gpus_by_priority", "places")
 

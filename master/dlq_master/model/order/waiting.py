@@ -118,9 +118,7 @@ class WaitingIndex:
 
 
 class WaitingByTeam(WaitingIndex):
-    """Likewise, and the lines of each team, or account, by itself, so that the work for a quota
-    does not grow with the queue.
-    """
+    """Likewise, and the lines of each team or account: a quota does not read the queue."""
 
     __slots__ = ("_stands_in", "_team_of", "teams")
 

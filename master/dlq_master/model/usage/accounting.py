@@ -75,9 +75,7 @@ class Used(NamedTuple):
 
 
 class Level(NamedTuple):
-    """GPUs of a pool: held by jobs, free, and neither (down, closed, withheld). As GPU-seconds:
-    over a time.
-    """
+    """GPUs of a pool: held, free, and neither (down, closed, withheld); or GPU-seconds."""
 
     used: float = 0
     idle: float = 0
@@ -175,7 +173,5 @@ def _lost_to(attempt: Attempt) -> Use | None:
 
 
 def _resume_s(attempt: Attempt, job: Job) -> float:
-    """From its placement until it went on where it had saved: as it was last measured of its
-    job.
-    """
+    """From its placement until it went on where it had saved, as last measured of its job."""
     return job.resumes[-1] if attempt.resume_from is not None and job.resumes else 0.0

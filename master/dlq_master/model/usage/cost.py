@@ -21,9 +21,7 @@ _HOUR_S = 3600.0
 
 
 class Stay(NamedTuple):
-    """A part of a machine (of its GPUs, above 0, at most 1) in the hands of one attempt. Instants;
-    None: still.
-    """
+    """The part of a machine's GPUs (above 0, at most 1) that an attempt had; None: still."""
 
     request_id: str
     key: AttemptKey
@@ -33,9 +31,7 @@ class Stay(NamedTuple):
 
 
 class CostAccount(NamedTuple):
-    """To what a cost is counted. `pool`: the pool of the machine, present or planned; "": the
-    cluster's own nodes.
-    """
+    """The account of a cost. `pool`: of its machine, present or planned; "": own nodes."""
 
     day: int  # since 1970-01-01
     job_id: JobId

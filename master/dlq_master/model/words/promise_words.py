@@ -39,18 +39,14 @@ def promise(
 
 
 def no_promise(ground: str, instead: Alternative | None = None) -> str:
-    """Why nothing is promised: the ground of a verdict in words, with its numbers where they are
-    known.
-    """
+    """Why nothing is promised: the ground of a verdict in words, with its known numbers."""
     words = _NO_PROMISE.get(ground, ground)
     told = "" if instead is None else _told(ground, instead)
     return f"{words} ({told})" if told else words
 
 
 def kept(job: Job) -> str:
-    """Of a job that has completed: by how much before or after its deadline; empty: it has not, or
-    has none.
-    """
+    """By how much a completed job met or missed its deadline; empty: neither."""
     if job.state is not JobState.COMPLETED or job.end_time_s is None or not job.steps:
         return ""
     last = len(job.steps) - 1 if job.promised is None else job.promised

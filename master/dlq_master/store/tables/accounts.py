@@ -72,9 +72,7 @@ def read_levels(text: str | None) -> Levels | None:
 
 
 class Books(NamedTuple):
-    """All that was used from the first day to the last, until now. `from_s`: nothing is known of
-    before.
-    """
+    """The usage of some days, until now. `from_s`: nothing is known of before."""
 
     from_s: float
     uses: Mapping[Account, Used]
