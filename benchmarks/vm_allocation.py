@@ -28,7 +28,7 @@ from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_
 from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import PricedJob, Schedule, Situation, Solver
 from dlq_simulator.priced.instance import RentingInstance, RentingJob
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 
 TABLE_2 = catalogue(vm_cases.TABLE_2)
 OVER_RELINKING = {1.0: 1.01, 1.5: 0.85, 2.0: 0.60}
@@ -89,9 +89,9 @@ def compare(report: Report, load: float, sizes: Iterable[int], iterations: int) 
     for nodes in sizes:
         for seed in vm_cases.SEEDS[nodes]:
             jobs = instance(nodes, load, seed)
-            default = replay(jobs, marginal).total
+            default = World(jobs, marginal).run().total
             for name, solver in (("path relinking", relinking), ("greedy", greedy), ("EDF", edf)):
-                over[name].append(default / replay(jobs, solver).total)
+                over[name].append(default / World(jobs, solver).run().total)
     goals = {"path relinking": OVER_RELINKING.get(load), "EDF": OVER_EDF.get(load)}
     for name, ratios in over.items():
         report.figure(
@@ -107,7 +107,7 @@ def scale(report: Report) -> None:
     cost = {}
     for name, solver in (("default", marginal), ("greedy", greedy), ("EDF", edf)):
         begun_s = time.process_time()
-        bill = replay(jobs, solver)
+        bill = World(jobs, solver).run()
         cost[name] = bill.total
         took_s = time.process_time() - begun_s
         report.figure(
@@ -121,7 +121,7 @@ def scale(report: Report) -> None:
 
 def instance(nodes: int, load: float, seed: int) -> RentingInstance:
     """A case as the simulator takes it."""
-    return RentingInstance.of(
+    return RentingInstance(
         [
             RentingJob(f"j{n:04d}", job.submit_s, job.due_s, job.weight, table(job))
             for n, job in enumerate(vm_cases.case(nodes, load, seed))

@@ -25,7 +25,7 @@ from dlq_master.policy.priced.marginal import marginal
 from dlq_master.policy.priced.situation import Solver
 from dlq_simulator.priced.instance import RentingInstance, RentingJob, instance_of
 from dlq_simulator.priced.times import Fitted, learn
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace
 from dlq_simulator.world.clusters import read_cluster
@@ -58,7 +58,7 @@ def compare(
 ) -> None:
     """Both solvers, with and without refinement."""
     for which, solver in SOLVERS.items():
-        exact = [replay(one, solver, resume_s=RESUME_S).total for one in instances]
+        exact = [World(one, solver, resume_s=RESUME_S).run().total for one in instances]
         for way, refine, taught in (
             ("fitted", True, None),
             ("fitted, taught", True, history),
@@ -69,7 +69,7 @@ def compare(
                 continue
             times = [fitted(one, refine, taught) for one in instances]
             ratios = [
-                replay(one, solver, resume_s=RESUME_S, times=known).total / cost
+                World(one, solver, resume_s=RESUME_S, times=known).run().total / cost
                 for one, known, cost in zip(instances, times, exact, strict=True)
             ]
             errors = [error for known in times for error in known.errors.values()]
@@ -104,7 +104,7 @@ def drawn(nodes: int, load: float, seed: int) -> RentingInstance:
         )
         for n, job in enumerate(vm_cases.case(nodes, load, seed))
     ]
-    return RentingInstance.of(jobs, TABLE_2, nodes, SPEEDS)
+    return RentingInstance(jobs, TABLE_2, nodes, SPEEDS)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import pytest
 
 from dlq_master.policy.registry.renting import build
 from dlq_simulator.priced.instance import RentingInstance, instance_of
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 from dlq_simulator.traces import read_trace
 from dlq_simulator.world.clusters import read_cluster
 from dlq_simulator.world.speed import Speed
@@ -47,7 +47,7 @@ def costs(name: str) -> dict[str, float]:
 @cache
 def ours(name: str, policy: str, settings: tuple[tuple[str, str], ...] = ()) -> float:
     """As it decides: at submits and completions only, and changes cost nothing."""
-    return replay(instance(name), build(policy, dict(settings)), interval_s=math.inf).total
+    return World(instance(name), build(policy, dict(settings)), interval_s=math.inf).run().total
 
 
 def told(name: str, words: dict[str, str]) -> tuple[tuple[str, str], ...]:

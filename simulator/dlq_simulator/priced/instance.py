@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -37,25 +36,17 @@ class RentingJob(NamedTuple):
 
 @dataclass(frozen=True)
 class RentingInstance:
-    """Jobs in the order of their submits (ties as given), the kinds of machines, and the most
+    """Jobs, put in the order of their submits (ties as given), the kinds of machines, and the most
     nodes. `speeds`: of one GPU, by type; 1 where nothing is said.
     """
 
-    jobs: tuple[RentingJob, ...]
+    jobs: Sequence[RentingJob]
     catalogue: Catalogue
     nodes: int
     speeds: Mapping[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls,
-        jobs: Iterable[RentingJob],
-        catalogue: Catalogue,
-        nodes: int,
-        speeds: Mapping[str, float] = MappingProxyType({}),
-    ) -> RentingInstance:
-        """The instance with its jobs in the right order."""
-        return cls(tuple(sorted(jobs, key=lambda job: job.submit_s)), catalogue, nodes, speeds)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "jobs", tuple(sorted(self.jobs, key=lambda job: job.submit_s)))
 
 
 def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstance:
@@ -66,7 +57,7 @@ def instance_of(trace: Trace, spec: ClusterSpec, speed: Speed) -> RentingInstanc
     catalogue = Catalogue(tuple(node_type(group) for group in groups))
     jobs = [_job(trace, row, groups, catalogue, spec, speed) for row in trace.jobs]
     speeds = {group.gpu_type: float(group.speed) for group in reversed(groups)}  # of the first
-    return RentingInstance.of(jobs, catalogue, nodes, speeds)
+    return RentingInstance(jobs, catalogue, nodes, speeds)
 
 
 def node_type(group: NodeGroup) -> NodeType:

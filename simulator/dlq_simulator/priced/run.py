@@ -17,7 +17,7 @@ from dlq_simulator.priced.instance import RentingInstance, instance_of
 from dlq_simulator.priced.settings import Fitting, PricedSettings
 from dlq_simulator.priced.times import Fitted, learn
 from dlq_simulator.priced.way import Way
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 from dlq_simulator.results.report import Result, Timing
 from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
@@ -41,14 +41,14 @@ def run(
         raise UsageError(what, str(error), "correct --set") from error
     instance = instance_of(trace, spec, chosen.speed)
     fitted = None if chosen.fitting is None else _fitted(instance, chosen.fitting, chosen.seed)
-    bill = replay(
+    bill = World(
         instance,
         solver,
         seed=chosen.seed,
         interval_s=chosen.interval_s,
         resume_s=chosen.resume_s,
         times=fitted,
-    )
+    ).run()
     rows = {row.job_id: row for row in trace.jobs}
     outcomes = [
         _outcome(rows[instance.jobs[n].job_id], bill.ways[n], finish_s)

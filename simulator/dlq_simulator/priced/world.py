@@ -49,11 +49,14 @@ class Bill:
 
 @dataclass
 class World:
-    """`interval_s`: H; inf: only submits and completions count, as in the released program."""
+    """One run of all jobs; the same seed gives the same bill.
+
+    `interval_s`: H; inf: only submits and completions count, as in the released program.
+    """
 
     instance: RentingInstance
     solver: Solver
-    draw: np.random.Generator
+    seed: int = 0
     interval_s: float = HOUR_S
     resume_s: float = 0.0
     times: Exact | None = None  # that the solver gets; None: the true ones
@@ -64,6 +67,7 @@ class World:
     finish_s: dict[int, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._draw = np.random.default_rng(self.seed)
         self._times = self.times or Exact(self.instance)
         self.renting = Renting(self.instance.catalogue, self.instance.nodes)
         self._untils = sorted({rented.until_s for rented in self.instance.catalogue.types})
@@ -101,7 +105,7 @@ class World:
         except ValueError as error:
             what, fix = "a job waits for nodes that cannot be had any more", "give a later until_s"
             raise SimulateError(what, str(error), fix) from error
-        made = settled(situation, self.solver(situation, self.draw))
+        made = settled(situation, self.solver(situation, self._draw))
         self.decisions += 1
         if wrong := faults(situation, made):
             raise _error("the plan is not possible", wrong[0])
@@ -170,20 +174,6 @@ class World:
             ways=self.ways,
             hours=self.renting.hours,
         )
-
-
-def replay(
-    instance: RentingInstance,
-    solver: Solver,
-    *,
-    seed: int = 0,
-    interval_s: float = HOUR_S,
-    resume_s: float = 0.0,
-    times: Exact | None = None,
-) -> Bill:
-    """One run of all jobs; the same seed gives the same bill."""
-    draw = np.random.default_rng(seed)
-    return World(instance, solver, draw, interval_s, resume_s, times).run()
 
 
 def _error(what: str, why: str) -> SimulateError:

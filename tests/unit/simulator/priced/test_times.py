@@ -10,7 +10,7 @@ from dlq_master.policy.priced.learning import Kin, LearnedTimes
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 from dlq_simulator.priced.instance import RentingInstance, RentingJob
 from dlq_simulator.priced.times import Fitted, learn
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 from dlq_simulator.traces import parse_trace
 
 HOUR = 3600.0
@@ -20,7 +20,7 @@ CATALOGUE = Catalogue((NodeType("A2", "A", 2, 2.0),))
 def instance(count: int) -> RentingInstance:
     """One after the other, three hours each on one GPU; a second helps little."""
     time_s = np.array([[3 * HOUR, 2 * HOUR]])
-    return RentingInstance.of(
+    return RentingInstance(
         [
             RentingJob(f"j{n}", n * 10 * HOUR, n * 10 * HOUR + HOUR, 0.01, time_s, Kin("vgg"))
             for n in range(count)
@@ -50,7 +50,7 @@ def fitted(one: RentingInstance, *, refine: bool = True) -> Fitted:
 
 def test_a_job_is_decided_on_again_when_its_own_speed_is_known() -> None:
     one, sees = instance(1), OneGpu()
-    bill = replay(one, sees, interval_s=10 * HOUR, times=fitted(one))
+    bill = World(one, sees, interval_s=10 * HOUR, times=fitted(one)).run()
     assert bill.finish_s == {0: 3 * HOUR}, "the truth runs"
     assert [at_s for at_s, _ in sees.told] == [0.0, 300.0]
     assert sees.told[0][1][0] == HOUR, "nothing is known"
@@ -59,7 +59,7 @@ def test_a_job_is_decided_on_again_when_its_own_speed_is_known() -> None:
 
 def test_without_refinement_only_later_jobs_learn_of_it() -> None:
     one, sees = instance(2), OneGpu()
-    replay(one, sees, interval_s=10 * HOUR, times=fitted(one, refine=False))
+    World(one, sees, interval_s=10 * HOUR, times=fitted(one, refine=False)).run()
     assert [(at_s, row[0]) for at_s, row in sees.told] == [
         (0.0, HOUR),
         (10 * HOUR, pytest.approx(3 * HOUR)),
@@ -69,7 +69,7 @@ def test_without_refinement_only_later_jobs_learn_of_it() -> None:
 def test_errors_are_those_at_the_submit() -> None:
     one = instance(2)
     times = fitted(one)
-    replay(one, OneGpu(), times=times)
+    World(one, OneGpu(), times=times).run()
     first = (2 / 3 + (2 - 2**-0.85) / 2) / 2
     assert times.errors[0] == pytest.approx(first)
     assert times.errors[1] < first / 2

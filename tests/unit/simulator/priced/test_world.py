@@ -12,7 +12,7 @@ from dlq_master.policy.priced.compared.first_principle import fifo
 from dlq_master.policy.priced.situation import EMPTY, Grant, Schedule, Situation
 from dlq_simulator.errors import SimulateError
 from dlq_simulator.priced.instance import RentingInstance, RentingJob
-from dlq_simulator.priced.world import replay
+from dlq_simulator.priced.world import World
 
 HOUR = 3600.0
 
@@ -33,31 +33,31 @@ def two() -> tuple[RentingJob, RentingJob]:
 
 
 def test_nodes_are_billed_while_they_are_rented_and_lateness_by_its_weight() -> None:
-    bill = replay(RentingInstance(two(), catalogue(), 1), fifo, interval_s=math.inf)
+    bill = World(RentingInstance(two(), catalogue(), 1), fifo, interval_s=math.inf).run()
     # a on 2 GPUs for 2 h; then b, for which there was no node, on 1 for 3 h.
     assert bill.finish_s == {0: 2 * HOUR, 1: 5 * HOUR}
     assert (bill.nodes, bill.tardiness) == (2 * 2 + 3, 0)
     late = RentingInstance((two()[0]._replace(due_s=HOUR / 2),), catalogue(), 1)
-    bill = replay(late, fifo, interval_s=math.inf)
+    bill = World(late, fifo, interval_s=math.inf).run()
     assert (bill.nodes, bill.late_s) == (4, HOUR / 2)
     assert bill.total == pytest.approx(4 + 0.001 * HOUR / 2)
 
 
 def test_a_node_boots_at_the_renters_cost_and_has_a_minimum() -> None:
     booting = RentingInstance(two()[:1], catalogue(boot_s=600), 1)
-    bill = replay(booting, fifo, interval_s=math.inf)
+    bill = World(booting, fifo, interval_s=math.inf).run()
     assert bill.finish_s == {0: 2 * HOUR + 600}
     assert bill.nodes == pytest.approx(2 * (2 + 1 / 6))
     assert bill.ways[0].overhead_s == 600
-    bill = replay(
+    bill = World(
         RentingInstance(two()[:1], catalogue(minimum_s=3 * HOUR), 1), fifo, interval_s=math.inf
-    )
+    ).run()
     assert bill.nodes == 2 * 3
 
 
 def test_nothing_is_rented_while_nobody_is_there() -> None:
     apart = RentingInstance((two()[0], job("b", 10 * HOUR, 99 * HOUR, 3, 2, 2, 2)), catalogue(), 1)
-    bill = replay(apart, fifo, interval_s=math.inf)
+    bill = World(apart, fifo, interval_s=math.inf).run()
     assert bill.nodes == 4 + 3
     assert bill.decisions == 2
 
@@ -72,7 +72,7 @@ def grows(situation: Situation, draw: np.random.Generator) -> Schedule:
 
 def test_a_job_goes_on_at_another_size_and_loses_what_a_change_takes() -> None:
     one = RentingInstance((two()[0],), catalogue(), 1)
-    bill = replay(one, grows, interval_s=HOUR, resume_s=60)
+    bill = World(one, grows, interval_s=HOUR, resume_s=60).run()
     # A quarter in the first hour; three quarters of 2 h after a minute.
     assert bill.finish_s[0] == pytest.approx(HOUR + 60 + 1.5 * HOUR)
     assert bill.nodes == pytest.approx(1 + 2 * (1.5 + 1 / 60))
@@ -83,7 +83,7 @@ def test_a_job_goes_on_at_another_size_and_loses_what_a_change_takes() -> None:
 
 
 def test_without_an_interval_only_submits_and_completions_are_reasons_to_decide() -> None:
-    bill = replay(RentingInstance((two()[0],), catalogue(), 1), grows, interval_s=math.inf)
+    bill = World(RentingInstance((two()[0],), catalogue(), 1), grows, interval_s=math.inf).run()
     assert (bill.decisions, bill.finish_s[0]) == (1, 4 * HOUR)
 
 
@@ -92,7 +92,7 @@ def test_an_impossible_plan_is_an_error() -> None:
         return Schedule({0: 0}, {situation.jobs[0].key: Grant(0, 2)})
 
     with pytest.raises(SimulateError, match="the plan is not possible"):
-        replay(RentingInstance((two()[0],), catalogue(), 1), wrong)
+        World(RentingInstance((two()[0],), catalogue(), 1), wrong).run()
 
 
 def test_a_world_in_which_nothing_will_happen_is_an_error() -> None:
@@ -100,12 +100,12 @@ def test_a_world_in_which_nothing_will_happen_is_an_error() -> None:
         return EMPTY
 
     with pytest.raises(SimulateError, match="nothing runs"):
-        replay(RentingInstance((two()[0],), catalogue(), 1), never, interval_s=math.inf)
+        World(RentingInstance((two()[0],), catalogue(), 1), never, interval_s=math.inf).run()
 
 
 def test_nodes_that_are_taken_back_are_left_at_that_instant() -> None:
     types = tuple(t._replace(until_s=HOUR if t.gpus == 2 else math.inf) for t in catalogue().types)
-    bill = replay(RentingInstance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf)
+    bill = World(RentingInstance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf).run()
     # Half is done after an hour on 2 GPUs; with one it makes its due date.
     assert [(span.end_s, span.gpus) for span in bill.ways[0].spans] == [(HOUR, 2), (3 * HOUR, 1)]
     assert bill.nodes == 2 + 2
@@ -114,4 +114,4 @@ def test_nodes_that_are_taken_back_are_left_at_that_instant() -> None:
 def test_a_job_for_which_nothing_is_left_is_an_error() -> None:
     types = tuple(t._replace(until_s=HOUR) for t in catalogue().types)
     with pytest.raises(SimulateError, match="nodes that cannot be had any more"):
-        replay(RentingInstance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf)
+        World(RentingInstance((two()[0],), Catalogue(types), 1), fifo, interval_s=math.inf).run()
