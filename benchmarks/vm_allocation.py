@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import vm_cases
 from benchmarks.report import Report
 
-from dlq_master.policy.priced.catalogue import catalogue
+from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.compared.first_principle import edf
 from dlq_master.policy.priced.greedy.greedy import PATH_RELINKING, greedy, path_relinking
 from dlq_master.policy.priced.marginal import marginal
@@ -30,7 +30,7 @@ from dlq_master.policy.priced.situation import PricedJob, Schedule, Situation, S
 from dlq_simulator.priced.instance import RentingInstance, RentingJob
 from dlq_simulator.priced.world import World
 
-TABLE_2 = catalogue(vm_cases.TABLE_2)
+TABLE_2 = Catalogue(tuple(NodeType(*row) for row in vm_cases.TABLE_2))
 OVER_RELINKING = {1.0: 1.01, 1.5: 0.85, 2.0: 0.60}
 OVER_EDF = {2.0: 0.40}
 _REPEATS = 20

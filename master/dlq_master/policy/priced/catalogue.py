@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -91,8 +90,3 @@ class Catalogue:
 
     def _thrift(self, n: int) -> tuple[float, int]:
         return self.types[n].price_per_hour, self.types[n].gpus
-
-
-def catalogue(rows: Sequence[tuple[str, str, int, float]]) -> Catalogue:
-    """From (name, kind, GPUs, $ per hour)."""
-    return Catalogue(tuple(NodeType(*row) for row in rows))

@@ -6,20 +6,20 @@ import random
 
 import numpy as np
 
-from dlq_master.policy.priced.catalogue import Catalogue, NodeType, catalogue
+from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation
 
-TABLE_2 = catalogue(
-    [
-        ("NC6", "K80", 1, 0.56),
-        ("NC12", "K80", 2, 1.13),
-        ("NC24", "K80", 4, 2.25),
-        ("NV6", "M60", 1, 0.62),
-        ("NV12", "M60", 2, 1.24),
-        ("NV24", "M60", 4, 2.48),
-        ("NC48", "K80", 8, 4.48),
-        ("NV48", "M60", 8, 4.96),
-    ]
+TABLE_2 = Catalogue(
+    (
+        NodeType("NC6", "K80", 1, 0.56),
+        NodeType("NC12", "K80", 2, 1.13),
+        NodeType("NC24", "K80", 4, 2.25),
+        NodeType("NV6", "M60", 1, 0.62),
+        NodeType("NV12", "M60", 2, 1.24),
+        NodeType("NV24", "M60", 4, 2.48),
+        NodeType("NC48", "K80", 8, 4.48),
+        NodeType("NV48", "M60", 8, 4.96),
+    )
 )
 # Round prices: a GPU is 1 $/s, so that a second on one costs a dollar.
 PLAIN = Catalogue(tuple(NodeType(f"A{gpus}", "A", gpus, 3600.0 * gpus) for gpus in (1, 2, 4)))
