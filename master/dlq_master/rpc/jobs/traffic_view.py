@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq.v1 import profile_pb2 as wire
-from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.control.trials.evidence import job_profile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
-from dlq_master.model.jobs.recording import Belief, Recording, Told
+from dlq_master.model.jobs.recording import Belief, Recording
 
 _PLACEMENTS = {True: "together", False: "anywhere", None: "fewest"}
 
@@ -47,27 +47,27 @@ def profile_of(job: Job, read: ReadModel) -> tuple[AttemptKey, bytes] | None:
 
 
 def _start(recording: Recording) -> wire.RecordedStart:
-    message = wire.RecordedStart(
+    found = recording.found
+    return wire.RecordedStart(
         attempt=recording.key.number,
         cause=recording.cause.value,
         order_time=to_timestamp(recording.order_time_s),
         node_count=len(recording.node_ids),
         told_count=len(recording.told),
         spread=recording.spread,
+        traffic=None if found is None else filled(wire.ProfileVerdict, found.traffic),
+        sizes=None if found is None else filled(wire.ProfileVerdict, found.sizes),
+        found_time=to_timestamp(recording.found_time_s),
     )
-    if recording.found is not None:
-        message.traffic.CopyFrom(_verdict(recording.found.traffic))
-        message.sizes.CopyFrom(_verdict(recording.found.sizes))
-    if recording.found_time_s is not None:
-        message.found_time.CopyFrom(to_timestamp(recording.found_time_s))
-    return message
 
 
 def _belief(belief: Belief) -> wire.TrafficBelief:
     basis, profile = belief.basis, belief.profile
     found = basis.found
     assert found is not None
-    message = wire.TrafficBelief(
+    message = filled(
+        wire.TrafficBelief,
+        found,
         job_id=str(basis.key.job_id),
         attempt=basis.key.number,
         own=belief.own,
@@ -76,26 +76,15 @@ def _belief(belief: Belief) -> wire.TrafficBelief:
         gpu_count=basis.gpus,
         node_count=len(basis.node_ids),
         spread=basis.spread,
-        traffic=_verdict(found.traffic),
-        sizes=_verdict(found.sizes),
+        traffic=filled(wire.ProfileVerdict, found.traffic),
+        sizes=filled(wire.ProfileVerdict, found.sizes),
         iteration_count=found.iterations,
-        bytes_per_iteration=found.bytes_per_iteration,
-        model_bytes=found.model_bytes,
-        skew_low=found.skew_low,
-        skew_high=found.skew_high,
-        server_skew=found.server_skew,
         rho=profile.rho,
         slowdown=profile.slowdown,
+        found_time=to_timestamp(basis.found_time_s),
+        period_duration=to_duration(found.period_s),
     )
-    if basis.found_time_s is not None:
-        message.found_time.CopyFrom(to_timestamp(basis.found_time_s))
-    if found.period_s is not None:
-        message.period_duration.CopyFrom(to_duration(found.period_s))
     if belief.together is not None and belief.spread is not None and profile.slowdown is not None:
         message.together_attempt = str(belief.together.key)
         message.spread_attempt = str(belief.spread.key)
     return message
-
-
-def _verdict(told: Told) -> wire.ProfileVerdict:
-    return wire.ProfileVerdict(method=told.method, confidence=told.confidence, reason=told.reason)

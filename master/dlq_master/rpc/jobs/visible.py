@@ -49,12 +49,10 @@ def shown_to_others(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
         user=job.user if read.others_shown == NAMED else "",
         state=JOB_STATES[job.state],
         submit_time=to_timestamp(job.submit_time_s),
+        start_time=to_timestamp(job.first_start_time_s),
+        array_task=array_task_message(job),
     )
     message.resources.gpu_count = job.request.gpus
-    if job.first_start_time_s is not None:
-        message.start_time.CopyFrom(to_timestamp(job.first_start_time_s))
-    if job.array is not None:
-        message.array_task.CopyFrom(array_task_message(job, job.array))
     executed_s = job.total_executed_s
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None

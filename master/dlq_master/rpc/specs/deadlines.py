@@ -77,6 +77,8 @@ def promise_message(
     `told_s`: the time of all its work by its own steps. `delay`: why nobody is judged.
     """
     state = _state(job, profile_s, offered=offered)
+    slack = slack_s(job, attempt, now_s, told_s)
+    measured = job.duration_estimate_s is not None  # else it is measured before anybody judges it
     message = Promise(
         deadlines=[
             DeadlineStep(due_time=to_timestamp(due_s(job, number)), reward=step.reward)
@@ -88,17 +90,12 @@ def promise_message(
             job, state, known(job, attempt, profile_s), risk.cause if risk else "", delay, policy
         ),
         on_miss=CANCEL if job.rules.cancel_late else CONTINUE,
+        saving_unknown=job.promised is not None and not job.ended and not says_it_saves(job),
+        judging_fails=bool(delay) and state == "undecided" and measured and not job.ended,
+        guaranteed_index=job.promised,
+        work_duration=to_duration(job.duration_estimate_s),
+        slack_duration=to_duration(slack),
     )
-    message.saving_unknown = job.promised is not None and not job.ended and not says_it_saves(job)
-    measured = job.duration_estimate_s is not None  # else it is measured before anybody judges it
-    message.judging_fails = bool(delay) and state == "undecided" and measured and not job.ended
-    if job.promised is not None:
-        message.guaranteed_index = job.promised
-    if job.duration_estimate_s is not None:
-        message.work_duration.CopyFrom(to_duration(job.duration_estimate_s))
-    slack = slack_s(job, attempt, now_s, told_s)
-    if slack is not None:
-        message.slack_duration.CopyFrom(to_duration(slack))
     if risk is not None and job.promised is not None:
         message.risk = risk.cause
         message.risk_time.CopyFrom(to_timestamp(risk.since_s))
@@ -162,10 +159,10 @@ def _state(job: Job, profile_s: float | None, *, offered: bool) -> str:
 
 
 def _add_alternative(message: Promise, alternative: Alternative) -> None:
-    if alternative.earliest_s is not None:
-        message.earliest_time.CopyFrom(to_timestamp(alternative.earliest_s))
-    message.fix = alternative.fix
-    if alternative.fix_gpus is not None:
-        message.fix_gpu_count = alternative.fix_gpus
-    if alternative.fix_s is not None:
-        message.fix_time.CopyFrom(to_timestamp(alternative.fix_s))
+    told = Promise(
+        earliest_time=to_timestamp(alternative.earliest_s),
+        fix=alternative.fix,
+        fix_gpu_count=alternative.fix_gpus,
+        fix_time=to_timestamp(alternative.fix_s),
+    )
+    message.MergeFrom(told)

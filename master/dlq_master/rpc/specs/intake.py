@@ -7,7 +7,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
+
+from google.protobuf.duration_pb2 import Duration
 
 from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
@@ -18,7 +20,7 @@ from dlq_common.job_fields.table.order import NICE, TIME_LIMIT
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, parse_tasks
 from dlq_common.text.names import check_node_name, check_user_name, check_word, printable, shown
-from dlq_common.text.wire import from_duration, from_timestamp
+from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import (
     SAME,
     AskedArray,
@@ -125,25 +127,13 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         queue=spec.queue,
         spec=spec.SerializeToString(deterministic=True),
         rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
-        grace_s=(
-            from_duration(spec.preempt.grace_duration)
-            if spec.preempt.HasField("grace_duration")
-            else None
-        ),
+        grace_s=said(spec.preempt, "grace_duration"),
         hold=spec.hold,
-        time_limit_s=(
-            from_duration(spec.time_limit_duration)
-            if spec.HasField("time_limit_duration")
-            else None
-        ),
-        run_estimate_s=(
-            from_duration(spec.run_estimate_duration)
-            if spec.HasField("run_estimate_duration")
-            else None
-        ),
+        time_limit_s=said(spec, "time_limit_duration"),
+        run_estimate_s=said(spec, "run_estimate_duration"),
         array=array_of(spec),
         depends=dependency_of(spec.dependency),
-        begin_time_s=from_timestamp(spec.begin_time) if spec.HasField("begin_time") else None,
+        begin_time_s=said(spec, "begin_time"),
         nice=spec.nice,
         validate_only=request.validate_only,
         family=family_of(spec),
@@ -152,7 +142,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         deadlines=deadlines_of(spec),
         lateness=lateness_of(spec),
         sized=is_sized(request.spec),
-        step_count=spec.step_count if spec.HasField("step_count") else None,
+        step_count=said(spec, "step_count"),
         team=spec.team,
     )
 
@@ -195,10 +185,10 @@ def update_stimulus(request: jobs.UpdateJobRequest, edit: Edit) -> UpdateJob:
     return UpdateJob(
         **edit,
         name=name,
-        queue=request.queue if request.HasField("queue") else SAME,
         nice=nice,
-        time_limit_s=_new_limit_s(request),
-        begin_time_s=_new_begin_s(request),
+        queue=request.queue if request.HasField("queue") else SAME,
+        time_limit_s=_new_time_s(request, "time_limit", "time_limit_duration", _check_limit),
+        begin_time_s=_new_time_s(request, "begin", "begin_time", check_begin),
         depends=_new_dependency(request),
         concurrent=_concurrent(request) if request.HasField("concurrent_count") else SAME,
         deadlines=new_deadlines(request),
@@ -220,27 +210,25 @@ def _new(request: jobs.UpdateJobRequest, asked: JobField[T]) -> T | Same:
     return value
 
 
-def _new_limit_s(request: jobs.UpdateJobRequest) -> float | Same | None:
-    if request.clear_time_limit and request.HasField("time_limit_duration"):
-        raise InvalidRequest("a time limit is given and taken away", field="clear_time_limit")
-    if request.clear_time_limit:
+def _new_time_s(
+    request: jobs.UpdateJobRequest, what: str, field: str, check: Callable[[Any], None]
+) -> float | Same | None:
+    """The new value of a time that can also be taken away."""
+    clear, new_s = f"clear_{what}", said(request, field)
+    if getattr(request, clear):
+        if new_s is not None:
+            told = f"a {what.replace('_', ' ')} is given and taken away"
+            raise InvalidRequest(told, field=clear)
         return None
-    if not request.HasField("time_limit_duration"):
+    if new_s is None:
         return SAME
+    check(getattr(request, field))
+    return float(new_s)
+
+
+def _check_limit(asked: Duration) -> None:
     assert TIME_LIMIT.limit is not None
-    TIME_LIMIT.limit.check("time_limit_duration", request.time_limit_duration)
-    return from_duration(request.time_limit_duration)
-
-
-def _new_begin_s(request: jobs.UpdateJobRequest) -> float | Same | None:
-    if request.clear_begin and request.HasField("begin_time"):
-        raise InvalidRequest("a begin is given and taken away", field="clear_begin")
-    if request.clear_begin:
-        return None
-    if not request.HasField("begin_time"):
-        return SAME
-    check_begin(request.begin_time)
-    return from_timestamp(request.begin_time)
+    TIME_LIMIT.limit.check("time_limit_duration", asked)
 
 
 def _new_dependency(request: jobs.UpdateJobRequest) -> AskedDependency | Same | None:
@@ -305,14 +293,12 @@ def request_of(spec: JobSpec) -> Request:
     asked = spec.resources
     return Request(
         gpus=asked.gpu_count,
-        nodes=asked.node_count if asked.HasField("node_count") else None,
+        nodes=said(asked, "node_count"),
         gpu_type=asked.gpu_type or None,
         or_gpu_types=tuple(asked.or_gpu_types),
         cpus_per_node=math.ceil(asked.cpu_limit) if asked.HasField("cpu_limit") else None,
-        memory_bytes_per_node=(
-            asked.memory_limit_bytes if asked.HasField("memory_limit_bytes") else None
-        ),
-        gpu_memory_bytes=asked.gpu_memory_bytes if asked.HasField("gpu_memory_bytes") else None,
+        memory_bytes_per_node=said(asked, "memory_limit_bytes"),
+        gpu_memory_bytes=said(asked, "gpu_memory_bytes"),
         halves_batch=asked.halves_batch,
         mixed=asked.mixed_gpu_types,
         runtime=PODMAN if spec.HasField("container") else None,

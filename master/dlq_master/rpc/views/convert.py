@@ -8,17 +8,16 @@ import math
 from collections.abc import Iterable, Iterator
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
-from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name, named
 from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.event import Fact, JournalEvent
-from dlq_master.model.jobs.eligible import Array
 from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
-from dlq_master.model.nodes.node import Gpu, Node, NodeState
+from dlq_master.model.nodes.node import Node, NodeState
 from dlq_master.model.resources import Allocation, Request, indices
 from dlq_master.model.why import Reason
 from dlq_master.model.words.sentence import sentence
@@ -83,17 +82,14 @@ def job_message(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
         lost_gpu_seconds=job.lost_gpu_s,
         gpu_seconds=job.total_gpu_s,
         team=job.team,
+        nice=job.nice,
+        queue_time=to_timestamp(job.queued_since_s),
+        start_time=to_timestamp(job.first_start_time_s),
+        end_time=to_timestamp(job.end_time_s),
+        time_limit_duration=to_duration(job.time_limit_s),
+        checkpoint=checkpoint_message(job.checkpoint),
+        array_task=array_task_message(job),
     )
-    if job.queued_since_s is not None:
-        message.queue_time.CopyFrom(to_timestamp(job.queued_since_s))
-    if job.first_start_time_s is not None:
-        message.start_time.CopyFrom(to_timestamp(job.first_start_time_s))
-    if job.end_time_s is not None:
-        message.end_time.CopyFrom(to_timestamp(job.end_time_s))
-    if job.time_limit_s is not None:
-        message.time_limit_duration.CopyFrom(to_duration(job.time_limit_s))
-    if job.checkpoint is not None:
-        message.checkpoint.CopyFrom(checkpoint_message(job.checkpoint))
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
     if not job.ended:
@@ -105,11 +101,8 @@ def job_message(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         _add_living(message, job, attempt, read, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
-    if job.array is not None:
-        message.array_task.CopyFrom(array_task_message(job, job.array))
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
-    message.nice = job.nice
     add_elasticity(message, job, attempt)
     if job.blocked is not None and job.depends is not None:
         message.dependency = shown_dependency(job.depends, read.job)
@@ -132,10 +125,9 @@ def job_message(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
 
 
 def _add_waiting(message: job_pb2.Job, job: Job, read: ReadModel, now_s: float) -> None:
-    code = read.wait_code(job, now_s)
+    code, start = read.wait_code(job, now_s), read.start_range(job)
     if code is not None:
         message.wait_code = code.value
-    start = read.start_range(job)
     if start is not None:
         message.start_estimate.CopyFrom(range_message(start))
 
@@ -180,9 +172,10 @@ def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
     return f"{gpu_type} (virtual)" if node.virtual and gpu_type else gpu_type
 
 
-def array_task_message(job: Job, array: Array) -> job_pb2.ArrayTask:
-    """Its place in its array."""
-    return job_pb2.ArrayTask(
+def array_task_message(job: Job) -> job_pb2.ArrayTask | None:
+    """Its place in its array; None for a single job."""
+    array = job.array
+    return array and job_pb2.ArrayTask(
         array_id=str(array.array_id),
         index=job.array_index,
         task_count=array.tasks,
@@ -208,19 +201,16 @@ def request_message(request: Request) -> resource_pb2.ResourceRequest:
     )
 
 
-def checkpoint_message(checkpoint: Checkpoint) -> job_pb2.Checkpoint:
-    """A promoted checkpoint."""
-    return job_pb2.Checkpoint(
-        path=checkpoint.path,
-        step=checkpoint.step,
-        commit_time=to_timestamp(checkpoint.time_s),
-        attempt=checkpoint.attempt,
-    )
+def checkpoint_message(checkpoint: Checkpoint | None) -> job_pb2.Checkpoint | None:
+    """A promoted checkpoint, if there is one."""
+    if checkpoint is None:
+        return None
+    return filled(job_pb2.Checkpoint, checkpoint, commit_time=to_timestamp(checkpoint.time_s))
 
 
 def attempt_message(attempt: Attempt, contact_s: float | None) -> job_pb2.Attempt:
     """One try of a job; `contact_s` is the last word of its most silent node, None: unknown."""
-    message = job_pb2.Attempt(
+    return job_pb2.Attempt(
         job_id=str(attempt.key.job_id),
         attempt=attempt.key.number,
         fence=lease_pb2.Fence(epoch=attempt.epoch, attempt=attempt.key.number),
@@ -230,34 +220,27 @@ def attempt_message(attempt: Attempt, contact_s: float | None) -> job_pb2.Attemp
         ranks=[rank_message(rank, status) for rank, status in enumerate(attempt.ranks)],
         assign_time=to_timestamp(attempt.assigned_time_s),
         first_failed_rank=attempt.first_failed_rank,
+        start_time=to_timestamp(attempt.started_time_s),
+        end_time=to_timestamp(attempt.ended_time_s),
+        grace_duration=to_duration(attempt.grace_s),
     )
-    if attempt.started_time_s is not None:
-        message.start_time.CopyFrom(to_timestamp(attempt.started_time_s))
-    if attempt.ended_time_s is not None:
-        message.end_time.CopyFrom(to_timestamp(attempt.ended_time_s))
-    if attempt.grace_s is not None:
-        message.grace_duration.CopyFrom(to_duration(attempt.grace_s))
-    return message
 
 
 def rank_message(rank: int, status: RankStatus) -> job_pb2.Rank:
     """One node's part of an attempt."""
-    return job_pb2.Rank(
+    return filled(
+        job_pb2.Rank,
+        status,
         node_rank=rank,
-        node_id=status.node_id,
         phase=RANK_WORDS[status.phase.value],
-        exit_code=status.exit_code,
-        signal=status.signal or 0,
         error=status.start_error or status.words,
-        failed_task=status.failed_task,
-        last_lines=status.last_lines,
-        image_digest=status.image_digest,
     )
 
 
 def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
     """A lease; its hold is an instant only while the last contact is known."""
-    message = lease_pb2.Lease(
+    hold_s = None if contact_s is None else hold_until_s(contact_s, lease.hold_s)
+    return lease_pb2.Lease(
         kind=LEASE_KINDS[lease.kind],
         allocation=resource_pb2.Allocation(
             slots=[
@@ -266,21 +249,19 @@ def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
             ]
         ),
         term_end_time=to_timestamp(lease.term_end_s),
+        hold_until_time=to_timestamp(hold_s),
     )
-    if contact_s is not None:
-        message.hold_until_time.CopyFrom(to_timestamp(hold_until_s(contact_s, lease.hold_s)))
-    return message
 
 
 def node_message(node: Node, read: ReadModel) -> node_pb2.Node:
     """A node as the cluster sees it."""
-    message = node_pb2.Node(
+    return node_pb2.Node(
         node_id=node.node_id,
         hostname=node.hostname,
         state=NODE_STATES[node.state],
         flags=sorted(flag.value for flag in node.flags),
         flag_reason=node.flag_reason,
-        gpus=[gpu_message(gpu) for gpu in node.gpus],
+        gpus=[filled(resource_pb2.Gpu, gpu) for gpu in node.gpus],
         virtual_devices=node.virtual,
         cpu_count=node.cpu_count,
         memory_bytes=node.memory_bytes,
@@ -296,19 +277,8 @@ def node_message(node: Node, read: ReadModel) -> node_pb2.Node:
         reasons=reasons(node, read),
         labels=by_name(node),
         pool=node.pool.value,
-    )
-    if node.maintenance_end_s is not None:
-        message.maintenance_end_time.CopyFrom(to_timestamp(node.maintenance_end_s))
-    contact_s = read.contact_s(node.node_id)
-    if contact_s is not None:
-        message.contact_time.CopyFrom(to_timestamp(contact_s))
-    return message
-
-
-def gpu_message(gpu: Gpu) -> resource_pb2.Gpu:
-    """One device."""
-    return resource_pb2.Gpu(
-        index=gpu.index, uuid=gpu.uuid, gpu_type=gpu.gpu_type, memory_bytes=gpu.memory_bytes
+        maintenance_end_time=to_timestamp(node.maintenance_end_s),
+        contact_time=to_timestamp(read.contact_s(node.node_id)),
     )
 
 
@@ -316,21 +286,16 @@ def reason_messages(
     reasons: Iterable[Reason], job: Job, reader: str
 ) -> Iterator[job_pb2.WaitReason]:
     """Why a job does not run, in the words for this reader; nothing once it has ended."""
-    if not job.ended:
-        yield from (reason_message(reason, job, reader) for reason in reasons)
-
-
-def reason_message(reason: Reason, job: Job, reader: str) -> job_pb2.WaitReason:
-    """One reason."""
-    return job_pb2.WaitReason(
-        code=reason.code.value,
-        resource=reason.resource,
-        need=reason.need,
-        have=reason.have,
-        blocking_job_ids=[str(job_id) for job_id in reason.blocking_jobs],
-        detail=sentence(reason, job, reader),
-        subject=reason.subject,
-    )
+    for reason in () if job.ended else reasons:
+        yield job_pb2.WaitReason(
+            code=reason.code.value,
+            resource=reason.resource,
+            need=reason.need,
+            have=reason.have,
+            blocking_job_ids=map(str, reason.blocking_jobs),
+            detail=sentence(reason, job, reader),
+            subject=reason.subject,
+        )
 
 
 def event_message(event: JournalEvent, *, names: bool = True) -> event_pb2.Event:

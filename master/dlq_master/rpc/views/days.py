@@ -9,7 +9,7 @@ from typing import Protocol, Self, TypeVar
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_common.text.wire import from_timestamp
+from dlq_common.text.wire import said
 from dlq_master.model.usage.accounting import DAY_S
 
 MOST_DAYS = 3660
@@ -29,9 +29,9 @@ def day_words(day: int) -> str:
 
 def days_of(request: wire.GetUsageRequest | wire.GetCostsRequest, now_s: float) -> tuple[int, int]:
     """The first and the last day that are asked for; none in the future. Raises InvalidRequest."""
-    from_s = from_timestamp(request.from_time) if request.HasField("from_time") else now_s
-    until_s = from_timestamp(request.until_time) if request.HasField("until_time") else now_s
-    first, last = floor(from_s / DAY_S), floor(min(until_s, now_s) / DAY_S)
+    from_s, until_s = said(request, "from_time"), said(request, "until_time")
+    last = floor(min(now_s if until_s is None else until_s, now_s) / DAY_S)
+    first = floor((now_s if from_s is None else from_s) / DAY_S)
     if first > last:
         raise InvalidRequest("it ends before it begins, or begins in the future", field="from_time")
     if last - first >= MOST_DAYS:

@@ -4,25 +4,16 @@ health of its GPUs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 from dlq.v1 import node_pb2
 from dlq_common.text.wire import to_timestamp
-from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.nodes.gpu_health import Figures, GpuCondition
-from dlq_master.model.nodes.node import Gpu, Node, NodeFlag, NodeState
+from dlq_master.control.loop.ports import ReadModel
+from dlq_master.model.ids import AttemptKey
+from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 
 
-class Readable(Protocol):
-    """The values read for it."""
-
-    def contact_s(self, node_id: NodeId) -> float | None: ...
-    def holders(self, node_id: NodeId) -> Mapping[int, AttemptKey]: ...
-    def figures(self, node_id: NodeId) -> Mapping[int, Figures]: ...
-
-
-def reasons(node: Node, read: Readable) -> Iterator[node_pb2.NodeReason]:
+def reasons(node: Node, read: ReadModel) -> Iterator[node_pb2.NodeReason]:
     """Everything that keeps a node, or some of its GPUs, from taking work."""
     if node.state is not NodeState.UP:
         contact_s = read.contact_s(node.node_id)
@@ -35,11 +26,7 @@ def reasons(node: Node, read: Readable) -> Iterator[node_pb2.NodeReason]:
             yield _reason(flag.value, node.flag_reason, "")
         else:
             yield _reason(flag.value, note.reason, note.by, note.since_s)
-    if node.strayed:
-        words = f"GPU {_numbers(node.strayed)}: {node.stray_reason}"
-        yield _reason("withheld", words, "master")
-    if node.unaccepted:
-        words = f"GPU {_numbers(node.unaccepted)}: {_unaccepted(node)}"
+    for words in _strays(node):
         yield _reason("withheld", words, "master")
     for one in node.conditions:
         if one.withholds:
@@ -58,28 +45,44 @@ def _silence(node: Node, contact_s: float | None) -> str:
     )
 
 
-def gpu_statuses(node: Node, read: Readable) -> Iterator[node_pb2.GpuStatus]:
+def gpu_statuses(node: Node, read: ReadModel) -> Iterator[node_pb2.GpuStatus]:
     """How each GPU of a node is."""
     holders, figures = read.holders(node.node_id), read.figures(node.node_id)
     closed = not node.open
     for gpu in node.gpus:
         holder = holders.get(gpu.index)
-        yield _status(
-            gpu,
-            _state(closed, bool(node.withheld >> gpu.index & 1), holder),
-            holder,
-            [one for one in node.conditions if one.gpu == gpu.index],
-            figures.get(gpu.index),
+        found = figures.get(gpu.index)
+        yield node_pb2.GpuStatus(
+            index=gpu.index,
+            state=_state(closed, bool(node.withheld >> gpu.index & 1), holder),
+            attempt="" if holder is None else str(holder),
+            conditions=[
+                node_pb2.GpuCondition(
+                    code=one.code,
+                    action=one.action.value,
+                    detail=one.detail,
+                    since_time=to_timestamp(one.since_s),
+                )
+                for one in node.conditions
+                if one.gpu == gpu.index
+            ],
+            **({} if found is None else found._asdict()),
         )
 
 
 def withheld_words(node: Node) -> str:
     """Why some of its GPUs take no work, in words; empty: all do."""
-    words = [f"GPU {_numbers(node.strayed)}: {node.stray_reason}"] if node.strayed else []
+    unwell = (f"{one}, {one.action.value}" for one in node.conditions if one.withholds)
+    return "; ".join([*_strays(node), *unwell])
+
+
+def _strays(node: Node) -> Iterator[str]:
+    """The GPUs that something else holds, and those that nobody has accepted."""
+    if node.strayed:
+        yield f"GPU {_numbers(node.strayed)}: {node.stray_reason}"
     if node.unaccepted:
-        words.append(f"GPU {_numbers(node.unaccepted)}: {_unaccepted(node)}")
-    words += [f"{one}, {one.action.value}" for one in node.conditions if one.withholds]
-    return "; ".join(words)
+        why = f"not among those it was accepted with (dlq admin node accept {node.node_id})"
+        yield f"GPU {_numbers(node.unaccepted)}: {why}"
 
 
 def _state(closed: bool, withheld: bool, holder: AttemptKey | None) -> str:
@@ -90,35 +93,10 @@ def _state(closed: bool, withheld: bool, holder: AttemptKey | None) -> str:
     return "closed" if closed else "free"
 
 
-def _status(
-    gpu: Gpu,
-    state: str,
-    holder: AttemptKey | None,
-    conditions: Sequence[GpuCondition],
-    figures: Figures | None,
-) -> node_pb2.GpuStatus:
-    status = node_pb2.GpuStatus(
-        index=gpu.index, state=state, attempt="" if holder is None else str(holder)
-    )
-    for one in conditions:
-        condition = status.conditions.add(code=one.code, action=one.action.value, detail=one.detail)
-        condition.since_time.CopyFrom(to_timestamp(one.since_s))
-    if figures is not None:
-        for name, value in zip(figures._fields, figures, strict=True):
-            if value is not None:
-                setattr(status, name, value)
-    return status
-
-
 def _reason(kind: str, words: str, actor: str, since_s: float | None = None) -> node_pb2.NodeReason:
-    message = node_pb2.NodeReason(kind=kind, words=words, actor=actor)
-    if since_s is not None:
-        message.since_time.CopyFrom(to_timestamp(since_s))
-    return message
-
-
-def _unaccepted(node: Node) -> str:
-    return f"not among those it was accepted with (dlq admin node accept {node.node_id})"
+    return node_pb2.NodeReason(
+        kind=kind, words=words, actor=actor, since_time=to_timestamp(since_s)
+    )
 
 
 def _numbers(numbers: frozenset[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dlq.v1 import policy_pb2
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
-from dlq_common.text.wire import to_duration, to_timestamp
+from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.policy.registry.presets import PRESETS
@@ -19,8 +19,9 @@ LONGEST_SETTING = 4_096
 
 def policy_message(chosen: Chosen) -> policy_pb2.Policy:
     """The policy, and the person that set it."""
-    return policy_pb2.Policy(
-        policy=chosen.policy,
+    return filled(
+        policy_pb2.Policy,
+        chosen,
         settings=dict(chosen.settings),
         set_by=chosen.by,
         set_time=to_timestamp(chosen.since_s),
@@ -58,12 +59,12 @@ def planner_message(planning: Planning) -> policy_pb2.Planner:
 
 def helper_message(health: Health) -> policy_pb2.Helper:
     """How one of those does whom the master asks."""
-    return policy_pb2.Helper(
-        name=health.name,
+    return filled(
+        policy_pb2.Helper,
+        health,
         failing=health.failing,
         failure_count=health.failures,
-        since_time=None if health.since_s is None else to_timestamp(health.since_s),
-        last_error=health.last_error,
+        since_time=to_timestamp(health.since_s),
     )
 
 

@@ -27,16 +27,14 @@ def add_preemptions(message: job_pb2.Job, job: Job, read: ReadModel) -> None:
 
 
 def _taken(taken: Taken) -> job_pb2.Preemption:
-    message = job_pb2.Preemption(
+    return job_pb2.Preemption(
         for_job_id=str(taken.by),
         user=taken.user,
         rule=taken.rule,
         decide_time=to_timestamp(taken.time_s),
         detail=preempted(taken),
+        lost_duration=to_duration(taken.lost_s),
     )
-    if taken.lost_s is not None:
-        message.lost_duration.CopyFrom(to_duration(taken.lost_s))
-    return message
 
 
 def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None) -> RunEstimate:
@@ -44,14 +42,11 @@ def estimate_message(job: Job, attempt: Attempt | None, profile_s: float | None)
     nobody.
     """
     basis = job.basis
-    message = RunEstimate(
+    return RunEstimate(
         source="" if basis.source is None else basis.source.value,
         confidence="" if basis.confidence is None else basis.confidence.value,
         unmeasured="" if basis.unmeasured is None else basis.unmeasured.value,
         detail=known(job, attempt, profile_s),
+        run_duration=to_duration(job.duration_estimate_s),
+        step_duration=to_duration(basis.step_s),
     )
-    if job.duration_estimate_s is not None:
-        message.run_duration.CopyFrom(to_duration(job.duration_estimate_s))
-    if basis.step_s is not None:
-        message.step_duration.CopyFrom(to_duration(basis.step_s))
-    return message

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from google.protobuf.message import Message
-
 from dlq.v1 import team_pb2
 from dlq_common.errors import InvalidRequest
-from dlq_common.text.wire import to_timestamp
+from dlq_common.text.wire import filled, said, to_timestamp
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.model.jobs.accounts import account_of
 from dlq_master.rpc.specs.intake import team_name_of, user_name_of
@@ -63,12 +61,11 @@ def team_of_message(message: team_pb2.Team) -> Team:
     if len(message.members) > MOST_MEMBERS:
         raise InvalidRequest(f"a team has {MOST_MEMBERS} members at most", field="team.members")
     members = tuple(_members(message.members))
-    slo = message.guaranteed_gpu_quota if message.HasField("guaranteed_gpu_quota") else None
     return Team(
         name=team_name_of(message.name, "team.name"),
         created_time_s=0.0,
         rules=_rules(message.rules, "team.rules"),
-        slo_quota=_count(slo, "team.guaranteed_gpu_quota"),
+        slo_quota=_count(said(message, "guaranteed_gpu_quota"), "team.guaranteed_gpu_quota"),
         members=members,
         version=message.version,
     )
@@ -86,8 +83,8 @@ def _members(messages: Iterable[team_pb2.TeamMember]) -> Iterable[Member]:
 
 
 def _rules(message: team_pb2.TeamRules, field: str) -> TeamRules:
-    told = {name: _count(_told(message, name), f"{field}.{name}") for name in _COUNTS}
-    share = message.share if message.HasField("share") else None
+    told = {name: _count(said(message, name), f"{field}.{name}") for name in _COUNTS}
+    share = said(message, "share")
     if share is not None and not 0.0 < share <= LARGEST_SHARE:
         raise InvalidRequest("a share is above 0, up to a million", field=f"{field}.share")
     quota, limit = told["gpu_quota"], told["gpu_limit"]
@@ -98,10 +95,6 @@ def _rules(message: team_pb2.TeamRules, field: str) -> TeamRules:
     return TeamRules(quota, limit, told["running_job_limit"], told["queued_job_limit"], share)
 
 
-def _told(message: Message, name: str) -> int | None:
-    return getattr(message, name) if message.HasField(name) else None
-
-
 def _count(value: int | None, field: str) -> int | None:
     if value is not None and not 0 <= value <= MOST:
         raise InvalidRequest(f"{value} is not between 0 and {MOST}", field=field)
@@ -109,10 +102,9 @@ def _count(value: int | None, field: str) -> int | None:
 
 
 def _rules_message(rules: TeamRules) -> team_pb2.TeamRules:
-    return team_pb2.TeamRules(
-        gpu_quota=rules.gpu_quota,
-        gpu_limit=rules.gpu_limit,
+    return filled(
+        team_pb2.TeamRules,
+        rules,
         running_job_limit=rules.running_jobs,
         queued_job_limit=rules.queued_jobs,
-        share=rules.share,
     )
