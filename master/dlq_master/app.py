@@ -6,9 +6,12 @@ import os
 import pwd
 import resource
 import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -36,6 +39,14 @@ DEFAULT_CONFIG = Path("/etc/dlq/master.toml")
 # Agents need two files each; less than this is no cluster at all.
 FEWEST_FILES = 256
 LONGEST_WINDOW_S = 3600.0
+CONFIG = click.option(
+    "--config",
+    "config_path",
+    type=click.Path(path_type=Path),
+    default=DEFAULT_CONFIG,
+    show_default=True,
+    help="master.toml",
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -114,10 +125,8 @@ def init(
         login_socket=login_socket,
         owner=owner,
     )
-    try:
+    with _failing(DlqError, OSError, ValueError):
         admin = found(charter, SteadyClock().now_s())
-    except (DlqError, OSError, ValueError) as error:
-        _fail(error)
     click.echo(f"cluster {cluster} made in {state_dir}; first admin: {admin.name}")
     click.echo(f"checkpoints of jobs: {charter.checkpoint_root} (every node must have it)")
     click.echo(f"start it: dlq-master run --config {charter.config_path}")
@@ -125,14 +134,7 @@ def init(
 
 
 @main.command()
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="master.toml",
-)
+@CONFIG
 @click.option("--check-config", is_flag=True, help="print the effective configuration and leave")
 @click.option("--log-level", type=click.Choice(LEVELS), default=None, help="overrides log.level")
 def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
@@ -142,11 +144,9 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
     Example:
       dlq-master run --config /etc/dlq/master.toml
     """
-    try:
+    with _failing(DlqError):
         config = load_config(MasterConfig, config_path)
         _checked(config)
-    except DlqError as error:
-        _fail(error)
     if check_config:
         click.echo(dump_config(config), nl=False)
         return
@@ -167,14 +167,7 @@ def run(config_path: Path, check_config: bool, log_level: str | None) -> None:
 
 
 @main.command("backup")
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="master.toml",
-)
+@CONFIG
 @click.option(
     "--to", "target", type=click.Path(path_type=Path), required=True, help="directory of the copies"
 )
@@ -192,7 +185,7 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
     Example:
       dlq-master backup --to /var/backups/dlq
     """
-    try:
+    with _failing(DlqError):
         config = load_config(MasterConfig, config_path)
         copies = Copies(
             state_dir=config.cluster.state_dir,
@@ -205,20 +198,11 @@ def back_up(config_path: Path, target: Path, keep: int) -> None:
         made = copy_master(copies, SteadyClock().now_s())
         click.echo(f"backup made: {made}")
         run_hook(copies, made)
-    except DlqError as error:
-        _fail(error)
 
 
 @main.command("restore")
 @click.argument("copy", metavar="DIR", type=click.Path(path_type=Path, exists=True))
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="master.toml",
-)
+@CONFIG
 @click.option("--replace", is_flag=True, help="set the existing database aside")
 @click.option(
     "--passphrase-file",
@@ -251,7 +235,7 @@ def restore_copy(
     """
     from dlq_master.restoring import Restore, check_config, restore
 
-    try:
+    with _failing(DlqError, OSError):
         check_config(config_path, copy)
         config = load_config(MasterConfig, config_path)
         wanted = Restore(
@@ -264,22 +248,13 @@ def restore_copy(
             by=pwd.getpwuid(os.getuid()).pw_name,
         )
         said = restore(wanted, SteadyClock().now_s())
-    except (DlqError, OSError) as error:
-        _fail(error)
     for line in said:
         click.echo(line)
     click.echo("start the master; then compare `dlq status` with what users know of the time since")
 
 
 @main.command("reset-clock")
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="master.toml",
-)
+@CONFIG
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def reset_clock_(config_path: Path, yes: bool) -> None:
     """Say that this host's clock is right, where a stopped master's database contradicts it.
@@ -297,13 +272,11 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
     now_s = SteadyClock().now_s()
     if not yes:
         click.confirm(f"This host's clock says {format_instant(now_s)}. Is that right?", abort=True)
-    try:
+    with _failing(DlqError, OSError):
         config = load_config(MasterConfig, config_path)
         database = config.cluster.state_dir / "dlq.db"
         slot_s, actor = config.lease.terms().slo_term_s, pwd.getpwuid(os.getuid()).pw_name
         done = reset_clock(database, now_s, MOST_APART_S, slot_s, actor)
-    except (DlqError, OSError) as error:
-        _fail(error)
     if done.shift_s:
         back, since = approximate_span(done.shift_s), format_instant(done.since_s)
         click.echo(
@@ -313,14 +286,7 @@ def reset_clock_(config_path: Path, yes: bool) -> None:
 
 
 @main.command("verify-audit")
-@click.option(
-    "--config",
-    "config_path",
-    type=click.Path(path_type=Path),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="master.toml",
-)
+@CONFIG
 def verify_audit(config_path: Path) -> None:
     """Say whether a line of the audit was changed, taken out or lost; exits with 1 then.
 
@@ -336,12 +302,10 @@ def verify_audit(config_path: Path) -> None:
     from dlq_master.rpc.audit.verify import verify_all
     from dlq_master.store.batch import AUDIT_HEAD
 
-    try:
+    with _failing(DlqError, OSError):
         config = load_config(MasterConfig, config_path)
         known = Head.read(read_meta(config.cluster.state_dir / "dlq.db", AUDIT_HEAD))
         verdict = verify_all(config.cluster.state_dir / "audit.jsonl", known)
-    except (DlqError, OSError) as error:
-        _fail(error)
     for broken in verdict.broken:
         where = f"{broken.file}:{broken.line}" if broken.line else broken.file
         click.echo(f"{where}: {broken.what}", err=True)
@@ -353,19 +317,35 @@ def verify_audit(config_path: Path) -> None:
         sys.exit(1)
 
 
+# The limits of single values: the key, whether its value will do, and the words that refuse it.
+_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("health.closed_share", lambda it: 0 <= it <= 1, "is between 0 and 1"),
+    ("twin.cpu_seconds", lambda it: it > 0, "is above 0"),
+    ("twin.cpu_share", lambda it: 0 < it <= 1, "is above 0, up to 1"),
+)
+_MORE_LIMITS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("jobs.queued_per_user", lambda it: it >= 1, "must be at least 1"),
+    ("jobs.submit_burst", lambda it: it >= 1, "must be at least 1"),
+    ("retention.journal_most", lambda it: it >= 1, "must be at least 1"),
+    ("jobs.submit_rate", lambda it: 0.0 < it < math.inf, "must be above 0"),
+    ("retention.compact_every", lambda it: it >= 1.0, "must be at least 1s"),
+    ("retention.ended_most", lambda it: it >= 0, "is negative"),
+    ("profiler.mode", lambda it: it in ("auto", "asked", "off"), "is auto, asked or off"),
+    ("profiler.window", lambda it: 1.0 <= it <= LONGEST_WINDOW_S, "is between 1s and 1h"),
+    ("profiler.link_gbits", lambda it: 0.0 <= it < math.inf, "is 0 or more"),
+    ("visibility.others", lambda it: it in OTHERS, f"is one of {', '.join(OTHERS)}"),
+    ("loans.headroom", lambda it: 0 <= it < 1, "is from 0 to below 1"),
+    ("loans.every", lambda it: it >= 1.0, "must be at least 1s"),
+    ("loans.within", lambda it: not 0 < it < 1.0, "is 0 or at least 1s"),
+)
+
+
 def _checked(config: MasterConfig) -> None:
     """Everything about a configuration that can be known to be wrong without serving."""
     config.lease.terms()
-    try:
+    with _naming("health.actions"):
         actions_of(config.health.actions)
-    except ValueError as error:
-        raise ConfigError(f"health.actions: {error}", key="health.actions") from None
-    if not 0 <= config.health.closed_share <= 1:
-        raise ConfigError("health.closed_share is between 0 and 1", key="health.closed_share")
-    if config.twin.cpu_seconds <= 0:
-        raise ConfigError("twin.cpu_seconds is above 0", key="twin.cpu_seconds")
-    if not 0 < config.twin.cpu_share <= 1:
-        raise ConfigError("twin.cpu_share is above 0, up to 1", key="twin.cpu_share")
+    _check_limits(config, _LIMITS)
     names = [queue.name for queue in config.queues]
     if len(set(names)) != len(names):
         raise ConfigError("queues: two queues have the same name")
@@ -376,68 +356,34 @@ def _checked(config: MasterConfig) -> None:
         raise ConfigError("jobs.port_first is above jobs.port_last")
     if config.jobs.concurrent_saves < 1:
         raise ConfigError("jobs.concurrent_saves must be at least 1")
-    _check_limits(config)
-    _check_profiler(config)
-    _check_visibility(config)
-    _check_loans(config)
+    for queue in config.queues:
+        for key in ("jobs", "jobs_per_user"):
+            if (most := getattr(queue, key)) is not None and most < 0:
+                raise ConfigError(f"queues: {key} of {queue.name} is negative", key="queues")
+    _check_limits(config, _MORE_LIMITS)
+    with _naming("loans.load"):
+        check_source(config.loans.load)
     check_pools(config.pools, config.renting)
     check_backup(config.backup)
     Failpoints(config.debug.failpoint)
     policy_of(config)
 
 
-def _check_limits(config: MasterConfig) -> None:
-    jobs, retention = config.jobs, config.retention
-    for queue in config.queues:
-        for key in ("jobs", "jobs_per_user"):
-            if (most := getattr(queue, key)) is not None and most < 0:
-                raise ConfigError(f"queues: {key} of {queue.name} is negative", key="queues")
-    for key, number in (
-        ("jobs.queued_per_user", jobs.queued_per_user),
-        ("jobs.submit_burst", jobs.submit_burst),
-        ("retention.journal_most", retention.journal_most),
-    ):
-        if number < 1:
-            raise ConfigError(f"{key} must be at least 1", key=key)
-    if not 0.0 < jobs.submit_rate < math.inf:
-        raise ConfigError("jobs.submit_rate must be above 0", key="jobs.submit_rate")
-    if retention.compact_every < 1.0:
-        raise ConfigError(
-            "retention.compact_every must be at least 1s", key="retention.compact_every"
-        )
-    if retention.ended_most < 0:
-        raise ConfigError("retention.ended_most is negative", key="retention.ended_most")
+def _check_limits(
+    config: MasterConfig, limits: Iterable[tuple[str, Callable[[Any], bool], str]]
+) -> None:
+    for key, holds, words in limits:
+        if not holds(attrgetter(key)(config)):
+            raise ConfigError(f"{key} {words}", key=key)
 
 
-def _check_loans(config: MasterConfig) -> None:
-    loans = config.loans
-    if not 0 <= loans.headroom < 1:
-        raise ConfigError("loans.headroom is from 0 to below 1", key="loans.headroom")
-    if loans.every < 1.0:
-        raise ConfigError("loans.every must be at least 1s", key="loans.every")
-    if 0 < loans.within < 1.0:
-        raise ConfigError("loans.within is 0 or at least 1s", key="loans.within")
+@contextmanager
+def _naming(key: str) -> Iterator[None]:
+    """A ValueError becomes the ConfigError of this key."""
     try:
-        check_source(loans.load)
+        yield
     except ValueError as error:
-        raise ConfigError(f"loans.load: {error}", key="loans.load") from None
-
-
-def _check_visibility(config: MasterConfig) -> None:
-    if config.visibility.others not in OTHERS:
-        raise ConfigError(
-            f"visibility.others is one of {', '.join(OTHERS)}", key="visibility.others"
-        )
-
-
-def _check_profiler(config: MasterConfig) -> None:
-    profiler = config.profiler
-    if profiler.mode not in ("auto", "asked", "off"):
-        raise ConfigError("profiler.mode is auto, asked or off", key="profiler.mode")
-    if not 1.0 <= profiler.window <= LONGEST_WINDOW_S:
-        raise ConfigError("profiler.window is between 1s and 1h", key="profiler.window")
-    if not 0.0 <= profiler.link_gbits < math.inf:
-        raise ConfigError("profiler.link_gbits is 0 or more", key="profiler.link_gbits")
+        raise ConfigError(f"{key}: {error}", key=key) from None
 
 
 def _check_addresses(config: MasterConfig) -> None:
@@ -447,16 +393,12 @@ def _check_addresses(config: MasterConfig) -> None:
         ("listen.join", listen.join),
         ("listen.advertise", listen.advertise or listen.api),
     ):
-        try:
+        with _naming(key):
             split_address(address)
-        except ValueError as error:
-            raise ConfigError(f"{key}: {error}", key=key) from None
     if not listen.metrics:
         return
-    try:
+    with _naming("listen.metrics"):
         near = is_loopback(listen.metrics)
-    except ValueError as error:
-        raise ConfigError(f"listen.metrics: {error}", key="listen.metrics") from None
     if not near:
         raise ConfigError(
             f"listen.metrics: {listen.metrics} is no address of loopback, and nobody is asked "
@@ -473,6 +415,15 @@ def _check_files() -> None:
         raise ConfigError(
             f"only {hard} files may be open; agents need two each", hint="raise LimitNOFILE"
         )
+
+
+@contextmanager
+def _failing(*kinds: type[Exception]) -> Iterator[None]:
+    """Errors of these kinds end the command with one line."""
+    try:
+        yield
+    except kinds as error:
+        _fail(error)
 
 
 def _fail(error: BaseException) -> NoReturn:
