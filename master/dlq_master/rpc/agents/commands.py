@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from dlq.v1 import agent_service_pb2 as agent
 from dlq.v1 import job_pb2, lease_pb2
-from dlq_common.text.wire import to_duration
-from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Signal, Stop
-from dlq_master.model.ids import AttemptKey, NodeId
+from dlq_common.text.wire import filled, to_duration
+from dlq_master.control.stimuli import Command, Launch, LookAtGpus, Opened, Save, Signal, Stop
+from dlq_master.control.stimuli.nodes import RankCommand
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.task import fit_to_task
 from dlq_master.rpc.specs.elastic import fit_to_sizes
@@ -34,30 +35,17 @@ def welcome_messages(opened: Opened, places: CheckpointPlaces) -> Iterator[agent
 def command_message(command: Command, epoch: int, places: CheckpointPlaces) -> agent.Command:
     """A command of this master's epoch."""
     message = agent.Command(sequence=command.sequence, epoch=epoch)
-    if isinstance(command, Launch):
-        message.launch.CopyFrom(launch_message(command, places))
-    elif isinstance(command, Stop):
-        message.stop.CopyFrom(stop_message(command))
-    elif isinstance(command, LookAtGpus):
-        message.look_at_gpus.number = command.number
-    elif isinstance(command, Signal):
-        message.signal.CopyFrom(
-            agent.SignalCommand(
-                job_id=str(command.key.job_id),
-                fence=_fence(command.key, command.epoch),
-                node_rank=command.node_rank,
-                signal=command.signal,
-            )
-        )
-    else:
-        message.save.CopyFrom(
-            agent.SaveCommand(
-                job_id=str(command.key.job_id),
-                fence=_fence(command.key, command.epoch),
-                node_rank=command.node_rank,
-                number=command.number,
-            )
-        )
+    match command:
+        case Launch():
+            message.launch.CopyFrom(launch_message(command, places))
+        case Stop():
+            message.stop.CopyFrom(stop_message(command))
+        case LookAtGpus():
+            message.look_at_gpus.number = command.number
+        case Signal():
+            message.signal.CopyFrom(filled(agent.SignalCommand, command, **_rank_of(command)))
+        case Save():
+            message.save.CopyFrom(filled(agent.SaveCommand, command, **_rank_of(command)))
     return message
 
 
@@ -67,54 +55,36 @@ def launch_message(launch: Launch, places: CheckpointPlaces) -> agent.LaunchComm
     fit_to_task(spec, launch)
     fit_to_sizes(spec, launch.sizes, fixed=launch.fixed)
     spec.queue = launch.queue or spec.queue  # the default one by its name, or another by now
-    message = agent.LaunchCommand(
-        job_id=str(launch.key.job_id),
-        fence=_fence(launch.key, launch.epoch),
-        node_rank=launch.node_rank,
-        gpu_indexes=launch.gpu_indexes,
-        node_addresses=launch.node_addresses,
-        node_ids=_texts(launch.node_ids),
-        master_port=launch.master_port,
+    message = filled(
+        agent.LaunchCommand,
+        launch,
+        **_rank_of(launch),
+        node_ids=map(str, launch.node_ids),
+        node_ports=[agent.NodePorts(ports=ports) for ports in launch.node_ports],
         spec=spec,
-        user=launch.user,
-        uid=launch.uid,
-        gid=launch.gid,
-        groups=launch.groups,
-        resume_from=launch.resume_from,
         checkpoint_directory=places.directory(spec, launch.key, trial=launch.trial),
         checkpoint_base=places.base(spec),
         hold_duration=to_duration(launch.hold_s),
         grace_duration=to_duration(launch.grace_s),
-        restart_count=launch.restart_count,
+        time_left_duration=to_duration(launch.time_left_s),
     )
-    message.at_barrier, message.trial = launch.at_barrier, launch.trial
-    message.joins = launch.joins
     if launch.record_s is not None:
         message.profile.window_duration.CopyFrom(to_duration(launch.record_s))
-    message.node_gpu_counts.extend(launch.node_gpu_counts)
-    message.node_gpu_types.extend(launch.node_gpu_types)
-    message.port_first, message.port_last = launch.port_first, launch.port_last
-    message.node_ports.extend(agent.NodePorts(ports=ports) for ports in launch.node_ports)
-    if launch.time_left_s is not None:
-        message.time_left_duration.CopyFrom(to_duration(launch.time_left_s))
     return message
 
 
 def stop_message(stop: Stop) -> agent.StopCommand:
     """End one rank."""
-    return agent.StopCommand(
-        job_id=str(stop.key.job_id),
-        fence=_fence(stop.key, stop.epoch),
-        node_rank=stop.node_rank,
-        cause=stop.cause,
+    return filled(
+        agent.StopCommand,
+        stop,
+        **_rank_of(stop),
         grace_duration=to_duration(stop.grace_s),
         delay_duration=to_duration(stop.delay_s),
     )
 
 
-def _fence(key: AttemptKey, epoch: int) -> lease_pb2.Fence:
-    return lease_pb2.Fence(epoch=epoch, attempt=key.number)
-
-
-def _texts(node_ids: Iterable[NodeId]) -> list[str]:
-    return [str(node_id) for node_id in node_ids]
+def _rank_of(command: RankCommand) -> dict[str, Any]:
+    key = command.key
+    fence = lease_pb2.Fence(epoch=command.epoch, attempt=key.number)
+    return {"job_id": str(key.job_id), "fence": fence}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TypedDict
 
 import structlog
 
@@ -15,7 +16,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.words import MOST_TASKS_OF_A_NODE
 from dlq_common.live_resize import FEATURE
 from dlq_common.text.names import check_word, printable, shown
-from dlq_common.text.wire import from_duration
+from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import (
     AgentInstance,
     ReportedCheckpoint,
@@ -27,7 +28,7 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
+from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, passing, words_of
 
 log = structlog.get_logger("master.agent_intake")
 
@@ -77,20 +78,14 @@ def rented_as(facts: agent.NodeFacts) -> tuple[str, str]:
     """
     if _pool(facts.pool) is not NodePool.PRICED:
         return "", ""
-    try:
-        name = check_word(facts.pool, "pool")
-    except ValueError as error:
-        raise InvalidRequest(str(error), field="pool") from None
+    name = passing(check_word, facts.pool, "pool", "pool")
     return name, words_of(facts.instance_id, "instance_id")
 
 
 def _runtimes(facts: agent.NodeFacts) -> frozenset[str]:
     if len(facts.runtimes) > MOST_RUNTIMES:
         raise InvalidRequest(f"a node has at most {MOST_RUNTIMES} runtimes", field="runtimes")
-    try:
-        return frozenset(check_word(name, "runtime") for name in facts.runtimes)
-    except ValueError as error:
-        raise InvalidRequest(str(error), field="runtimes") from None
+    return frozenset(passing(check_word, name, "runtimes", "runtime") for name in facts.runtimes)
 
 
 def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:
@@ -99,18 +94,15 @@ def _gpus(facts: agent.NodeFacts) -> tuple[Gpu, ...]:
         0 <= index < MOST_GPUS_OF_A_NODE for index in indexes
     ):
         raise InvalidRequest("GPU indexes must differ and be small", field="gpus")
-    try:
-        return tuple(
-            Gpu(
-                index=gpu.index,
-                gpu_type=check_word(gpu.gpu_type, "GPU type"),
-                uuid=words_of(gpu.uuid, "gpus.uuid"),
-                memory_bytes=max(0, gpu.memory_bytes),
-            )
-            for gpu in sorted(facts.gpus, key=lambda gpu: gpu.index)
+    return tuple(
+        Gpu(
+            index=gpu.index,
+            gpu_type=passing(check_word, gpu.gpu_type, "gpus", "GPU type"),
+            uuid=words_of(gpu.uuid, "gpus.uuid"),
+            memory_bytes=max(0, gpu.memory_bytes),
         )
-    except ValueError as error:
-        raise InvalidRequest(str(error), field="gpus") from None
+        for gpu in sorted(facts.gpus, key=lambda gpu: gpu.index)
+    )
 
 
 def _address(text: str) -> str:
@@ -147,23 +139,17 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         raise InvalidRequest(f"no phase {report.phase}", field="phase")
     return ReportedRank(
         sequence=report.sequence,
-        key=AttemptKey(job_id_of(report.job_id), _attempt(report.fence.attempt)),
-        epoch=report.fence.epoch,
-        node_rank=_rank(report.node_rank),
+        **_rank(report),
         phase=phase,
-        exit_code=report.exit_code if report.HasField("exit_code") else None,
+        exit_code=said(report, "exit_code"),
         signal=report.signal,
         oom_killed=report.oom_killed,
         error=printable(report.error[:LONGEST_WORDS]),
         ended_by=words_of(report.ended_by, "ended_by"),
         checkpoint=_checkpoint(report) if report.HasField("checkpoint") else None,
         done=report.done,
-        save_s=(
-            _positive(from_duration(report.save_duration))
-            if report.HasField("save_duration")
-            else None
-        ),
-        age_s=_positive(from_duration(report.age_duration)),
+        save_s=_positive(said(report, "save_duration")),
+        age_s=max(0.0, from_duration(report.age_duration)),
         gpu_indexes=_gpu_indexes(report),
         detail=printable(report.detail[:LONGEST_WORDS]),
         ports=_ports(report),
@@ -209,37 +195,27 @@ def _checkpoint(report: agent.RankReport) -> ReportedCheckpoint:
         raise InvalidRequest("a checkpoint has an absolute path", field="checkpoint.path")
     return ReportedCheckpoint(
         path=found.path,
-        step=found.step if found.HasField("step") else None,
-        age_s=_positive(from_duration(found.age_duration)),
+        step=said(found, "step"),
+        age_s=max(0.0, from_duration(found.age_duration)),
         after_notice=found.after_notice,
     )
 
 
 def agent_of(hello: agent.Hello) -> AgentInstance | None:
     """The agent that speaks; None: one of before, which does not say."""
-    said = hello.instance
-    if not said.process_id:
+    told = hello.instance
+    if not told.process_id:
         return None
-    return AgentInstance(
-        process_id=words_of(said.process_id, "instance.process_id"),
-        place=words_of(said.place, "instance.place"),
-        memory_id=words_of(said.memory_id, "instance.memory_id"),
-        machine_id=words_of(said.machine_id, "instance.machine_id"),
-    )
+    names = AgentInstance._fields
+    return AgentInstance(*[words_of(getattr(told, name), f"instance.{name}") for name in names])
 
 
 def unexplained_of(
     ranks: Iterable[agent.UnexplainedRank],
 ) -> tuple[tuple[AttemptKey, int, int], ...]:
     """Ranks that run without a record, as key, epoch and rank."""
-    read = tuple(
-        (
-            AttemptKey(job_id_of(each.job_id), _attempt(each.fence.attempt)),
-            each.fence.epoch,
-            _rank(each.node_rank),
-        )
-        for each in ranks
-    )
+    found = map(_rank, ranks)
+    read = tuple((one["key"], one["epoch"], one["node_rank"]) for one in found)
     if len(read) > MOST_RANKS:
         raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="unexplained")
     return read
@@ -248,33 +224,33 @@ def unexplained_of(
 def progress_of(progress: agent.RankProgress) -> ReportedProgress:
     """The last report of a running rank about itself."""
     return ReportedProgress(
-        key=AttemptKey(job_id_of(progress.job_id), _attempt(progress.fence.attempt)),
-        epoch=progress.fence.epoch,
-        node_rank=_rank(progress.node_rank),
-        step=progress.step if progress.HasField("step") else None,
-        total=progress.total_step_count if progress.HasField("total_step_count") else None,
-        loss=progress.loss if progress.HasField("loss") else None,
-        age_s=(
-            _positive(from_duration(progress.age_duration))
-            if progress.HasField("age_duration")
-            else None
-        ),
+        **_rank(progress),
+        step=said(progress, "step"),
+        total=said(progress, "total_step_count"),
+        loss=said(progress, "loss"),
+        age_s=_positive(said(progress, "age_duration")),
         memory_bytes=progress.memory_bytes,
     )
 
 
-def _attempt(number: int) -> int:
+class _Rank(TypedDict):
+    """The fence and the number of a rank."""
+
+    key: AttemptKey
+    epoch: int
+    node_rank: int
+
+
+def _rank(told: agent.RankReport | agent.RankProgress | agent.UnexplainedRank) -> _Rank:
+    job_id, number = job_id_of(told.job_id), told.fence.attempt
     if number < 1:
         raise InvalidRequest("attempts are counted from 1", field="fence.attempt")
-    return number
-
-
-def _rank(node_rank: int) -> int:
-    if node_rank < 0:
+    if told.node_rank < 0:
         raise InvalidRequest("ranks are counted from 0", field="node_rank")
-    return node_rank
+    key = AttemptKey(job_id, number)
+    return {"key": key, "epoch": told.fence.epoch, "node_rank": told.node_rank}
 
 
-def _positive(seconds: float) -> float:
+def _positive(seconds: float | None) -> float | None:
     """Ages are never negative, whatever an agent's arithmetic says."""
-    return max(0.0, seconds)
+    return None if seconds is None else max(0.0, seconds)

@@ -8,7 +8,7 @@ from dlq.v1 import agent_service_pb2 as agent
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import printable
 from dlq_common.text.units import DAY
-from dlq_common.text.wire import from_duration
+from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import ToldDisk, ToldGpu, ToldSymptom
 from dlq_master.control.stimuli.loans import Reading, TakeLook
 from dlq_master.model.ids import NodeId
@@ -61,13 +61,9 @@ def _gpu(gpu: agent.GpuHealth) -> ToldGpu:
     return ToldGpu(
         gpu=gpu.index,
         symptoms=tuple(_symptom(symptom) for symptom in gpu.symptoms),
-        temperature_celsius=(
-            gpu.temperature_celsius if gpu.HasField("temperature_celsius") else None
-        ),
-        utilization_percent=(
-            gpu.utilization_percent if gpu.HasField("utilization_percent") else None
-        ),
-        used_memory_bytes=gpu.used_memory_bytes if gpu.HasField("used_memory_bytes") else None,
+        temperature_celsius=said(gpu, "temperature_celsius"),
+        utilization_percent=said(gpu, "utilization_percent"),
+        used_memory_bytes=said(gpu, "used_memory_bytes"),
     )
 
 

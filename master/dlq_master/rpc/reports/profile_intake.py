@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from dlq.v1 import profile_pb2 as wire
 from dlq_common.errors import InvalidRequest
-from dlq_common.text.wire import from_duration
+from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import TakeEvidence
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs.recording import Evidence
@@ -73,21 +73,19 @@ def _summary(message: wire.ProfileEvidence) -> JobProfile:
         traffic=_verdict(message.traffic),
         sizes=_verdict(message.sizes),
         processes=message.process_count,
-        world_size=message.rank_count if message.HasField("rank_count") else None,
+        world_size=said(message, "rank_count"),
         iterations=message.iteration_count,
-        period_s=(
-            from_duration(message.period_duration) if message.HasField("period_duration") else None
-        ),
-        jitter=_number(message, "jitter"),
-        bytes_per_iteration=_number(message, "bytes_per_iteration"),
-        model_bytes=_number(message, "model_bytes"),
+        period_s=said(message, "period_duration"),
+        jitter=said(message, "jitter"),
+        bytes_per_iteration=said(message, "bytes_per_iteration"),
+        model_bytes=said(message, "model_bytes"),
         largest_tensor_bytes=_interval(
             message, "largest_tensor_low_bytes", "largest_tensor_high_bytes"
         ),
         skew=_interval(message, "skew_low", "skew_high"),
-        server_skew=_number(message, "server_skew"),
-        active_fraction=_number(message, "active_fraction"),
-        self_check_error=_number(message, "self_check_error"),
+        server_skew=said(message, "server_skew"),
+        active_fraction=said(message, "active_fraction"),
+        self_check_error=said(message, "self_check_error"),
         records=message.record_count,
         lost=message.lost_count,
         unseen=_words(message.unseen, "unseen"),
@@ -103,13 +101,8 @@ def _verdict(verdict: wire.ProfileVerdict) -> TrafficVerdict:
     return found
 
 
-def _number(message: wire.ProfileEvidence, name: str) -> float | None:
-    value: float = getattr(message, name)
-    return value if message.HasField(name) else None  # type: ignore[arg-type] # one of the names above
-
-
 def _interval(message: wire.ProfileEvidence, low: str, high: str) -> Interval | None:
-    lower, upper = _number(message, low), _number(message, high)
+    lower, upper = said(message, low), said(message, high)
     if lower is None or upper is None:
         return None
     if lower > upper:
