@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from dlq.v1 import node_pb2
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.loop.ports import ReadModel
+from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 
