@@ -4,12 +4,11 @@ the currency of prices; instants on the master's axis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import inf
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import Machine, MachineState
 from dlq_master.model.nodes.node import CLOSED
 from dlq_master.model.plan import Migrate
@@ -87,19 +86,3 @@ def here(
     free -= sum([one.gpus for one in coming])
     jobs += tuple([int(one.key.job_id) for one in coming])
     return Here(machine.request_id, offer, ready_s, machine.paid_until_s, free, jobs)
-
-
-def wanting(
-    jobs: Sequence[Job], lefts: Sequence[Floats], ends: Mapping[int, float]
-) -> tuple[Wanting, ...]:
-    """Jobs that wait, with what is left of each, and when they are expected to be done on the own
-    nodes.
-    """
-    late = [(job.job_id, job.lateness, left_s) for job, left_s in zip(jobs, lefts, strict=True)]
-    return tuple(
-        [
-            Wanting(job_id, lateness.due_s, lateness.weight, left_s, ends.get(job_id, inf))
-            for job_id, lateness, left_s in late
-            if lateness is not None
-        ]
-    )

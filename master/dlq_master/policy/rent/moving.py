@@ -9,6 +9,7 @@ its GPUs to others, and goes on there. The price of the move is one more save an
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
@@ -19,7 +20,7 @@ from dlq_master.policy.promise.verdicts.reading import pause_of, worked_s
 from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
-    from dlq_master.policy.priced.catalogue import Floats
+    from dlq_master.policy.rent.market import Wanting
     from dlq_master.policy.rent.times import MachineRunTimes
 
 Moving = Mapping[AttemptKey, Job]
@@ -41,28 +42,35 @@ def movable(cluster: Cluster, now_s: float) -> dict[AttemptKey, Job]:
     return dict(sorted(found.items()))
 
 
-def with_moving(
+def wanting_of(
     cluster: Cluster,
     now_s: float,
-    wanting: Sequence[Job],
+    waiting: Sequence[Job],
     moving: Moving,
     outranked: Collection[AttemptKey],
     times: MachineRunTimes,
-    ends: dict[int, float],
-) -> tuple[list[Job], list[Floats], dict[int, float]]:
-    """The jobs that wait and those that might move, with the rest of each on machines. A moving job
-    has its save and its start left as well. Also the end of each on the own nodes. A running job
-    ends there no later than on its present GPUs, unless it gives way to another.
+    ends: Mapping[int, float],
+) -> tuple[Wanting, ...]:
+    """The jobs that wait and those that might move, with the rest of each on machines, and its end
+    on the own nodes by `ends`. A moving job has its save and its start left as well. It ends on own
+    nodes no later than on its present GPUs, unless it gives way to another.
     """
-    jobs = [*wanting, *moving.values()]
-    lefts = times.left_s(jobs)
-    for n, (key, job) in enumerate(moving.items(), len(wanting)):
-        pause = pause_of(cluster, job)
-        lefts[n] = lefts[n] + pause.save_s + pause.resume_s
-        if key not in outranked:
-            width = cluster.attempts[key].lease.allocation.width
-            ends[job.job_id] = min(ends[job.job_id], now_s + times.on_own_s(job, width))
-    return jobs, lefts, ends
+    from dlq_master.policy.rent.market import Wanting
+
+    found = []
+    keys = [*[None] * len(waiting), *moving]
+    jobs = [*waiting, *moving.values()]
+    for key, job, left_s in zip(keys, jobs, times.left_s(jobs), strict=True):
+        end_s = ends.get(job.job_id, inf)
+        if key is not None:
+            pause = pause_of(cluster, job)
+            left_s = left_s + pause.save_s + pause.resume_s
+            if key not in outranked:
+                width = cluster.attempts[key].lease.allocation.width
+                end_s = min(end_s, now_s + times.on_own_s(job, width))
+        if (late := job.lateness) is not None:
+            found.append(Wanting(job.job_id, late.due_s, late.weight, left_s, end_s))
+    return tuple(found)
 
 
 def _runs_on(attempt: Attempt) -> bool:

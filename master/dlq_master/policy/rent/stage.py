@@ -18,7 +18,7 @@ from dlq_master.model.resources import Allocation, Slot, indices, mask_of
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.rent.line import NOBODY, free_on, in_line, may_rent, own_end_s
-from dlq_master.policy.rent.moving import Moving, movable, with_moving
+from dlq_master.policy.rent.moving import Moving, movable, wanting_of
 
 if TYPE_CHECKING:  # numpy comes with these, and a master starts without
     import numpy as np
@@ -158,9 +158,9 @@ class RentsMachines(RentsNothing):
             for one in machines.here.values()
             if (at := self._place.get(one.pool)) is not None
         ]
-        jobs = with_moving(cluster, view.now_s, wanting, moving, outranked, times, ends)
+        jobs = wanting_of(cluster, view.now_s, wanting, moving, outranked, times, ends)
         spare = machines.spare_per_hour, machines.spare
-        return market.Market(view.now_s, tuple(offers), tuple(here), market.wanting(*jobs), *spare)
+        return market.Market(view.now_s, tuple(offers), tuple(here), jobs, *spare)
 
     def _placed(
         self, view: View, puts: Iterable[tuple[int, str, int]]

@@ -15,7 +15,7 @@ from dlq_master.model.plan import Migrate
 from dlq_master.model.resources import Request
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import NodeType
-from dlq_master.policy.rent.moving import movable, with_moving
+from dlq_master.policy.rent.moving import movable, wanting_of
 from dlq_master.policy.rent.times import MachineRunTimes
 from support.builders import World, a_job, a_node
 
@@ -69,16 +69,16 @@ def test_a_save_and_a_start_are_left_besides_and_it_is_done_no_later_than_as_it_
     moving = movable(world.cluster, world.now_s)
     kind = NodeType("spot", "H100", 4, 10.0)
     times = MachineRunTimes([kind], [1.0], np.random.default_rng(0))
-    now = world.cluster, world.now_s, [world.job(2)], moving
-    jobs, lefts, ends = with_moving(*now, (), times, {1: 1e6})
-    assert [job.job_id for job in jobs] == [2, 1]
+    now = world.cluster, world.now_s, [world.job(2)._replace(lateness=LATE)], moving
+    waits, moves = wanting_of(*now, (), times, {1: 1e6})
+    assert [waits.job, moves.job] == [2, 1]
     terms = world.cluster.terms
     left_s = 3500.0 + terms.save_lead_s + terms.resume_s
-    assert lefts[1][0] == pytest.approx(
+    assert moves.left_s[0] == pytest.approx(
         [left_s, 3500.0 / 2**0.85 + left_s - 3500.0, np.inf, 3500.0 / 4**0.85 + left_s - 3500.0]
     )
-    assert ends == {1: world.now_s + 3500.0}
-    assert with_moving(*now, moving.keys(), times, {1: 1e6})[2] == {1: 1e6}, "it gives way"
+    assert (waits.own_end_s, moves.own_end_s) == (np.inf, world.now_s + 3500.0)
+    assert wanting_of(*now, moving.keys(), times, {1: 1e6})[1].own_end_s == 1e6, "it gives way"
 
 
 def arrived(way: Migrations, world: World) -> list[Migrate]:
