@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt, AttemptState
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps
@@ -31,6 +30,7 @@ from dlq_master.policy.transit.taking import Taking
 from support import full_sort, reference_planner
 from support.builders import World, a_job, a_node
 from support.extent import times
+from support.validate import validate
 
 EXPLAINED = 6  # of the latest jobs, after every decision
 PROFILES = st.sampled_from(

@@ -11,7 +11,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.band import Band
@@ -25,6 +24,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from support.builders import World, a_job
 from support.extent import times
+from support.validate import validate
 
 ENDS = (
     attempt_steps.Succeeded(),

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind
 from dlq_master.model.jobs.reward import BEST_EFFORT, strict
@@ -23,6 +22,7 @@ from dlq_master.policy.legal.recheck import basis_of, recheck
 from dlq_master.policy.offload import plain
 from support.builders import World, a_job, a_node
 from support.extent import times
+from support.validate import validate
 
 POLICIES: list[tuple[str, dict[str, str]]] = [
     ("fifo", {}),

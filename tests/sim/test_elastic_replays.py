@@ -10,13 +10,13 @@ from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Resize
 from dlq_master.model.resources import Allocation
-from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.turn import Decided
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup, read_cluster
+from support.validate import validate
 
 FREE = ("preempt=free", "place=count")
 CHOICES = [
@@ -130,7 +130,7 @@ class Watch:
         self.bases: dict[int, int] = {}
 
     def __call__(self, cluster: Cluster, decided: Decided, _now_s: float) -> None:
-        check_full(cluster)
+        validate(cluster)
         for one in decided.happened:
             if isinstance(one.change, Resize) and isinstance(one.event, StopRequested):
                 job_id = one.change.key.job_id

@@ -14,7 +14,6 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.plan import Start
-from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.reclaim.choices import RECLAIMS
 from dlq_master.policy.turn import Decided
 from dlq_simulator.replay.engine import Replay, replay
@@ -24,6 +23,7 @@ from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.loans import LoanStep
 from support.extent import times
+from support.validate import validate
 
 COSTS = ("term_s=60", "save_s=7", "resume_s=5")
 OWN = NodeGroup(name="own", count=1, gpus=2, gpu_type="V")
@@ -120,7 +120,7 @@ class Watch:
         self.ids = ids
 
     def __call__(self, cluster: Cluster, decided: Decided, _now_s: float) -> None:
-        check_full(cluster)
+        validate(cluster)
         flags = {node_id: cluster.nodes[node_id].flags for node_id in self.ids}
         for node_id in self.ids:
             if NodeFlag.LOANED not in flags[node_id]:

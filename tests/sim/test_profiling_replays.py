@@ -8,7 +8,6 @@ from random import Random
 import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.policy.legal.check import check_full
 from dlq_simulator.generate.chronus import MIXES, Chronus
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.results.report import Result
@@ -16,6 +15,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import read_cluster
 from support.extent import some, spread
+from support.validate import validate
 
 SLOT_S = 1200.0
 
@@ -51,7 +51,7 @@ def replayed(seed: int, *words: str) -> Result:
     (chosen,) = read_settings(["chronus"], ["know=profiled", *words])
 
     def sound(cluster: Cluster, *_: object) -> None:
-        check_full(cluster)
+        validate(cluster)
 
     return replay(workload(seed), read_cluster("8x8"), chosen, watch=sound)
 

@@ -9,7 +9,6 @@ import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.view import View
-from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.promise.verdicts.proof import at_risk
 from dlq_simulator.errors import UsageError
 from dlq_simulator.generate.chronus import MIXES, Chronus
@@ -19,6 +18,7 @@ from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, read_cluster
 from support.extent import some, spread
+from support.validate import validate
 
 SEEDS = some(range(20), 2)
 _WIDTHS = (1, 1, 1, 2, 2, 3, 4, 4, 8, 12, 16)
@@ -59,7 +59,7 @@ def looked_at(policy: str, seed: int, *words: str) -> Result:
     (chosen,) = read_settings([policy], words, seed)
 
     def look(cluster: Cluster, *_: object) -> None:
-        check_full(cluster)
+        validate(cluster)
 
     return replay(workload(seed, jobs=35, hours=2.5), read_cluster("6x8"), chosen, watch=look)
 

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.policy.legal.check import check_full
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.results.report import Result
 from dlq_simulator.settings import read_settings
@@ -19,6 +18,7 @@ from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from dlq_simulator.world.loans import LoanStep
 from support.extent import LONG, spread, times
+from support.validate import validate
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 PLACEMENTS = ("count", "consolidate", "spread")
@@ -93,7 +93,7 @@ def no_gpu_is_held_twice(cluster: Cluster, *_: object) -> None:
                     held[slot.node_id, gpu] = held.get((slot.node_id, gpu), 0) + 1
                     assert gpu < len(cluster.nodes[slot.node_id].gpus)
     assert all(holders == 1 for holders in held.values()), held
-    check_full(cluster)
+    validate(cluster)
 
 
 def run(trace: Trace, cluster: ClusterSpec, choice: tuple[str, ...]) -> Result:

@@ -9,12 +9,12 @@ import pytest
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.plan import Start
-from dlq_master.policy.legal.check import check_full
 from dlq_master.policy.turn import Decided
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
+from support.validate import validate
 
 pytestmark = pytest.mark.long(
     "unit/master/policy/place/test_skew_placement.py",
@@ -85,7 +85,7 @@ def test_the_placement_program_gives_legal_plans_and_says_how_it_chose() -> None
     told: list[str] = []
 
     def look(cluster: Cluster, decided: Decided, _: float) -> None:
-        check_full(cluster)
+        validate(cluster)
         told.extend(
             one.change.reason.detail for one in decided.happened if isinstance(one.change, Start)
         )

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.plan import Plan
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import (
@@ -30,6 +29,7 @@ from dlq_simulator.traces import read_trace
 from dlq_simulator.workload import Trace, TraceJob
 from dlq_simulator.world.clusters import ClusterSpec, NodeGroup
 from support.extent import spread
+from support.validate import validate
 
 DATA = Path(__file__).parents[1] / "data" / "traces"
 CHOICES = (

@@ -8,7 +8,6 @@ from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, Fence, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
@@ -22,6 +21,7 @@ from dlq_master.policy.pipeline import plan, wake_at_s
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.turn import decide
+from support.validate import validate
 
 H100 = "H100-80GB"
 

@@ -12,13 +12,13 @@ from dlq_master.control.jobs.gates import holds_place
 from dlq_master.control.people.counts import of_user
 from dlq_master.control.read_model.ports import ReadModel
 from dlq_master.model.attempts.attempt import LIVE, AttemptState
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import ENDED, JobState
 from dlq_master.model.usage.accounting import Level
 from dlq_master.store.batch import Loaded
 from support.memory_store import MemoryStore
+from support.validate import validate
 
 
 def check_turn(state: State, store: MemoryStore) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from dlq_master.control.attempts import blame
-from dlq_master.model.chart import GENERATED, pages
+from support.state_pages import GENERATED, pages
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference" / "states"
 

@@ -67,7 +67,7 @@ class Cluster:
     """One driver owns it and changes it only through `put_*`; each costs O(1) or O(log n).
 
     Values are replaced, never mutated, so a reader may keep them. Free GPUs, queue positions and
-    timers are derived from the values: `model.validate` recomputes them all and compares.
+    timers are derived from the values: `tests/support/validate.py` compares them all.
     """
 
     def __init__(self, ordering: Ordering, terms: Terms) -> None:

@@ -1,4 +1,4 @@
-"""Is a plan legal? O(changes) for the loop, and from scratch for tests and now and then."""
+"""Is a plan legal? O(changes)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from functools import cached_property
 from typing import assert_never
 
 from dlq_master.model.attempts.attempt import ACTIVE, Attempt
-from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job, JobState
@@ -69,11 +67,6 @@ def check_delta(view: View, plan: Plan, policy: Policy) -> None:
         book.shrink(change for change in plan.changes if isinstance(change, Resize))
     for change in plan.changes:
         book.enter(change)
-
-
-def check_full(cluster: Cluster) -> None:
-    """Raise AssertionError unless the whole state is sound and every index equals its values."""
-    validate(cluster)
 
 
 class CheckBook:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dlq_master.model.chart import pages
 from support.state_charts import FOLDER, all_pages
+from support.state_pages import pages
 
 
 @pytest.mark.parametrize("name", sorted(all_pages()))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.band import Band
@@ -20,6 +19,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
 from support.builders import H100, World, a_job, a_node
+from support.validate import validate
 
 DUE = strict(9000.0)
 LENT = frozenset([NodeFlag.LOANED])

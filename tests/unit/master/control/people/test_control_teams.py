@@ -23,7 +23,6 @@ from dlq_master.control.config import QueueConfig
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.people.teams import moved
 from dlq_master.control.stimuli import Caller, DeleteTeam, SetPolicy, SetTeam, TeamSet, UpdateJob
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.reward import strict
@@ -32,6 +31,7 @@ from dlq_master.policy.order.share import ShareRules
 from dlq_master.store.tables.tenants import Member, Team, TeamRules
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
+from support.validate import validate
 
 Masters = Callable[..., Master]
 

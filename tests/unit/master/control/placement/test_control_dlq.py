@@ -11,9 +11,9 @@ import pytest
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.stimuli import SetPolicy
 from dlq_master.model.attempts.deadlines import due_s
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.jobs.band import Band
 from support.master_harness import ROOT, Master
+from support.validate import validate
 from unit.master.control.deadlines.test_control_deadlines import Site
 
 Masters = Callable[..., Master]

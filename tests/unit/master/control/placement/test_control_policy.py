@@ -9,7 +9,6 @@ import pytest
 
 from dlq_common.errors import AlreadyExists, IllegalTransition, InvalidRequest
 from dlq_master.control.stimuli import PolicySet, SetPolicy
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band, Segment
 from dlq_master.model.jobs.job import Job
@@ -17,6 +16,7 @@ from dlq_master.model.jobs.reward import strict
 from dlq_master.policy.registry.presets import PRESETS
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
+from support.validate import validate
 
 Masters = Callable[..., Master]
 

@@ -10,7 +10,6 @@ import pytest
 from dlq_common.errors import InvalidRequest, NotFound
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
 from dlq_master.model.attempts.attempt import AttemptState
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.lease import Terms
@@ -22,6 +21,7 @@ from dlq_master.store.tables.tenants import Reservation
 from support.builders import a_job
 from support.master_harness import ROOT, Master, config_of
 from support.sim_agent import SimAgent
+from support.validate import validate
 
 Masters = Callable[..., Master]
 HOUR_S = 3600.0

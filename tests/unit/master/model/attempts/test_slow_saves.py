@@ -1,8 +1,8 @@
 """A boundary is decided early enough for the slowest save of what runs."""
 
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.jobs.job import Job
 from support.builders import World, a_job
+from support.validate import validate
 
 
 def with_saves(world: World, job_id: int, *seconds: float) -> Job:

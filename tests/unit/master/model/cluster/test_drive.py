@@ -7,13 +7,13 @@ import pytest
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState, RankStatus
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, Fence, JobId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.jobs.job import Checkpoint, EndReason, JobState, RunRules
 from dlq_master.model.plan import Start
 from dlq_master.model.transitions import StopCause
 from support.builders import World, a_job
+from support.validate import validate
 
 
 def words(happened: list[drive.Happened]) -> list[str]:

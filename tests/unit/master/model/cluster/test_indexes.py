@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.cluster import drive
 from dlq_master.model.cluster.cluster import Cluster
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs import job_steps
 from dlq_master.model.lease import Terms
@@ -22,6 +21,7 @@ from dlq_master.model.order.waiting import WaitingIndex
 from dlq_master.model.resources import Shape
 from dlq_master.model.timers import Timers
 from support.builders import World, a_job, a_node, a_waiting_job, an_attempt
+from support.validate import validate
 
 ONE = Shape(1, None, None)
 

@@ -19,8 +19,9 @@ from dlq_master.model.plan import (
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from support.builders import World, a_job, a_node, an_allocation
+from support.validate import validate
 
 WHY = Reason(ReasonCode.FITS)
 
@@ -125,7 +126,7 @@ def test_equal_shares_are_demanded_of_an_explicit_gang() -> None:
 
 def test_the_full_check_sees_an_index_that_has_drifted() -> None:
     world = world_with_work()
-    check_full(world.cluster)
+    validate(world.cluster)
     world.cluster.capacity.free["H100-80GB"].set(0, 0b1)
     with pytest.raises(AssertionError, match="free H100-80GB of n1"):
-        check_full(world.cluster)
+        validate(world.cluster)

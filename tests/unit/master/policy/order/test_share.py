@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from dlq_master.model.cluster.frozen import freeze, thaw
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.keys import Had, Learned
 from dlq_master.model.usage.shares import ShareLedger
@@ -18,6 +17,7 @@ from dlq_master.planner.snapshot import dumps, loads
 from dlq_master.policy.order.share import MOST, ShareRules, level_of, ratios, shared, weigh
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
+from support.validate import validate
 
 DAY_S = 86_400.0
 

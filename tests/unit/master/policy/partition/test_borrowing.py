@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
@@ -21,6 +20,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
+from support.validate import validate
 
 ANN, BOB = "ann", "bob"
 EARLY, LATE = Promises(slots=Slots.EARLY), Promises(slots=Slots.LATE)

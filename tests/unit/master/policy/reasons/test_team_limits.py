@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
@@ -20,6 +19,7 @@ from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.reasons.summary import ReasonSummary
 from dlq_master.policy.registry.registry import build
 from support.builders import World, a_job
+from support.validate import validate
 
 
 def a_world(nodes: int = 2, **settings: str) -> World:

@@ -17,11 +17,12 @@ from dlq_master.model.plan import Plan, Resize, Revoke, Start
 from dlq_master.model.resources import Request
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.legal.check import check_delta, check_full
+from dlq_master.policy.legal.check import check_delta
 from dlq_master.policy.reclaim.choices import ALGORITHM_1
 from dlq_master.policy.reclaim.demand import Choice
 from dlq_master.policy.reclaim.whitelist import TakenServers, demand_of, dice, take_back, taking
 from support.builders import World, a_job, a_node, an_allocation
+from support.validate import validate
 
 OWN, LENT = ("n1", "n2"), ("t1", "t2", "t3", "t4")
 GPUS = 4  # of each node
@@ -57,7 +58,7 @@ class Tenants(World):
         check_delta(View(self.cluster, self.now_s), plan, self.policy)
         for one in drive.apply(self.cluster, plan, self.now_s, epoch=1):
             self.run_if_placed(one)
-        check_full(self.cluster)
+        validate(self.cluster)
         return self
 
     def cordon(self, name: str) -> Tenants:

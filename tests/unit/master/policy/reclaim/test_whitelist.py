@@ -17,9 +17,10 @@ from dlq_master.model.resources import Request
 from dlq_master.model.transitions import StopCause
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
-from dlq_master.policy.legal.check import IllegalPlan, check_delta, check_full
+from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reclaim.whitelist import TakenServers, lend, returns, take_back
 from support.builders import World, a_job, a_node, an_allocation
+from support.validate import validate
 
 WHY = Reason(ReasonCode.ASKED_BACK)
 LENT = [NodeId(f"t{number}") for number in (1, 2, 3)]
@@ -36,7 +37,7 @@ class Lent(World):
         check_delta(View(self.cluster, self.now_s), plan, self.policy)
         for one in drive.apply(self.cluster, plan, self.now_s, epoch=1):
             self.run_if_placed(one)
-        check_full(self.cluster)
+        validate(self.cluster)
         return self
 
     def lend(self, more: int) -> Lent:

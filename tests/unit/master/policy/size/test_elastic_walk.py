@@ -9,7 +9,6 @@ import pytest
 from dlq_master.model.attempts import attempt_steps
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster import drive
-from dlq_master.model.cluster.validate import validate
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
 from dlq_master.model.lease import LeaseKind
@@ -22,6 +21,7 @@ from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.legal.check import IllegalPlan, check_delta
 from dlq_master.policy.reasons.explain import explain
 from support.builders import World, a_job, a_node, an_allocation
+from support.validate import validate
 
 
 def elastic(job_id: int, *sizes: int, nodes: int | None = None, estimate_s: float = 1000.0) -> Job:
