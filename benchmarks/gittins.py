@@ -17,7 +17,7 @@ from random import Random
 
 from benchmarks.report import Report
 
-from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.order.gittins import ServiceDistribution
 
 LOOKUPS = 200_000
 QUANTUM_GPU_S = 3200.0

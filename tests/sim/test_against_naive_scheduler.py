@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.order.gittins import ServiceDistribution
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings
 from dlq_simulator.workload import Trace, TraceJob

@@ -46,7 +46,7 @@ from dlq_master.policy.legal.machines import MachinesBook
 from dlq_master.policy.legal.servers import Servers, job_fault, scale_fault
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.promise.capacity.types import types_for
-from dlq_master.policy.promise.verdicts.growth import may_grow
+from dlq_master.policy.promise.verdicts.reading import may_grow
 from dlq_master.policy.transit.guards import protects
 from dlq_master.policy.transit.taking import Taking
 

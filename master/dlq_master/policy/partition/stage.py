@@ -14,8 +14,12 @@ from dlq_master.policy.order.share import ShareRules, weigh
 from dlq_master.policy.order.stage import Order
 from dlq_master.policy.partition.borrowing import BorrowingWords, relabelled
 from dlq_master.policy.partition.quotas import REST, Quotas, Room
-from dlq_master.policy.partition.reserved.served_first import ServedFirst
-from dlq_master.policy.partition.reserved.slot_begin import SlotRules, evacuated, seating_of
+from dlq_master.policy.partition.reserved.slot_begin import (
+    ServedFirst,
+    SlotRules,
+    evacuated,
+    seating_of,
+)
 from dlq_master.policy.place.allocation.space import Space
 from dlq_master.policy.place.placement import PlaceStage
 

@@ -22,9 +22,9 @@ class Placement(NamedTuple):
     that the job fits (`place.chooser`). `room`: the GPUs of which a shape takes room, where that is
     more than it gets; None: just those. `repacks`: where `find` has nothing, all that start in the
     plan are packed anew to make room. `pack`: the function for that. `arranges`: places the small
-    jobs that start in one plan as a whole (`place.batch`). `groups`: own and lent servers, bases
-    and what can be given away are kept apart (`place.groups`). `packs`: it wants to be told which
-    jobs to keep together (`Shape.together`).
+    jobs that start in one plan as a whole (`whole.batch`). `groups`: own and lent servers, bases
+    and what can be given away are kept apart (`allocation.grouped`). `packs`: it wants to be told
+    which jobs to keep together (`Shape.together`).
     """
 
     name: str

@@ -1,18 +1,18 @@
-"""The decisions of a policy for one view, each made once however many jobs are explained from
-it.
-"""
+"""The decisions of a policy for one view, each made once, and their guards and preemptions."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
 
+from dlq_master.model.jobs.job import Job
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
+from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.policy import Policy
-from dlq_master.policy.transit.guards import NONE
+from dlq_master.policy.transit.guards import NONE, Guards, protects
 
 
 class Decisions:
@@ -44,3 +44,43 @@ class Decisions:
     def order(self) -> Lineup:
         """Who stands where."""
         return pipeline.lineup(self.view, self.policy)
+
+
+def taken_off(job: Job) -> list[Reason]:
+    """It waits since another took its GPUs."""
+    taken = job.taken
+    if taken is None or taken.lost_s is None or taken.time_s < (job.start_time_s or 0.0):
+        return []
+    return [Reason(ReasonCode.PREEMPTED, "seconds", have=taken.lost_s, blocking_jobs=(taken.by,))]
+
+
+def shielded(decisions: Decisions, job: Job) -> list[Reason]:
+    """The jobs that would leave for it at the next boundary without guards. Costs one more walk for
+    all who ask.
+    """
+    guards = decisions.policy.guards
+    if guards.most is None and not guards.min_run:
+        return []
+    cluster = decisions.view.cluster
+    safe = [
+        key.job_id
+        for key, winner in sorted(decisions.unguarded.outranked.items())
+        if winner == job.job_id
+        and protects(cluster, guards, cluster.jobs[key.job_id], cluster.attempts[key])
+    ]
+    if not safe:
+        return []
+    gpus, named = job.request.gpus, tuple(safe[:BLOCKERS_NAMED])
+    return [Reason(ReasonCode.PROTECTED, "gpus", gpus, None, named, _rules(guards))]
+
+
+def _rules(guards: Guards) -> str:
+    """`a job runs for at least 2 times what its pause and resume cost, and is preempted 20 times at
+    most`.
+    """
+    told = []
+    if guards.min_run:
+        told.append(f"runs for at least {guards.min_run:g} times what its pause and resume cost")
+    if guards.most is not None:
+        told.append(f"is preempted {guards.most} times at most")
+    return f"a job {', and '.join(told)}"

@@ -30,8 +30,7 @@ from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.accounts import over_account
-from dlq_master.policy.reasons.decisions import Decisions
-from dlq_master.policy.reasons.transit import shielded, taken_off
+from dlq_master.policy.reasons.decisions import Decisions, shielded, taken_off
 from dlq_master.policy.transit.taking import Taking
 
 NODES_NAMED = 10

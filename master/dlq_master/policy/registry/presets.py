@@ -23,8 +23,8 @@ from dlq_master.policy.order.by_key import (
 )
 from dlq_master.policy.order.stage import Order
 from dlq_master.policy.partition.stage import Partition
+from dlq_master.policy.place.allocation.grouped import GROUPS
 from dlq_master.policy.place.consolidate import CONSOLIDATE
-from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW_GROUPS
 from dlq_master.policy.place.whole.arranging import LOCAL_SEARCH, PATTERN

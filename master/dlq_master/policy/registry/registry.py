@@ -18,8 +18,7 @@ from dlq_master.policy.order.by_key import (
     smallest,
 )
 from dlq_master.policy.order.expected_left import expected_left
-from dlq_master.policy.order.gittins import Gittins
-from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.order.gittins import Gittins, ServiceDistribution
 from dlq_master.policy.order.share import ShareRules, shared
 from dlq_master.policy.order.stage import KEPT_ORDER
 from dlq_master.policy.place.consolidate import keeping_together

@@ -12,10 +12,10 @@ from dlq_master.policy.order.gittins import Index, Last
 from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
+from dlq_master.policy.place.allocation.grouped import GROUPS
 from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
-from dlq_master.policy.place.groups import GROUPS
 from dlq_master.policy.place.halving import HALVING
 from dlq_master.policy.place.packing.joint import SPACE
 from dlq_master.policy.place.placement import Placement

@@ -1,4 +1,7 @@
-"""The limits that a policy packs by: set once, or learned from the runs the cluster has seen."""
+"""The limits that a policy packs by: set once, or learned from the runs the cluster has seen.
+
+PACKLIMIT (Tiresias 3.3.2) is the skew above which a job is kept together.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ from dlq_master.model.nodes.free_gpus import Part, Parts, lowest
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.resources import Shape
 from dlq_master.policy.order.by_key import left_s
-from dlq_master.policy.partition.reserved.served_first import ServedFirst
+from dlq_master.policy.partition.reserved.slot_begin import ServedFirst
+from dlq_master.policy.place.allocation.grouped import PlacementGroups
 from dlq_master.policy.place.allocation.masks import (
     Masks,
     count,
@@ -28,7 +29,6 @@ from dlq_master.policy.place.allocation.masks import (
 )
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
-from dlq_master.policy.place.groups import PlacementGroups
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.size.sizing import Candidate, Sizing
 from dlq_master.policy.stop_costs import pause_and_resume_s

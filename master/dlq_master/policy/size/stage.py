@@ -9,12 +9,12 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.view import View
-from dlq_master.policy.partition.reserved.served_first import ServedFirst
+from dlq_master.policy.partition.reserved.slot_begin import ServedFirst
 from dlq_master.policy.partition.stage import Partition
 from dlq_master.policy.place.allocation.outcome import Walk
 from dlq_master.policy.place.placement import PlaceStage
 from dlq_master.policy.promise.capacity.rules import Promises
-from dlq_master.policy.promise.verdicts.growth import tied
+from dlq_master.policy.promise.verdicts.reading import tied
 from dlq_master.policy.size import elastic
 from dlq_master.policy.size.growth import ElasticQuestion
 from dlq_master.policy.size.sizing import Sizing

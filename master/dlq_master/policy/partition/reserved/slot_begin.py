@@ -4,30 +4,81 @@ without another waiting for them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
+from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.running import RunningByKey, RunningIndex
 from dlq_master.model.view import View
 from dlq_master.policy.partition.borrowing import BorrowingWords
 from dlq_master.policy.partition.reserved.defragmentation import movers
-from dlq_master.policy.partition.reserved.served_first import ServedFirst
 from dlq_master.policy.partition.reserved.slot_holders import (
+    SlotContest,
     SlotHolder,
+    SlotSpace,
     ends_now,
     holding,
+    leave,
+    leave_behind,
+    make_room,
+    pinned_too,
     reserved_now,
     seats,
 )
-from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes
+from dlq_master.policy.partition.reserved.trials import first_trial, kept_nodes, serve_all
 from dlq_master.policy.partition.yielding import yielding
+from dlq_master.policy.place.allocation.pinned import pinned
+from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.promise.capacity.grids import home_type, type_of
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.verdicts.reading import can_pause, margin, overruns
 from dlq_master.policy.transit.guards import Guards, protected
 from dlq_master.policy.trial.rules import TrialRules
+
+
+class ServedFirst(NamedTuple):
+    """`going`: jobs that stop for another, to go on elsewhere in the same slot. `fixed`: jobs that
+    stay in place, since the slot is their own. `waiting`: jobs that are to be placed. `profiling`:
+    None: nobody is tried. `protected`: jobs that then stay in place, whatever the order.
+    `yielding`: jobs that leave for a better job of their own team, which does not stand in line
+    yet. `overdue`: jobs whose slot is over, and their reservation too. Slot holders wait for their
+    GPUs, and no other job does.
+    """
+
+    going: Mapping[AttemptKey, JobId]
+    fixed: Sequence[JobId]
+    waiting: Sequence[SlotHolder]
+    profiling: TrialRules | None
+    protected: Collection[JobId] = ()
+    yielding: Mapping[AttemptKey, JobId] = MappingProxyType({})
+    overdue: Collection[JobId] = ()
+
+    def allocator(
+        self, view: View, lineup: Lineup, placement: Placement, keys: Collection[AttemptKey]
+    ) -> SlotSpace | SlotContest:
+        """The allocator for all other jobs; `keys`: the attempts whose terms end."""
+        cluster = view.cluster
+        allocator: SlotSpace | SlotContest
+        if keys:
+            fixed = pinned_too(cluster.running.places, pinned(cluster, view.now_s), self.fixed)
+            allocator = SlotContest(cluster, lineup, placement, fixed, at_once=False)
+        else:
+            allocator = SlotSpace(cluster, lineup, placement)
+        self.serve(allocator)
+        return allocator
+
+    def serve(self, allocator: SlotSpace | SlotContest) -> None:
+        """All of them, before the walk."""
+        if isinstance(allocator, SlotContest):
+            leave(allocator, self.going)
+            make_room(allocator, self.yielding)
+        leave_behind(allocator, () if self.waiting else self.overdue)
+        serve_all(allocator, self.waiting, self.profiling)
+        if isinstance(allocator, SlotContest) and self.protected:
+            allocator.guard(self.protected)
 
 
 class SlotRules(NamedTuple):
@@ -103,6 +154,10 @@ def _movers(
 def evacuated(cluster: Cluster, ending: Collection[AttemptKey]) -> dict[AttemptKey, JobId]:
     """Of the jobs whose slot it is and whose terms end, those on reserved nodes: each goes for its
     own sake.
+
+    The plan counts no reserved node in a slot that meets the reservation, so there is room
+    elsewhere. A job that went only when the reservation begins would lose a pause that its plan
+    lacks. The GPUs elsewhere would be others' until their terms end.
     """
     seated = holding(cluster) if ending else []
     away = reserved_now(cluster) if seated else frozenset()

@@ -1,4 +1,4 @@
-"""Jobs that may mix GPU types take what is left at the end."""
+"""Jobs that may mix GPU types take what is left at the end (Aryl, section 5.3)."""
 
 from __future__ import annotations
 

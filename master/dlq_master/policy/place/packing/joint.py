@@ -108,7 +108,8 @@ def by_potential(members: Sequence[BatchMember]) -> list[int]:
 
 
 def round_up(gpus: int, node_gpus: int = 8) -> int:
-    """The next of 1, 2, 4, ... below a node's GPUs, or else whole nodes: {1, 2, 4, 8n} for 8.
+    """Chronus' RoundUp (section 3.4.1): the next of 1, 2, 4, ... below a node's GPUs, or else
+    whole nodes: {1, 2, 4, 8n} for 8.
 
     Raises ValueError unless both are positive.
     """

@@ -22,8 +22,7 @@ from dlq_master.policy.promise.capacity.grids import kept_grid, next_decision_s,
 from dlq_master.policy.promise.capacity.leases import Grid, round_up
 from dlq_master.policy.promise.capacity.rules import Promises
 from dlq_master.policy.promise.slots.plan import SlotPlan, keeps_promise, ordered
-from dlq_master.policy.promise.verdicts.danger import Danger
-from dlq_master.policy.promise.verdicts.outlook import NOISE_S, is_silent, outlook
+from dlq_master.policy.promise.verdicts.danger import NOISE_S, Danger, is_silent, outlook
 from dlq_master.policy.promise.verdicts.reading import (
     goes_on,
     kept_plan,

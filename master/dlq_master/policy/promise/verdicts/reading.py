@@ -204,3 +204,36 @@ def band_with(band: Band, promised: int | None, rules: Promises, *, planned: boo
     if promised is not None and rules.slots is Slots.EARLY:
         return Band.FILL
     return band if band in (Band.BORROW, Band.LIMIT) else Band.SPOT
+
+
+def may_grow(cluster: Cluster, job: Job, rules: Promises) -> bool:
+    """Whether its kept plan keeps its promise even if it stops now for a size beyond its base, and
+    once more later.
+
+    A promise counts on the base alone. Another size costs an interruption, and so does the way
+    back, which others may ask for at any boundary. In its own slots both have to come out of what
+    its plan leaves over. Its use of other slots concerns no other job. A job is taken to run no
+    slower on more GPUs than on its base.
+    """
+    origin = cluster.slot
+    if job.promised is None or not job.planned(origin):
+        return True
+    own = slo_job(cluster, job, origin, margin(cluster, rules))
+    stopped = own._replace(running=False, work_s=own.work_s + own.resume_s)
+    planned = kept_plan([job], origin).segments.get(own.key, ())
+    grid = Grid(term_s=slot_s(cluster), capacity=(1,), whole_leases=rules.whole_leases)
+    return keeps_promise(stopped, planned, grid)
+
+
+def tied(cluster: Cluster, job_ids: Iterable[JobId], rules: Promises) -> frozenset[JobId]:
+    """Those of these elastic jobs that may be given no size beyond their base but the one that they
+    have.
+    """
+    jobs = cluster.jobs
+    return frozenset(
+        [
+            job_id
+            for job_id in job_ids
+            if cluster.elastic(job := jobs[job_id]) and not may_grow(cluster, job, rules)
+        ]
+    )

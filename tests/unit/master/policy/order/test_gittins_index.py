@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.policy.order.gittins_index import ServiceDistribution
+from dlq_master.policy.order.gittins import ServiceDistribution
 
 # Tiresias, appendix C: 4, 8 or 12 GPU-seconds with the same chance.
 APPENDIX_C = ServiceDistribution([4, 8, 12])

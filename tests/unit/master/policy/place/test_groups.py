@@ -10,7 +10,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.resources import Request
-from dlq_master.policy.place.groups import decreasing, worker_gpus
+from dlq_master.policy.place.allocation.grouped import decreasing, worker_gpus
 from support.builders import H100, World, a_job, a_node
 
 LOANED = frozenset({NodeFlag.LOANED})

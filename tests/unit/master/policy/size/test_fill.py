@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.resources import Request
-from dlq_master.policy.size import fill, forecast, knapsack
+from dlq_master.policy.size import fill, knapsack
 from dlq_master.policy.size.sizing import Candidate
 from support.builders import a_waiting_job
 
@@ -42,7 +42,7 @@ def test_tables_2_to_4_are_forecast(
 ) -> None:
     """8 workers; when one ends the other grows as far as it can."""
     named = dict(zip((JobId(1), JobId(2)), sizes, strict=True))
-    assert forecast.total_s(jobs, named, 4) / 2 == pytest.approx(average_s, abs=0.005)
+    assert fill.total_s(jobs, named, 4) / 2 == pytest.approx(average_s, abs=0.005)
 
 
 def test_the_rollout_has_the_best_split_of_both_tables() -> None:
@@ -129,7 +129,7 @@ def test_the_forecast_is_what_happens_step_by_step(
     given_: tuple[list[Candidate], dict[JobId, int], int],
 ) -> None:
     ordered, sizes, left = given_
-    assert forecast.total_s(ordered, sizes, left) == pytest.approx(
+    assert fill.total_s(ordered, sizes, left) == pytest.approx(
         told_step_by_step(ordered, sizes, left), rel=1e-6
     )
 
@@ -144,7 +144,7 @@ def test_the_rollout_is_never_worse_than_what_it_tries(
     assert sum(chosen[one.job.job_id] - one.base for one in jobs) <= left
     assert all(chosen[one.job.job_id] in one.job.request.sizes for one in jobs)
     for other in (fill.least_work(jobs, left, False), knapsack.packed(jobs, left).sizes):
-        mine, theirs = (forecast.total_s(ordered, sizes, left) for sizes in (chosen, other))
+        mine, theirs = (fill.total_s(ordered, sizes, left) for sizes in (chosen, other))
         assert mine <= theirs + 1e-6
 
 
