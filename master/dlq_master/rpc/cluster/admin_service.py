@@ -36,7 +36,6 @@ from dlq_master.rpc.specs.intake import needed, node_id_of, user_name_of, words_
 from dlq_master.rpc.specs.node_choice import labels_of
 from dlq_master.rpc.specs.spec import check_span
 from dlq_master.rpc.views.convert import node_message
-from dlq_master.rpc.views.loss_view import node_losses
 from dlq_master.rpc.views.policy_view import (
     helper_message,
     planner_message,
@@ -44,6 +43,7 @@ from dlq_master.rpc.views.policy_view import (
     preset_messages,
     settings_of,
 )
+from dlq_master.rpc.views.preemption_view import node_losses
 
 DEFAULT_LIFETIME_S = float(HOUR)
 SHORTEST_LIFETIME_S = 1.0

@@ -11,8 +11,15 @@ from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import words_of
-from dlq_master.rpc.views.costs import COST_GROUPS, of_jobs, of_pools
-from dlq_master.rpc.views.days import by_pool, day_words, days_of, groups_of
+from dlq_master.rpc.views.usage_view import (
+    COST_GROUPS,
+    by_pool,
+    day_words,
+    days_of,
+    groups_of,
+    of_jobs,
+    of_pools,
+)
 
 Group = tuple[str, ...]
 _BY: Mapping[str, Callable[[Account], str]] = {

@@ -31,7 +31,7 @@ from dlq_master.rpc.jobs.edits import Changed, changed, edit_each, told
 from dlq_master.rpc.jobs.journal import listed_events
 from dlq_master.rpc.jobs.listing import listed
 from dlq_master.rpc.jobs.traffic_view import profile_of, traffic_message
-from dlq_master.rpc.jobs.visible import may_see, shown_to_others, visible_job
+from dlq_master.rpc.jobs.visible import shown_to_others, visible_job
 from dlq_master.rpc.jobs.wait_view import wait_shares, with_owners, with_times
 from dlq_master.rpc.specs.elastic import check_new_sizes
 from dlq_master.rpc.specs.intake import (
@@ -79,7 +79,7 @@ async def list_jobs(call: Call, request: wire.ListJobsRequest) -> wire.ListJobsR
         if len(response.jobs) == most:
             response.next_page_token = response.jobs[-1].job_id
             break
-        shown = job_message if may_see(caller, job) else shown_to_others
+        shown = job_message if caller.may_see(job) else shown_to_others
         response.jobs.append(shown(job, call.read, call.now_s))
         await breathe(ENCODED)
     return response

@@ -20,7 +20,7 @@ from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.calls.paging import position_of
 from dlq_master.rpc.calls.reads import LOOKED_AT, Breathe
-from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list, may_see
+from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list
 
 PAST_AT_ONCE: Final = 256  # rows of the disk
 MOST_NAMED: Final = 100_000
@@ -88,7 +88,7 @@ def _filter(
     def wanted(job: Job) -> bool:
         if asked.user not in (None, job.user) or not may_list(read, caller, job):
             return False
-        if others_left_out and not may_see(caller, job):
+        if others_left_out and not caller.may_see(job):
             return False
         if asked.queue not in ("", job.queue) or asked.name not in ("", job.name):
             return False

@@ -26,14 +26,9 @@ NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
 
 
-def may_see(caller: Caller, job: Job) -> bool:
-    """Whether this job is any business of the caller's."""
-    return caller.may_see(job)
-
-
 def may_list(read: ReadModel, caller: Caller, job: Job) -> bool:
     """Whether the caller's lists hold it: whole, or only that it is there."""
-    return may_see(caller, job) or (read.others_shown != HIDDEN and not job.ended)
+    return caller.may_see(job) or (read.others_shown != HIDDEN and not job.ended)
 
 
 def names_others(read: ReadModel, caller: Caller) -> bool:
@@ -88,7 +83,7 @@ def visible_jobs(read: ReadModel, caller: Caller, text: str) -> list[Job]:
     known = [job for job in found if job is not None]
     if not known or len(known) < len(found):
         raise NotFound(f"there is no job {_shown(text)}", kind="job", id=text[:64])
-    if not all(may_see(caller, job) for job in known):
+    if not all(caller.may_see(job) for job in known):
         raise HiddenFromCaller(f"there is no job {_shown(text)}", kind="job", id=text[:64])
     return known
 

@@ -13,7 +13,7 @@ from dlq_common.clock import Clock
 from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.startup_losses import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
-from dlq_master.rpc.metrics.metrics import Labels, family
+from dlq_master.rpc.metrics.metrics import Labels, family, gauge
 from dlq_master.store.backup import FAILURE, STAMP
 
 T = TypeVar("T")
@@ -41,13 +41,13 @@ class HostMetrics:
         """All families, one sample a line."""
         yield from self._audit_lines()
         words = "Acknowledged batches that this start found missing in the database."
-        yield from _one("dlq_commits_lost", words, len(self._losses.batches))
+        yield from gauge("dlq_commits_lost", words, len(self._losses.batches))
         yield from self._backups()
         words = "Whether the last backup, or what the site does with it, has failed."
-        yield from _one("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
+        yield from gauge("dlq_backup_failed", words, int((self._state_dir / FAILURE).exists()))
         words = "Room on the file system of the state directory."
         for free_bytes in _figures(self._free_bytes):
-            yield from _one("dlq_disk_free_bytes", words, free_bytes)
+            yield from gauge("dlq_disk_free_bytes", words, free_bytes)
         words = "Until the certificate of the CA ends."
         left_s = self._ca_end_s - self._clock.now_s()
         yield from family(
@@ -57,11 +57,11 @@ class HostMetrics:
     def _audit_lines(self) -> Iterator[str]:
         audit = self._audit
         words = "Whether the audit can be written; changes are refused while it cannot."
-        yield from _one("dlq_audit_writable", words, int(not audit.failure))
+        yield from gauge("dlq_audit_writable", words, int(not audit.failure))
         words = "Lines of the audit that are not on disk yet."
-        yield from _one("dlq_audit_waiting_lines", words, audit.waiting)
+        yield from gauge("dlq_audit_waiting_lines", words, audit.waiting)
         words = "Whether this start found the audit shorter, or other, than the database knows it."
-        yield from _one("dlq_audit_lost", words, int(bool(audit.loss)))
+        yield from gauge("dlq_audit_lost", words, int(bool(audit.loss)))
 
     def _backups(self) -> Iterator[str]:
         ages: dict[Labels, float] = {}
@@ -74,10 +74,6 @@ class HostMetrics:
     def _free_bytes(self) -> float:
         found = os.statvfs(self._state_dir)
         return float(found.f_bavail * found.f_frsize)
-
-
-def _one(name: str, words: str, value: float) -> Iterator[str]:
-    yield from family(name, "gauge", words, {(): value})
 
 
 def _figures(look: Callable[[], T]) -> Iterator[T]:

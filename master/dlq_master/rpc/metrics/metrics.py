@@ -103,9 +103,8 @@ def page(read: ReadModel, meter: Meter, more: Iterable[str] = ()) -> str:
         (("kind", kind),): count for kind, count in meter.events.items()
     }
     lines += family("dlq_events_total", "counter", "Events of the journal.", counted)
-    lines += family("dlq_epoch", "gauge", "Starts of the master.", {(): read.epoch})
-    longest: dict[Labels, float] = {(): meter.longest_s}
-    lines += family("dlq_turn_longest_seconds", "gauge", "The longest turn.", longest)
+    lines += gauge("dlq_epoch", "Starts of the master.", read.epoch)
+    lines += gauge("dlq_turn_longest_seconds", "The longest turn.", meter.longest_s)
     return "\n".join([*lines, *_turns(meter), *more, ""])
 
 
@@ -174,6 +173,11 @@ def family(name: str, kind: str, words: str, samples: Mapping[Labels, float]) ->
     for labels, value in sorted(samples.items()):
         told = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels)
         yield f"{name}{{{told}}} {value:g}" if told else f"{name} {value:g}"
+
+
+def gauge(name: str, words: str, value: float) -> Iterator[str]:
+    """A family of one sample without labels."""
+    yield from family(name, "gauge", words, {(): value})
 
 
 def _escaped(text: str) -> str:

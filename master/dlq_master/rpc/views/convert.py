@@ -24,9 +24,8 @@ from dlq_master.model.words.sentence import sentence
 from dlq_master.planner.forecasts import Range
 from dlq_master.rpc.specs.deadlines import promise_message
 from dlq_master.rpc.specs.elastic import add_elasticity
-from dlq_master.rpc.views.loss_view import add_stop_loss
 from dlq_master.rpc.views.node_view import gpu_statuses, reasons, withheld_words
-from dlq_master.rpc.views.preemption_view import add_preemptions, estimate_message
+from dlq_master.rpc.views.preemption_view import add_preemptions, add_stop_loss, estimate_message
 
 JOB_STATES = {state: job_pb2.JobState.Value(f"JOB_STATE_{state.name}") for state in JobState}
 HOLD_KINDS = {kind: job_pb2.HoldKind.Value(f"HOLD_KIND_{kind.name}") for kind in HoldKind}
