@@ -1,6 +1,4 @@
-"""Usage and costs as messages: days of UTC and spans of them, and the costs of rented machines and
-of being late, by reader and group.
-"""
+"""Usage and costs as messages: spans of days, and the costs of rented machines and of lateness."""
 
 from __future__ import annotations
 
