@@ -9,9 +9,9 @@ from pathlib import Path
 from dlq.v1 import identity_service_pb2 as wire
 from dlq.v1.identity_service_pb2_grpc import IdentityServiceStub
 from dlq_client.line.connection import Connection
-from dlq_client.line.identity import Identity
+from dlq_client.line.identity import Identity, certified
 from dlq_common.errors import DlqError, PermissionDenied, Unavailable
-from dlq_common.identity.pki import new_key_and_csr, parse_identity
+from dlq_common.identity.pki import new_key_and_csr
 
 LOGIN_TIMEOUT_S = 10.0
 LARGEST_ANSWER_BYTES = 64 * 1024
@@ -31,19 +31,8 @@ def login(socket_path: Path, wished_name: str) -> Identity:
             cause=str(answer.get("reason", "")),
         )
     try:
-        certificate = str(answer["certificate"]).encode("ascii")
-        who = parse_identity(certificate)
-        return Identity(
-            key=fresh.key,
-            certificate=certificate,
-            ca=str(answer["ca"]).encode("ascii"),
-            address=str(answer["address"]),
-            cluster=who.cluster,
-            user=who.name,
-            role=who.role.value,
-            issued_s=who.issued_s,
-            expires_s=who.not_after_s,
-        )
+        certificate, ca = (str(answer[name]).encode("ascii") for name in ("certificate", "ca"))
+        return certified(fresh.key, certificate, ca, str(answer["address"]))
     except (KeyError, UnicodeEncodeError, DlqError) as error:
         raise Unavailable(f"the login broker's answer makes no sense: {error}") from None
 
@@ -58,18 +47,8 @@ def renew(connection: Connection) -> Identity:
     answer = connection.call(
         stub.RenewCertificate, wire.RenewCertificateRequest(certificate_request=fresh.request)
     )
-    who = parse_identity(answer.certificate)
-    return Identity(
-        key=fresh.key,
-        certificate=answer.certificate,
-        ca=answer.ca_certificates or old.ca,
-        address=old.address,
-        cluster=who.cluster,
-        user=who.name,
-        role=who.role.value,
-        issued_s=who.issued_s,
-        expires_s=who.not_after_s,
-    )
+    ca = answer.ca_certificates or old.ca
+    return certified(fresh.key, answer.certificate, ca, old.address)
 
 
 def _ask(path: Path, question: dict[str, object]) -> dict[str, object]:

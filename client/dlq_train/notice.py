@@ -3,7 +3,7 @@
 import json
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -25,17 +25,29 @@ class Notice:
     deadline_s: float | None  # epoch seconds after which the process is killed
 
 
-class StopWatch:
-    """Remembers a request to stop; once asked, it stays asked."""
+class _FileWatch:
+    """Looks for a file of the agent's now and then."""
 
     def __init__(
-        self, preempt_file: Path | None, *, steady_s: Callable[[], float] = clock.steady_s
+        self, file: Path | None, *, steady_s: Callable[[], float] = clock.steady_s
     ) -> None:
-        self._file = preempt_file
+        self._file = file
         self._steady_s = steady_s
         self._looked_s: float | None = None
-        self._seen = False
-        self._signalled: int | None = None
+
+    def _may_look(self) -> bool:
+        now_s = self._steady_s()
+        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
+            return False
+        self._looked_s = now_s
+        return True
+
+
+class StopWatch(_FileWatch):
+    """Remembers a request to stop; once asked, it stays asked."""
+
+    _seen = False
+    _signalled: int | None = None
 
     def install_handlers(self) -> None:
         """Let SIGTERM and SIGUSR1 mean "stop soon"; a handler that was there still runs.
@@ -64,13 +76,6 @@ class StopWatch:
             return Notice("signal", signal.Signals(self._signalled).name, None)
         return None
 
-    def _may_look(self) -> bool:
-        now_s = self._steady_s()
-        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
-            return False
-        self._looked_s = now_s
-        return True
-
     def _handler(self, previous: _Handler | int | None) -> _Handler:
         def note(number: int, frame: FrameType | None) -> None:
             self._signalled = number
@@ -80,16 +85,10 @@ class StopWatch:
         return note
 
 
-class SaveWatch:
+class SaveWatch(_FileWatch):
     """Tells of requests to save and go on (`dlq checkpoint`), each once."""
 
-    def __init__(
-        self, save_file: Path | None, *, steady_s: Callable[[], float] = clock.steady_s
-    ) -> None:
-        self._file = save_file
-        self._steady_s = steady_s
-        self._looked_s: float | None = None
-        self._told = 0
+    _told = 0
 
     def should_save(self) -> bool:
         """True once for each request, at the first look after it; costs about 1 us."""
@@ -100,29 +99,24 @@ class SaveWatch:
         self._told = max(number, self._told)
         return asked
 
-    def _may_look(self) -> bool:
-        now_s = self._steady_s()
-        if self._looked_s is not None and now_s - self._looked_s < LOOK_EVERY_S:
-            return False
-        self._looked_s = now_s
-        return True
 
-
-def _read_number(path: Path) -> int:
+def _read_object(path: Path) -> Mapping[str, object] | None:
+    """The agent's JSON object; None for anything else."""
     try:
         said = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return 0
-    number = said.get("number") if isinstance(said, dict) else None
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def _read_number(path: Path) -> int:
+    number = (_read_object(path) or {}).get("number")
     return number if isinstance(number, int) else 0
 
 
 def _read_notice(path: Path) -> Notice:
-    try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        said = None  # an empty file, as made by `touch`, asks just as well
-    if not isinstance(said, dict):
+    said = _read_object(path)
+    if said is None:  # an empty file, as made by `touch`, asks just as well
         return Notice("preempt", "", None)
     deadline = said.get("deadline_s")
     return Notice(

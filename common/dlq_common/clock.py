@@ -1,4 +1,4 @@
-"""Time: one steady axis per process, and a fake of it that moves on command only.
+"""Time: one steady axis per process.
 
 `now_s` is the instant that the product stores and shows (UTC seconds since the epoch). It is read
 from the wall once, at construction, and afterwards only counts CLOCK_BOOTTIME. It never steps when
@@ -44,27 +44,6 @@ class SteadyClock:
 
     def boottime_s(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class FakeClock:
-    """A clock that stands still until `advance`; for tests and deterministic runs."""
-
-    def __init__(self, now_s: float = 1_800_000_000.0, boottime_s: float = 1_000.0) -> None:
-        self._now_s = now_s
-        self._boottime_s = boottime_s
-
-    def now_s(self) -> float:
-        return self._now_s
-
-    def boottime_s(self) -> float:
-        return self._boottime_s
-
-    def advance(self, seconds: float) -> None:
-        """Let `seconds` pass on both axes; time never goes back (ValueError)."""
-        if seconds < 0:
-            raise ValueError(f"a clock cannot go back by {-seconds} s")
-        self._now_s += seconds
-        self._boottime_s += seconds
 
 
 def clock_doubt(tls_error: str) -> str:

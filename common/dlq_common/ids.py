@@ -9,7 +9,6 @@ import base64
 import os
 import random
 import uuid
-from collections.abc import Callable
 from typing import Protocol
 
 from dlq_common.clock import Clock
@@ -54,26 +53,6 @@ class RandomIds:
 
     def rng(self) -> random.Random:
         return random.Random(os.urandom(16))
-
-
-class SeededIds:
-    """The same ids for the same seed; for tests and deterministic runs, never in a daemon."""
-
-    def __init__(self, seed: int, now_s: Callable[[], float] = lambda: 0.0) -> None:
-        self._random = random.Random(seed)
-        self._now_s = now_s
-
-    def request_id(self) -> str:
-        return time_ordered_uuid(self._now_s(), self._random.randbytes(10))
-
-    def session_id(self) -> str:
-        return positive_decimal(self._random.randbytes(8))
-
-    def secret(self) -> str:
-        return url_safe(self._random.randbytes(SECRET_BYTES))
-
-    def rng(self) -> random.Random:
-        return random.Random(self._random.getrandbits(64))
 
 
 def time_ordered_uuid(now_s: float, entropy: bytes) -> str:

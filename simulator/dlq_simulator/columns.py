@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TypeVar
 
 # int() and float() also take "1_000", " 7 ", "nan" and other scripts' digits; a trace may not.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
@@ -16,6 +17,7 @@ _LIMIT = 2**53
 SoftSteps = tuple[tuple[float, float], ...]
 Value = int | float | str | bool | SoftSteps
 Parser = Callable[[str], Value]
+Chosen = TypeVar("Chosen", str, bool)
 
 
 class BadValue(ValueError):
@@ -39,46 +41,44 @@ def number(text: str) -> int | float:
     return int(value) if value.is_integer() else value
 
 
-def seconds(text: str) -> int | float:
-    """A time or a duration: 0 or more seconds."""
-    value = number(text)
-    if value < 0:
-        raise BadValue("expected 0 or more")
-    return value
+def _number_that(
+    fits: Callable[[int | float], bool], expected: str
+) -> Callable[[str], int | float]:
+    def read(text: str) -> int | float:
+        value = number(text)
+        if not fits(value):
+            raise BadValue(f"expected {expected}")
+        return value
+
+    return read
 
 
-def positive(text: str) -> int | float:
-    value = number(text)
-    if value <= 0:
-        raise BadValue("expected more than 0")
-    return value
+def _whole_from(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        value = number(text)
+        if not isinstance(value, int) or value < least:
+            raise BadValue(f"expected a whole number, {least} or more")
+        return value
+
+    return read
 
 
-def fraction(text: str) -> int | float:
-    value = number(text)
-    if not 0 <= value <= 1:
-        raise BadValue("expected a number from 0 to 1")
-    return value
+def _one_of(words: Mapping[str, Chosen], expected: str) -> Callable[[str], Chosen]:
+    def read(text: str) -> Chosen:
+        if text not in words:
+            raise BadValue(f"expected {expected}")
+        return words[text]
+
+    return read
 
 
-def whole(text: str) -> int:
-    value = number(text)
-    if not isinstance(value, int) or value < 0:
-        raise BadValue("expected a whole number, 0 or more")
-    return value
-
-
-def count(text: str) -> int:
-    value = number(text)
-    if not isinstance(value, int) or value < 1:
-        raise BadValue("expected a whole number, 1 or more")
-    return value
-
-
-def yes_no(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise BadValue("expected yes or no")
-    return text == "yes"
+seconds = _number_that(lambda value: value >= 0, "0 or more")  # a time or a duration
+positive = _number_that(lambda value: value > 0, "more than 0")
+fraction = _number_that(lambda value: 0 <= value <= 1, "a number from 0 to 1")
+whole, count = _whole_from(0), _whole_from(1)
+yes_no = _one_of({"yes": True, "no": False}, "yes or no")
+zero_one = _one_of({"1": True, "0": False}, "0 or 1")
+kind = _one_of({word: word for word in ("be", "strict", "soft")}, "be, strict or soft")
 
 
 def word(text: str) -> str:
@@ -96,18 +96,6 @@ def gpu_types(text: str) -> str:
     if not all(named) or len(set(named)) < len(named):
         raise BadValue("expected a GPU type, or several as V100|A100, each once")
     return text
-
-
-def kind(text: str) -> str:
-    if text not in ("be", "strict", "soft"):
-        raise BadValue("expected be, strict or soft")
-    return text
-
-
-def zero_one(text: str) -> bool:
-    if text not in ("0", "1"):
-        raise BadValue("expected 0 or 1")
-    return text == "1"
 
 
 def soft_steps(text: str) -> SoftSteps:

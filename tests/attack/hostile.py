@@ -18,8 +18,8 @@ from attack.site import MALLORY, AttackedSite
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError
-from dlq_common.ids import SeededIds
 from support.broker_login import SYSTEM_PYTHON
+from support.fake_clock import SeededIds
 
 SCRIPTS = {
     "kills all that it may": "kill -9 -1; sleep 5",

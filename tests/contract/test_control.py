@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import AlreadyExists, Conflict, NotFound, Unauthenticated
 from dlq_master.control import stimuli as say
@@ -34,6 +33,7 @@ from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
+from support.fake_clock import FakeClock
 from support.fake_control import FakeControl
 from support.memory_store import MemoryStore
 

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.model.port import (
     AttemptExists,
     ExitRecord,
@@ -24,6 +23,7 @@ from dlq_nodeagent.model.port import (
     UnknownAttempt,
 )
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
+from support.fake_clock import FakeClock
 from support.podman_box import PodmanStore, needs_podman, podman_box, podman_store
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_common.identity.files import load_identity
 from dlq_common.identity.join_token import JoinTokenText
 from dlq_common.identity.pki import Role, fingerprint, parse_identity
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import Joined, join, renew_if_due, stored_address
+from support.fake_clock import FakeClock
 from support.stub_master import StubMaster
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_common.clock import FakeClock
 from dlq_master.model.estimates.traffic import Packing, TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -18,6 +17,7 @@ from dlq_master.model.resources import Request
 from dlq_master.rpc.jobs.traffic_view import traffic_message
 from dlq_profiler.job import job_of
 from support.cli_run import Dlq
+from support.fake_clock import FakeClock
 from support.fake_control import FakeRead
 from support.fake_master import FakeMaster
 from support.told_traffic import a_rank

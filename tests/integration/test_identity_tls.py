@@ -13,10 +13,11 @@ from grpc import aio
 
 from dlq.v1 import queue_service_pb2 as queues
 from dlq.v1.queue_service_pb2_grpc import QueueServiceStub
-from dlq_common.clock import FakeClock, SteadyClock
+from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority, Role, new_key_and_csr
 from dlq_master.rpc.calls.certificate import MasterCertificate
 from dlq_master.rpc.server import HANDSHAKE_TIMEOUT_MS, KEEPALIVE, bind
+from support.fake_clock import FakeClock
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

@@ -17,12 +17,12 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.agent_service_pb2_grpc import AgentServiceStub
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
 from dlq_common.identity.pki import Role
-from dlq_common.ids import SeededIds
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.logs_relay import CHUNKS_WAITING, LogsRelay
 from dlq_master.rpc.agents.sessions import Sessions
+from support.fake_clock import SeededIds
 from support.rpc_house import DEADLINE_S, RpcHouse, refusal, rpc_house
 
 pytestmark = pytest.mark.integration

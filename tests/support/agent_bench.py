@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.core import AgentCore, CoreSettings
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model.errands import (
@@ -51,6 +50,7 @@ from dlq_nodeagent.model.port import (
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.state.journal import Journal
 from support.agent_fakes import FakeContact, FakeErrands, MemoryJournal
+from support.fake_clock import FakeClock
 
 EPOCH = 7
 _M = TypeVar("_M")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from dlq.v1 import job_pb2
 from dlq_client.jobs import Jobs
-from dlq_common.ids import SeededIds
 from support.cutting_proxy import CuttingProxy
+from support.fake_clock import SeededIds
 from support.harness import Daemons
 from support.waiting import wait_until
 

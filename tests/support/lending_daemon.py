@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq_common.ids import SeededIds
 from dlq_master.control.loans.loan_auto import Follower
 from dlq_master.control.stimuli.loans import LendServers, ReclaimServers, TakeLook
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import NodeFlag, NodePool
+from support.fake_clock import SeededIds
 from support.stepped_daemon import SteppedDaemon
 
 

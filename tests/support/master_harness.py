@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import DlqError
 from dlq_master.control.composition.starting import start
@@ -48,6 +47,7 @@ from dlq_master.model.resources import Request
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
+from support.fake_clock import FakeClock
 from support.invariants import check_published, check_turn
 from support.memory_store import MemoryStore
 

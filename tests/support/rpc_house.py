@@ -13,12 +13,12 @@ from grpc import aio
 
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import SERVER_NAME, Authority, KeyAndRequest, Role, new_key_and_csr
-from dlq_common.ids import SeededIds
 from dlq_master.control.read_model.ports import Control
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.agents.sessions import Sessions
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.server import MasterServer, ServerSettings
+from support.fake_clock import SeededIds
 from support.fake_control import FakeControl
 from support.fake_foresight import FakeForesight
 

@@ -22,9 +22,7 @@ from grpc import aio, ssl_channel_credentials
 from dlq.v1 import agent_service_pb2, job_service_pb2
 from dlq.v1.agent_service_pb2 import RankProgress
 from dlq.v1.job_service_pb2_grpc import JobServiceStub
-from dlq_common.clock import FakeClock
 from dlq_common.identity.pki import SERVER_NAME, Authority, Role, new_key_and_csr
-from dlq_common.ids import SeededIds
 from dlq_master.control.composition.starting import start
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig
@@ -51,6 +49,7 @@ from dlq_master.rpc.server import MasterServer, ServerSettings
 from dlq_master.store.batch import Batch, User
 from dlq_master.store.stored_tables import USERS
 from dlq_master.store.tables.table import put
+from support.fake_clock import FakeClock, SeededIds
 from support.fake_foresight import FakeForesight
 from support.inline_planner import InlinePlanner
 from support.memory_store import MemoryStore

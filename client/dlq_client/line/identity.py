@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from dlq_common.errors import ConfigError
 from dlq_common.identity.private_files import read_private
@@ -23,6 +24,10 @@ CERTIFICATE_FILE = "identity.crt"
 CA_FILE = "ca.crt"
 # Left behind when writing an identity was cut short.
 NEXT_KEY_FILE = "identity.key.next"
+
+
+_TEXTS = ("address", "cluster", "user", "role")
+_DATES = ("issued_s", "expires_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +51,24 @@ class Identity:
     def renewal_due(self, now_s: float) -> bool:
         """Whether two thirds of the certificate's life are over."""
         return now_s >= self.issued_s + (self.expires_s - self.issued_s) * 2 / 3
+
+
+def certified(key: bytes, certificate: bytes, ca: bytes, address: str) -> Identity:
+    """The identity that a certificate proves. Unauthenticated as `pki.parse_identity`."""
+    from dlq_common.identity import pki
+
+    who = pki.parse_identity(certificate)
+    return Identity(
+        key=key,
+        certificate=certificate,
+        ca=ca,
+        address=address,
+        cluster=who.cluster,
+        user=who.name,
+        role=who.role.value,
+        issued_s=who.issued_s,
+        expires_s=who.not_after_s,
+    )
 
 
 def default_home(environ: Mapping[str, str]) -> Path:
@@ -75,14 +98,7 @@ def save_identity(home: Path, identity: Identity) -> None:
         home,
         identity_files.StoredIdentity(identity.key, identity.certificate, identity.ca),
     )
-    facts = {
-        "address": identity.address,
-        "cluster": identity.cluster,
-        "user": identity.user,
-        "role": identity.role,
-        "issued_s": identity.issued_s,
-        "expires_s": identity.expires_s,
-    }
+    facts = {name: getattr(identity, name) for name in (*_TEXTS, *_DATES)}
     identity_files.write_public(
         home / CLUSTER_FILE, (json.dumps(facts, indent=2) + "\n").encode("utf-8")
     )
@@ -91,39 +107,25 @@ def save_identity(home: Path, identity: Identity) -> None:
 def _completed(home: Path) -> Identity | None:
     """The identity after a `save_identity` that was cut short; dates come from the certificate."""
     from dlq_common.identity import files as identity_files
-    from dlq_common.identity import pki
 
     stored, known = identity_files.load_identity(home), _read(home)
     if known is None or stored is None:
         return None
-    dates = pki.parse_identity(stored.certificate)
-    return Identity(
-        key=stored.key,
-        certificate=stored.certificate,
-        ca=stored.ca,
-        address=known.address,
-        cluster=dates.cluster,
-        user=dates.name,
-        role=dates.role.value,
-        issued_s=dates.issued_s,
-        expires_s=dates.not_after_s,
-    )
+    return certified(stored.key, stored.certificate, stored.ca, known.address)
 
 
 def _read(home: Path) -> Identity | None:
     try:
         facts = json.loads((home / CLUSTER_FILE).read_bytes())
-        return Identity(
-            key=read_private(home / KEY_FILE),
-            certificate=(home / CERTIFICATE_FILE).read_bytes(),
-            ca=(home / CA_FILE).read_bytes(),
-            address=_text(facts, "address"),
-            cluster=_text(facts, "cluster"),
-            user=_text(facts, "user"),
-            role=_text(facts, "role"),
-            issued_s=float(facts["issued_s"]),
-            expires_s=float(facts["expires_s"]),
-        )
+        pems = {
+            "key": read_private(home / KEY_FILE),
+            "certificate": (home / CERTIFICATE_FILE).read_bytes(),
+            "ca": (home / CA_FILE).read_bytes(),
+        }
+        texts = {name: _text(facts, name) for name in _TEXTS}
+        dates = {name: float(facts[name]) for name in _DATES}
+        told: dict[str, Any] = {**pems, **texts, **dates}
+        return Identity(**told)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

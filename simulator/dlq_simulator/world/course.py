@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from math import inf
 
 from dlq_simulator.metrics import ReplayOutcome, Span
@@ -10,6 +11,7 @@ from dlq_simulator.workload import TraceJob
 Seconds = int | float
 
 
+@dataclass(slots=True, eq=False)
 class Course:
     """One job's way: GPUs from `placed_s`, progress at `rate` from `progress_s`, `done_s` made
     before.
@@ -18,58 +20,33 @@ class Course:
     `row.duration_s` have to be done.
     """
 
-    __slots__ = (
-        "attempt",
-        "begun",
-        "done_s",
-        "finish_s",
-        "first_start_s",
-        "gpus",
-        "overhead_s",
-        "placed_s",
-        "preemptions",
-        "progress_s",
-        "promised_s",
-        "rate",
-        "resizes",
-        "row",
-        "settled_s",
-        "slowed_s",
-        "spans",
-        "stopped_s",
-        "trial_gpu_s",
-        "trial_sent_s",
-        "trial_start_s",
-        "trials_s",
-        "tried",
-    )
+    row: TraceJob
+    attempt: int = 0  # its number while it holds GPUs and makes progress, else 0
+    begun: bool = False  # some of its work
+    first_start_s: Seconds | None = None
+    placed_s: Seconds = 0
+    progress_s: Seconds = 0
+    settled_s: Seconds = 0  # held time until then is in the books
+    stopped_s: Seconds = 0
+    finish_s: Seconds = 0  # if it is left alone
+    rate: Seconds = 1
+    gpus: int = field(init=False)
+    done_s: Seconds = 0
+    overhead_s: Seconds = 0
+    # The time of the work done beyond its seconds; below 0: it was faster.
+    slowed_s: Seconds = 0
+    preemptions: int = 0
+    resizes: int = 0
+    promised_s: Seconds | None = None  # guaranteed when it was judged
+    spans: list[Span] = field(default_factory=list)  # when it held GPUs, until its last start
+    trial_start_s: Seconds | None = None  # the first trial, if it is profiled
+    trial_sent_s: Seconds | None = None
+    trials_s: Seconds = 0  # of the overhead: on other GPUs than it asks for
+    trial_gpu_s: Seconds = 0
+    tried: bool = False  # it ended before its run time was known
 
-    def __init__(self, row: TraceJob) -> None:
-        self.row = row
-        self.attempt = 0  # its number while it holds GPUs and makes progress, else 0
-        self.begun = False  # some of its work
-        self.first_start_s: Seconds | None = None
-        self.placed_s: Seconds = 0
-        self.progress_s: Seconds = 0
-        self.settled_s: Seconds = 0  # held time until then is in the books
-        self.stopped_s: Seconds = 0
-        self.finish_s: Seconds = 0  # if it is left alone
-        self.rate: Seconds = 1
-        self.gpus = row.num_gpus
-        self.done_s: Seconds = 0
-        self.overhead_s: Seconds = 0
-        self.slowed_s: Seconds = (
-            0  # that the work done took beyond its seconds; below 0: it was faster
-        )
-        self.preemptions = 0
-        self.resizes = 0
-        self.promised_s: Seconds | None = None  # guaranteed when it was judged
-        self.spans: list[Span] = []  # when it held GPUs, until its last start
-        self.trial_start_s: Seconds | None = None  # the first trial, if it is profiled
-        self.trial_sent_s: Seconds | None = None
-        self.trials_s: Seconds = 0  # of the overhead: on other GPUs than it asks for
-        self.trial_gpu_s: Seconds = 0
-        self.tried = False  # it ended before its run time was known
+    def __post_init__(self) -> None:
+        self.gpus = self.row.num_gpus
 
     def start(
         self, attempt: int, now_s: Seconds, resume_s: Seconds, rate: Seconds, gpus: int

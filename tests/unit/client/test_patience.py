@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from dlq_client.line.connection import LONGEST_DELAY_S, Patience
-from dlq_common.clock import FakeClock
+from support.fake_clock import FakeClock
 
 
 def a_patience(limit_s: float, pauses: list[float]) -> Patience:

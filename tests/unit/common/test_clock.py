@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from dlq_common.clock import Clock, FakeClock, SteadyClock
+from dlq_common.clock import Clock, SteadyClock
+from support.fake_clock import FakeClock
 
 
 def test_the_axis_starts_at_the_wall_and_never_below_its_floor() -> None:

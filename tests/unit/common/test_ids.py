@@ -5,8 +5,8 @@ import uuid
 
 import pytest
 
-from dlq_common.clock import FakeClock
-from dlq_common.ids import Ids, RandomIds, SeededIds, positive_decimal, time_ordered_uuid
+from dlq_common.ids import Ids, RandomIds, positive_decimal, time_ordered_uuid
+from support.fake_clock import FakeClock, SeededIds
 
 
 @pytest.fixture(params=["random", "seeded"])

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from dlq_common.clock import FakeClock
 from dlq_master.app import main
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Head
@@ -20,6 +19,7 @@ from dlq_master.store.batch import AUDIT_HEAD, Batch
 from dlq_master.store.open import claim, read_meta
 from dlq_master.store.reader import Reader
 from dlq_master.store.writer import Writer
+from support.fake_clock import FakeClock
 from support.stored_values import a_job
 
 

@@ -8,7 +8,6 @@ from typing import Protocol
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Bytes
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
@@ -25,6 +24,7 @@ from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say
 from dlq_nodeagent.runtimes.podman.pulls import Done, ImageWanted, Pulls, PullWish
 from dlq_nodeagent.workshop import Workshop
 from support.agent_bench import a_launch
+from support.fake_clock import FakeClock
 
 
 @dataclass

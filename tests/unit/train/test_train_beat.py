@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_train.beat import BeatFile
+from support.fake_clock import FakeClock
 
 
 def read(path: Path) -> Any:

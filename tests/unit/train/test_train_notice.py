@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_train.notice import LOOK_EVERY_S, STOP_SIGNALS, Notice, SaveWatch, StopWatch
+from support.fake_clock import FakeClock
 
 
 @pytest.fixture(autouse=True)

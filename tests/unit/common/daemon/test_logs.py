@@ -13,10 +13,10 @@ from typing import TextIO
 import pytest
 import structlog
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.logs import configure_logging, for_journal, get_logger
 from dlq_common.text.instants import format_instant
 from support.extent import spread
+from support.fake_clock import FakeClock
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.logs import configure_logging, get_logger
+from support.fake_clock import FakeClock
 
 
 @pytest.fixture(autouse=True)

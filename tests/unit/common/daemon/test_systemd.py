@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.systemd import Service, passed_sockets
+from support.fake_clock import FakeClock
 
 
 class Manager:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
@@ -14,6 +13,7 @@ from dlq_nodeagent.devices.kernel_log import KernelLog, LoggedXid, parse
 from dlq_nodeagent.devices.port import Device, DeviceProcess, DeviceUsage, DeviceVitals
 from dlq_nodeagent.devices.watch import GpusConfig, GpuWatch
 from dlq_nodeagent.model.gpus import GpuHealth
+from support.fake_clock import FakeClock
 from support.waiting import wait_until
 
 GIB = 1024**3

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.errors import Unauthenticated, Unavailable
 from dlq_nodeagent.line.identity import Joined, persist
+from support.fake_clock import FakeClock
 
 
 class Door:

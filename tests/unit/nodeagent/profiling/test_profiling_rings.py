@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.errands import ReadOrder
 from dlq_nodeagent.model.messages import MOST_PROCESSES_BYTES, ProfileFound, ProfileOrder
@@ -30,6 +29,7 @@ from dlq_profiler.job import job_of
 from dlq_profiler.records.control import read_control, write_control
 from dlq_profiler.results import JobProfile, Method, ProcessProfile, TrafficReason
 from support.agent_bench import a_launch
+from support.fake_clock import FakeClock
 from support.model_shapes import buckets, tensors
 from support.traffic import ring_rank, write_file
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.model.messages import ContainerRequest, Launch
 from dlq_nodeagent.model.port import Handle, LogChunk
 from dlq_nodeagent.ranks.last_words import last_lines
@@ -15,6 +14,7 @@ from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.podman.secrets import Secrets
 from support.agent_bench import AgentBench, a_launch
+from support.fake_clock import FakeClock
 
 CANARY = "hunter2-canary-0815"
 HANDLE = Handle(a_launch().key, 1)

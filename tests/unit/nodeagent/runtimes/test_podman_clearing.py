@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.runtimes.podman.clearing import Clearing
 from dlq_nodeagent.runtimes.podman.client import PodmanFailed
 from dlq_nodeagent.runtimes.podman.records import ImageRecords
+from support.fake_clock import FakeClock
 
 DAY = 86_400.0
 

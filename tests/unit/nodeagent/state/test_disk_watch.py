@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_nodeagent.model.messages import DiskSpace
 from dlq_nodeagent.model.mistakes import LaunchRefused, NoRoom, UserMistake, lacks_room
 from dlq_nodeagent.state.disk_watch import DiskWatch, Free, free_at
+from support.fake_clock import FakeClock
 
 GIB = 1 << 30
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_master.control.composition.state import State
 from dlq_master.control.config import TwinConfig
 from dlq_master.control.forecast.forecasts import (
@@ -27,6 +26,7 @@ from dlq_master.model.jobs.job import Job, JobState, RunRules
 from dlq_master.model.resources import Request
 from dlq_master.planner.forecasts import Changes, Range, StartEstimate
 from support.builders import a_node
+from support.fake_clock import FakeClock
 from support.master_harness import ROOT, Master
 from support.sim_agent import SimAgent
 from support.twins import NearTwin

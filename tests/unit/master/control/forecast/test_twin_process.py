@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_master.control.forecast.twin_process import (
     FIRST_REST_S,
     LONGEST_REST_S,
@@ -21,6 +20,7 @@ from dlq_master.control.forecast.twin_process import (
 from dlq_master.planner import code
 from dlq_master.planner.snapshot import dumps
 from dlq_master.serving import TWIN
+from support.fake_clock import FakeClock
 
 # Says its greeting; then reads frames, and to each says what its argument makes of the number that
 # is in it.

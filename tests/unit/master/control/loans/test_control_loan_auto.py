@@ -9,7 +9,6 @@ import pytest
 
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import IllegalTransition
-from dlq_common.ids import SeededIds
 from dlq_master.control.config import LoansConfig, MasterConfig
 from dlq_master.control.loans.load_sources import LoadUnknown
 from dlq_master.control.loans.loan_auto import Follower
@@ -18,6 +17,7 @@ from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.loans import SwitchLoans
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.nodes.node import NodeState
+from support.fake_clock import SeededIds
 from support.lent_servers import asked, flags, server
 from support.master_harness import ROOT, Master
 from support.running import running

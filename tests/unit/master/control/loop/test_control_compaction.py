@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.daemon.config import Seconds
 from dlq_common.errors import CursorExpired, Unavailable
 from dlq_master.control.config import MasterConfig, RetentionConfig
@@ -25,6 +24,7 @@ from dlq_master.control.stimuli import CancelJob, Tick
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.store.batch import HORIZON, Batch
+from support.fake_clock import FakeClock
 from support.master_harness import ALICE, Master, config_of
 from support.memory_store import MemoryStore
 

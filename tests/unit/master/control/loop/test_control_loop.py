@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.errors import ConfigError, NotFound, Unavailable
 from dlq_master.control.loop.failpoints import Failpoints
 from dlq_master.control.loop.inbox import Envelope
@@ -19,6 +18,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import JobState
 from dlq_master.store.batch import Batch
+from support.fake_clock import FakeClock
 from support.invariants import told_states
 from support.master_harness import ALICE, Master
 from support.memory_store import MemoryStore

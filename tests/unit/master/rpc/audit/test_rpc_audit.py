@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.identity.pki import CertifiedIdentity, Role
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Chain, segments
 from dlq_master.rpc.audit.file import DiskFile
 from dlq_master.rpc.audit.verify import Broken, verify, verify_all
+from support.fake_clock import FakeClock
 
 ALICE = CertifiedIdentity("alice", Role.USER, "lab", "a1", 1.0)
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from dlq_common.clock import FakeClock
 from dlq_common.errors import AuditUnavailable
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.audit.chain import Chain, Head
 from dlq_master.rpc.audit.verify import check_end, verify_all
 from dlq_master.rpc.audit.writer import KnownHead
+from support.fake_clock import FakeClock
 from support.faulty_file import FaultyDisk
 from support.waiting import wait_until
 

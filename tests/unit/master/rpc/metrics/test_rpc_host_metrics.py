@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from dlq_common.clock import FakeClock, SteadyClock
+from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority
 from dlq_master.control.composition.startup_losses import NO_LOSSES, Losses
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.store.commit_record import CommittedBatch
+from support.fake_clock import FakeClock
 from support.faulty_file import FaultyDisk
 
 

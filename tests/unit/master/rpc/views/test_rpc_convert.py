@@ -8,7 +8,6 @@ from enum import StrEnum
 import pytest
 
 from dlq.v1 import job_pb2
-from dlq_common.clock import FakeClock
 from dlq_master.control.stimuli import Launch, Stop
 from dlq_master.model.attempts.attempt import AttemptState, RankPhase
 from dlq_master.model.event import JournalEvent
@@ -20,6 +19,7 @@ from dlq_master.model.resources import Request
 from dlq_master.rpc.agents import commands
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
 from dlq_master.rpc.views import convert
+from support.fake_clock import FakeClock
 from support.fake_control import FakeControl, FakeRead
 
 KEY = AttemptKey(JobId(17), 2)
