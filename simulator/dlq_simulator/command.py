@@ -157,8 +157,7 @@ def simulate(
         _check_nodes(settings, spec)
         workload = read_trace(trace, form, skip_bad=skip_bad)
         _check_drawing(plot, report)
-        _check_solver(settings, spec)
-        _check_renting(settings, spec)
+        _check_packages(settings, spec)
         for note in workload.notes:
             click.echo(f"dlq: note: {workload.path}: {note}", err=True)
         if settings and not skip_bad:
@@ -228,30 +227,21 @@ def _solves(policy: Policy, spec: ClusterSpec) -> bool:
     return promises or policy.placement.solves or (spec.lends and policy.reclaim.solves)
 
 
-def _check_solver(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
-    """A reclaim, or the first promise, may be hours away."""
+def _check_packages(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
+    """A reclaim, or the first promise, may be hours away; renting needs numpy too."""
     if find_spec("scipy") is not None:
         return
     for chosen in settings:
+        what, fix = f"cannot simulate {chosen.policy.name!r}", "pip install 'dlq[sim]'"
         if chosen.policy.promises is not None:
-            why, fix = (
-                "it plans promises with scipy, which is not installed",
-                "pip install 'dlq[sim]'",
-            )
-            raise UsageError(f"cannot simulate {chosen.policy.name!r}", why, fix)
+            raise UsageError(what, "it plans promises with scipy, which is not installed", fix)
         if spec.lends and chosen.policy.reclaim.solves:
             why = "reclaim=exact solves integer programs, and scipy is not installed"
-            fix = "pip install 'dlq[sim]', or --set reclaim=aryl"
-            raise UsageError(f"cannot simulate {chosen.policy.name!r} with lent servers", why, fix)
-
-
-def _check_renting(settings: Sequence[ReplaySettings], spec: ClusterSpec) -> None:
-    """A policy that rents beside own nodes needs numpy."""
-    if settings and spec.renting is not None and find_spec("scipy") is None:
+            raise UsageError(f"{what} with lent servers", why, f"{fix}, or --set reclaim=aryl")
+    if settings and spec.renting is not None:
         why = "numpy and scipy are not installed, which the decisions on renting need"
-        raise UsageError(
-            f"cannot simulate {settings[0].policy.name!r}", why, "pip install 'dlq[sim]'"
-        )
+        what = f"cannot simulate {settings[0].policy.name!r}"
+        raise UsageError(what, why, "pip install 'dlq[sim]'")
 
 
 def _check_drawing(plot: Path | None, report: Path | None) -> None:

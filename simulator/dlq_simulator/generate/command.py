@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, fields
 from random import Random
-from typing import IO, Any, get_args
+from typing import IO, Any, TypeVar, get_args
 
 import click
 
@@ -55,6 +55,16 @@ def _text(value: Any) -> str:
             return str(value)
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _shown(
+    name: str, kind: click.ParamType[Any], default: object, words: str | None = None
+) -> Callable[[F], F]:
+    """An option whose default stands in the help."""
+    return click.option(name, type=kind, default=default, show_default=True, help=words)
+
+
 _COUNT = click.IntRange(min=1)
 _PERCENT = click.FloatRange(0, 100)
 _OUTPUT = click.option(
@@ -93,14 +103,8 @@ def generate() -> None:
 
 
 @generate.command()
-@click.option("--jobs", type=_COUNT, default=480, show_default=True)
-@click.option(
-    "--mean-gap",
-    type=click.FloatRange(min=0, min_open=True),
-    default=30.0,
-    show_default=True,
-    help="seconds between arrivals",
-)
+@_shown("--jobs", _COUNT, 480)
+@_shown("--mean-gap", click.FloatRange(min=0, min_open=True), 30.0, "seconds between arrivals")
 @_common
 def tiresias(jobs: int, mean_gap: float, seed: int, output: IO[str]) -> None:
     """Tiresias 5.1: widths 1 to 32, ten models, 2 minutes to 2 hours, Poisson arrivals."""
@@ -109,20 +113,13 @@ def tiresias(jobs: int, mean_gap: float, seed: int, output: IO[str]) -> None:
 
 @generate.command()
 @click.argument("trace")
-@click.option(
+@_shown(
     "--mix",
-    type=click.Choice(list(MIXES)),
-    default="mix2",
-    show_default=True,
-    help="percent strict/soft/best effort: slo 100/0/0, mix1 70/0/30, mix2 30/60/10, short 0/0/100",
+    click.Choice(list(MIXES)),
+    "mix2",
+    "percent strict/soft/best effort: slo 100/0/0, mix1 70/0/30, mix2 30/60/10, short 0/0/100",
 )
-@click.option(
-    "--density",
-    type=click.IntRange(1, 1000),
-    default=100,
-    show_default=True,
-    help="percent of the trace's jobs",
-)
+@_shown("--density", click.IntRange(1, 1000), 100, "percent of the trace's jobs")
 @_FORM
 @_common
 def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO[str]) -> None:
@@ -138,41 +135,16 @@ def chronus(trace: str, mix: str, density: int, form: str, seed: int, output: IO
 
 @generate.command()
 @click.argument("trace")
-@click.option(
-    "--elastic",
-    type=_PERCENT,
-    default=5.0,
-    show_default=True,
-    help="percent of jobs that may grow, the widest first",
-)
-@click.option(
-    "--checkpointless",
-    type=_PERCENT,
-    default=20.0,
-    show_default=True,
-    help="percent that lose everything when preempted",
-)
-@click.option(
-    "--any-gpu",
-    type=_PERCENT,
-    default=21.0,
-    show_default=True,
-    help="percent that name no GPU type",
-)
-@click.option(
+@_shown("--elastic", _PERCENT, 5.0, "percent of jobs that may grow, the widest first")
+@_shown("--checkpointless", _PERCENT, 20.0, "percent that lose everything when preempted")
+@_shown("--any-gpu", _PERCENT, 21.0, "percent that name no GPU type")
+@_shown(
     "--mixed",
-    type=_PERCENT,
-    default=0.0,
-    show_default=True,
-    help="percent that may lie on several GPU types at once; 10 in the paper's Advanced",
+    _PERCENT,
+    0.0,
+    "percent that may lie on several GPU types at once; 10 in the paper's Advanced",
 )
-@click.option(
-    "--stretch",
-    type=click.IntRange(2, 64),
-    default=2,
-    show_default=True,
-    help="how many times its GPUs an elastic job may use",
-)
+@_shown("--stretch", click.IntRange(2, 64), 2, "how many times its GPUs an elastic job may use")
 @_FORM
 @_common
 def aryl(
@@ -199,11 +171,9 @@ def aryl(
 
 
 @generate.command()
-@click.option("--days", type=_COUNT, default=15, show_default=True)
-@click.option("--peak", type=click.FloatRange(0, 1, min_open=True), default=0.95, show_default=True)
-@click.option(
-    "--ratio", type=click.FloatRange(min=1), default=2.2, show_default=True, help="peak to trough"
-)
+@_shown("--days", _COUNT, 15)
+@_shown("--peak", click.FloatRange(0, 1, min_open=True), 0.95)
+@_shown("--ratio", click.FloatRange(min=1), 2.2, "peak to trough")
 @_common
 def inference(days: int, peak: float, ratio: float, seed: int, output: IO[str]) -> None:
     """Aryl 2.1: the busy share of an inference cluster over days, every five minutes."""
@@ -211,8 +181,8 @@ def inference(days: int, peak: float, ratio: float, seed: int, output: IO[str]) 
 
 
 @generate.command()
-@click.option("--nodes", type=_COUNT, default=10, show_default=True, help="ten jobs for each")
-@click.option("--rate", type=click.Choice(get_args(Rate)), default="exponential", show_default=True)
+@_shown("--nodes", _COUNT, 10, "ten jobs for each")
+@_shown("--rate", click.Choice(get_args(Rate)), "exponential")
 @_common
 def gpuaas(nodes: int, rate: Rate, seed: int, output: IO[str]) -> None:
     """GPU as a Service 4.1: due dates at 1 to 3 shortest run times, weights, four arrival rates."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -71,13 +71,14 @@ def to_table(results: Sequence[Result]) -> str:
     """One line a policy, columns aligned, seconds to one decimal; deadlines only if there are
     any.
     """
-    rows = [_HEAD, *(_row(result) for result in results)]
+    columns = dict(_COLUMNS)
     if any(result.metrics.wdmr is not None for result in results):
-        deadlines = [_DEADLINES, *(_deadlines(result) for result in results)]
-        rows = [(*row, *more) for row, more in zip(rows, deadlines, strict=True)]
+        columns |= _DEADLINES
     if any(result.metrics.machine_hours is not None for result in results):
-        money = [_MONEY, *(_money(result) for result in results)]
-        rows = [(*row, *more) for row, more in zip(rows, money, strict=True)]
+        columns |= _MONEY
+    cells = [[text(result.metrics) for text in columns.values()] for result in results]
+    names = ["POLICY", *(result.policy for result in results)]
+    rows = [[name, *row] for name, row in zip(names, [[*columns], *cells], strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(
@@ -88,55 +89,45 @@ def to_table(results: Sequence[Result]) -> str:
     )
 
 
-_HEAD = ("POLICY", "JOBS", "AVG JCT", "MEDIAN", "P95", "AVG QUEUE", "MAKESPAN", "PREEMPT", "USE")
-
-
-def _row(result: Result) -> tuple[str, ...]:
-    figures = result.metrics
-    share = figures.gpu_utilization
-    return (
-        result.policy,
-        str(figures.jobs),
-        _seconds(figures.avg_jct_s),
-        _seconds(figures.median_jct_s),
-        _seconds(figures.p95_jct_s),
-        _seconds(figures.avg_queue_s),
-        _seconds(figures.makespan_s),
-        str(figures.preemptions),
-        "-" if share is None else f"{share:.1%}",
-    )
-
-
-_DEADLINES = ("WDMR", "BE JCT", "GUARANTEED", "MISSED")
-
-
-def _deadlines(result: Result) -> tuple[str, ...]:
-    figures = result.metrics
-    counts = (figures.guaranteed, figures.promises_missed)
-    return (
-        "-" if figures.wdmr is None else f"{figures.wdmr:.2%}",
-        _seconds(figures.be_avg_jct_s),
-        *("-" if count is None else str(count) for count in counts),
-    )
-
-
-_MONEY = ("COST", "TARDINESS COST", "MACHINE HOURS")
-
-
-def _money(result: Result) -> tuple[str, ...]:
-    figures = result.metrics
-    hours = figures.machine_hours or {}
-    return (
-        *(
-            "-" if cost is None else f"{cost:.2f}"
-            for cost in (figures.cost, figures.tardiness_cost)
-        ),
-        " ".join(f"{pool}:{found:.1f}" for pool, found in hours.items()) or "-",
-    )
-
-
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:.1f}"
+
+
+def _count(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _cost(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _hours(figures: Metrics) -> str:
+    hours = figures.machine_hours or {}
+    return " ".join(f"{pool}:{found:.1f}" for pool, found in hours.items()) or "-"
+
+
+_Columns = Mapping[str, Callable[[Metrics], str]]
+_COLUMNS: _Columns = {
+    "JOBS": lambda figures: str(figures.jobs),
+    "AVG JCT": lambda figures: _seconds(figures.avg_jct_s),
+    "MEDIAN": lambda figures: _seconds(figures.median_jct_s),
+    "P95": lambda figures: _seconds(figures.p95_jct_s),
+    "AVG QUEUE": lambda figures: _seconds(figures.avg_queue_s),
+    "MAKESPAN": lambda figures: _seconds(figures.makespan_s),
+    "PREEMPT": lambda figures: str(figures.preemptions),
+    "USE": lambda it: "-" if it.gpu_utilization is None else f"{it.gpu_utilization:.1%}",
+}
+_DEADLINES: _Columns = {
+    "WDMR": lambda figures: "-" if figures.wdmr is None else f"{figures.wdmr:.2%}",
+    "BE JCT": lambda figures: _seconds(figures.be_avg_jct_s),
+    "GUARANTEED": lambda figures: _count(figures.guaranteed),
+    "MISSED": lambda figures: _count(figures.promises_missed),
+}
+_MONEY: _Columns = {
+    "COST": lambda figures: _cost(figures.cost),
+    "TARDINESS COST": lambda figures: _cost(figures.tardiness_cost),
+    "MACHINE HOURS": _hours,
+}
 
 
 def jobs_path(path: Path, policy: str, policies: int) -> Path:
