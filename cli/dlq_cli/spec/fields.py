@@ -45,58 +45,46 @@ LATER_KEYS = frozenset(
 )  # fmt: skip
 
 
-_GPUS = "`gpus` under resources (of each node) or `gpus_total` (of the whole job)"
-
-# Words of Slurm, SkyPilot, dstack and of our own flags, and their counterparts here.
+# Keys here, and words of Slurm, SkyPilot, dstack and of our own flags for the same.
+_WORDS: Mapping[str, str] = {
+    "`gpus` under resources (of each node) or `gpus_total` (of the whole job)": (
+        "gpus gpu ngpus num_gpus gpus_total accelerators gres tres"
+    ),
+    "`gpus` under resources": "gpus_per_node resources.gpus_per_node resources.num_gpus",
+    "`constraint` under resources": "constraint constraints",
+    "`nodelist` under resources": "nodelist node_list",
+    "`exclude` under resources": "exclude exclude_nodes",
+    "`gpu_type` under resources": "gpu_type resources.gpu_name",
+    "`cpus` under resources": "cpus cpu cpus_per_task resources.cpu resources.cpus_per_task",
+    "`memory` under resources": "memory mem resources.mem resources.memory_limit",
+    "`nodes`": "resources.nodes resources.num_nodes nnodes node_count",
+    "`queue`": "partition resources.queue",
+    "`team`": "account project group",
+    '`gpus` under elastic, such as "2:8"': "elastic min_max elastic.range",
+    "`resize` under elastic": "elastic.mode elastic_mode",
+    "`name`": "job_name title",
+    "`run`": "wrap shell",
+    "`command`": "cmd entrypoint args program",
+    "`time_limit`": "walltime timeout max_duration timelimit limit resources.time",
+    "`workdir`": "chdir cwd dir directory working_directory",
+    "`env`": "environment env_vars variables",
+    "`labels`": "tags comment",
+    "`signal` under preempt": "signal resources.signal",
+    "`grace` under preempt": "grace grace_time",
+    "`tasks_per_node`, with `compat`": "ntasks_per_node ntasks",
+    "`workers` under roles": "workers num_workers roles.worker",
+    "`ps` under roles": "ps servers num_servers roles.server",
+    "`preset` under checkpoint": "preset framework",
+    "`dir` under checkpoint": "checkpoint_dir checkpoint.directory",
+    "`max_restarts` under retry": "max_restarts max_retries retries requeue retry.max_retries",
+    "`exit_codes` under retry": "requeue_exit",
+    "`image`": "container container_image docker image_id",
+    "`image_secret`, a secret's name": "registry_auth image_pull_secret",
+    "`mounts`, a list of SRC:DST": "bind_mounts binds",
+    "`shm_size` under resources": "shm_size shm",
+}
 SYNONYMS: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("gpus", "gpu", "ngpus", "num_gpus", "gpus_total", "accelerators", "gres", "tres"), _GPUS
-    ),
-    **dict.fromkeys(
-        ("gpus_per_node", "resources.gpus_per_node", "resources.num_gpus"), "`gpus` under resources"
-    ),
-    **dict.fromkeys(("constraint", "constraints"), "`constraint` under resources"),
-    **dict.fromkeys(("nodelist", "node_list"), "`nodelist` under resources"),
-    **dict.fromkeys(("exclude", "exclude_nodes"), "`exclude` under resources"),
-    **dict.fromkeys(("gpu_type", "resources.gpu_name"), "`gpu_type` under resources"),
-    **dict.fromkeys(
-        ("cpus", "cpu", "cpus_per_task", "resources.cpu", "resources.cpus_per_task"),
-        "`cpus` under resources",
-    ),
-    **dict.fromkeys(
-        ("memory", "mem", "resources.mem", "resources.memory_limit"), "`memory` under resources"
-    ),
-    **dict.fromkeys(("resources.nodes", "resources.num_nodes", "nnodes", "node_count"), "`nodes`"),
-    **dict.fromkeys(("partition", "resources.queue"), "`queue`"),
-    **dict.fromkeys(("account", "project", "group"), "`team`"),
-    **dict.fromkeys(("elastic", "min_max", "elastic.range"), '`gpus` under elastic, such as "2:8"'),
-    **dict.fromkeys(("elastic.mode", "elastic_mode"), "`resize` under elastic"),
-    **dict.fromkeys(("job_name", "title"), "`name`"),
-    **dict.fromkeys(("wrap", "shell"), "`run`"),
-    **dict.fromkeys(("cmd", "entrypoint", "args", "program"), "`command`"),
-    **dict.fromkeys(
-        ("walltime", "timeout", "max_duration", "timelimit", "limit", "resources.time"),
-        "`time_limit`",
-    ),
-    **dict.fromkeys(("chdir", "cwd", "dir", "directory", "working_directory"), "`workdir`"),
-    **dict.fromkeys(("environment", "env_vars", "variables"), "`env`"),
-    **dict.fromkeys(("tags", "comment"), "`labels`"),
-    **dict.fromkeys(("signal", "resources.signal"), "`signal` under preempt"),
-    **dict.fromkeys(("grace", "grace_time"), "`grace` under preempt"),
-    **dict.fromkeys(("ntasks_per_node", "ntasks"), "`tasks_per_node`, with `compat`"),
-    **dict.fromkeys(("workers", "num_workers", "roles.worker"), "`workers` under roles"),
-    **dict.fromkeys(("ps", "servers", "num_servers", "roles.server"), "`ps` under roles"),
-    **dict.fromkeys(("preset", "framework"), "`preset` under checkpoint"),
-    **dict.fromkeys(("checkpoint_dir", "checkpoint.directory"), "`dir` under checkpoint"),
-    **dict.fromkeys(
-        ("max_restarts", "max_retries", "retries", "requeue", "retry.max_retries"),
-        "`max_restarts` under retry",
-    ),
-    "requeue_exit": "`exit_codes` under retry",
-    **dict.fromkeys(("container", "container_image", "docker", "image_id"), "`image`"),
-    **dict.fromkeys(("registry_auth", "image_pull_secret"), "`image_secret`, a secret's name"),
-    **dict.fromkeys(("bind_mounts", "binds"), "`mounts`, a list of SRC:DST"),
-    **dict.fromkeys(("shm_size", "shm"), "`shm_size` under resources"),
+    word: meant for meant, words in _WORDS.items() for word in words.split()
 }
 
 

@@ -25,37 +25,26 @@ _HEADS = {
 
 def template(form: str) -> str:
     """The text of a template in one of FORMS; it is valid as it stands."""
-    return "\n".join({"toml": _toml, "yaml": _yaml, "script": _script}[form]()) + "\n"
+    return "\n".join(_script() if form == "script" else _spec(form)) + "\n"
 
 
-def _toml() -> Iterator[str]:
-    yield f"# {_HEADS['toml']}"
+def _spec(form: str) -> Iterator[str]:
+    """TOML and YAML have the same keys, sections and comments."""
+    yaml = form == "yaml"
+    yield f"# {_HEADS[form]}"
     for section in ("", *SECTIONS):
-        keys = _keys(section)
-        alive = any(FIELDS[key].live for key in keys)
+        keys = [key for key in FIELDS if key.rpartition(".")[0] == section]
         if section:
-            yield from ("", f"{'' if alive else '# '}[{section}]")
+            dash = "" if any(FIELDS[key].live for key in keys) else "# "
+            yield from ("", f"{dash}{section}:" if yaml else f"{dash}[{section}]")
         for key in keys:
-            found = FIELDS[key]
-            line = f"{'' if found.live else '# '}{key.rpartition('.')[2]} = {found.sample}"
-            yield _commented(line, found.comment or found.help)
-
-
-def _yaml() -> Iterator[str]:
-    yield f"# {_HEADS['yaml']}"
-    for section in ("", *SECTIONS):
-        keys = _keys(section)
-        alive = any(FIELDS[key].live for key in keys)
-        if section:
-            yield from ("", f"{'' if alive else '# '}{section}:")
-        for key in keys:
-            found = FIELDS[key]
-            indent = "  " if section else ""
+            found, name = FIELDS[key], key.rpartition(".")[2]
             value = found.sample.replace("{ ", "{").replace(" }", "}").replace(" = ", ": ")
-            dash = "" if found.live else "# "
-            yield _commented(
-                f"{dash}{indent}{key.rpartition('.')[2]}: {value}", found.comment or found.help
-            )
+            indent = "  " if section else ""
+            text = f"{indent}{name}: {value}" if yaml else f"{name} = {found.sample}"
+            words = found.comment or found.help
+            line = f"{'' if found.live else '# '}{text}"
+            yield f"{line:<48} # {words}" if words else line
 
 
 def _script() -> Iterator[str]:
@@ -71,11 +60,3 @@ def _script() -> Iterator[str]:
             subsequent_indent="#       ",
         )
     yield from ("", "set -e", "python train.py --lr 0.1")
-
-
-def _keys(section: str) -> list[str]:
-    return [key for key in FIELDS if key.rpartition(".")[0] == section]
-
-
-def _commented(line: str, words: str) -> str:
-    return f"{line:<48} # {words}" if words else line

@@ -122,8 +122,28 @@ def _plain(merged: ReadLayer) -> dict[str, object]:
 
 def _check_together(get: _Getter) -> None:
     """Values that mean something only with another, or never with one."""
-    for check in (_mixed_gpus, _halves_batch, _on_miss, _marker, _tasks, _launch):
-        check(get)
+    _mixed_gpus(get)
+    for key, others, why in _NEEDS:
+        if get.of(key, object) and not any(get.of(other, object) for other in others):
+            raise wrong(get.origin(key), why)
+    _launch(get)
+
+
+# A key, the keys of which it needs one, and the reason.
+_NEEDS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (
+        "resources.halve_batch",
+        ("resources.gpu_memory",),
+        "which GPUs are too small, only gpu_memory tells",
+    ),
+    ("on_miss", ("deadline", "soft_deadline"), "on_miss means something only with a deadline"),
+    ("checkpoint.marker", ("checkpoint.dir",), "a marker needs the directory it is looked for in"),
+    (
+        "tasks_per_node",
+        ("compat",),
+        "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
+    ),
+)
 
 
 class _Getter:
@@ -160,19 +180,6 @@ def _mixed_gpus(get: _Getter) -> None:
                 get.origin("resources.mixed_gpus"),
                 f"a job on several GPU types at once gets free GPUs only and excludes {name}",
             )
-
-
-def _halves_batch(get: _Getter) -> None:
-    halves = bool(get.of("resources.halve_batch", bool))
-    if halves and get.of("resources.gpu_memory", int) is None:
-        raise wrong(
-            get.origin("resources.halve_batch"), "which GPUs are too small, only gpu_memory tells"
-        )
-
-
-def _on_miss(get: _Getter) -> None:
-    if get.of("on_miss", str) and not _deadlines(get):
-        raise wrong(get.origin("on_miss"), "on_miss means something only with a deadline")
 
 
 def _lateness(get: _Getter) -> LatenessSpec | None:
@@ -253,23 +260,6 @@ def _grace_s(get: _Getter, signal: SignalAhead | None) -> int | None:
                 get.origin(key), f"{seconds} seconds before the kill: at most {LONGEST_GRACE_S}"
             )
     return max(grace or 0, ahead_s) or None
-
-
-def _marker(get: _Getter) -> None:
-    marker = get.of("checkpoint.marker", str)
-    if marker and not get.of("checkpoint.dir", str):
-        raise wrong(
-            get.origin("checkpoint.marker"), "a marker needs the directory it is looked for in"
-        )
-
-
-def _tasks(get: _Getter) -> None:
-    tasks = get.of("tasks_per_node", int)
-    if tasks is not None and not get.of("compat", str):
-        raise wrong(
-            get.origin("tasks_per_node"),
-            "tasks are srun's: they need compat = slurm; torchrun starts one process for each GPU",
-        )
 
 
 def _launch(get: _Getter) -> None:

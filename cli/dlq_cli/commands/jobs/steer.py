@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import click
 
 from dlq.v1 import job_pb2
@@ -23,7 +25,7 @@ from dlq_cli.lists.select import one_job, targets
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.patience import duration_s
 from dlq_cli.words import has_ended, shown_state
-from dlq_client.jobs import Edited, Jobs
+from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
 from dlq_common.errors import IllegalTransition, InvalidRequest
 from dlq_common.text.signals import signal_name
@@ -39,13 +41,8 @@ from dlq_common.text.wire import from_timestamp
 def hold(app: App, job: tuple[str, ...], admin: bool, reason: str, as_json: bool) -> None:
     """Keep JOB... from starting. One that runs goes on, but is not queued again."""
     jobs = Jobs(app.connection())
-    for_each(
-        app,
-        targets(jobs, job),
-        lambda target: jobs.hold_each(target, admin=admin, reason=reason),
-        standing,
-        as_json=as_json,
-    )
+    change = partial(jobs.hold_each, admin=admin, reason=reason)
+    for_each(app, targets(jobs, job), change, standing, as_json=as_json)
 
 
 @click.command(epilog=examples("dlq release 17"))
@@ -71,12 +68,8 @@ def pause(app: App, job: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """
     jobs = Jobs(app.connection())
 
-    def change(target: str) -> Edited:
-        return jobs.pause_each(target, accept_loss=yes)
-
-    def accepted(target: str) -> Edited:
-        return jobs.pause_each(target, accept_loss=True)
-
+    change = partial(jobs.pause_each, accept_loss=yes)
+    accepted = partial(jobs.pause_each, accept_loss=True)
     for_each(app, targets(jobs, job), change, standing, as_json=as_json, accepted=accepted)
 
 
@@ -116,12 +109,8 @@ def requeue(app: App, job: tuple[str, ...], hold: bool, yes: bool, as_json: bool
     """
     jobs = Jobs(app.connection())
 
-    def change(target: str) -> Edited:
-        return jobs.requeue_each(target, hold=hold, accept_loss=yes)
-
-    def accepted(target: str) -> Edited:
-        return jobs.requeue_each(target, hold=hold, accept_loss=True)
-
+    change = partial(jobs.requeue_each, hold=hold, accept_loss=yes)
+    accepted = partial(jobs.requeue_each, hold=hold, accept_loss=True)
     for_each(app, targets(jobs, job), change, _leaving, as_json=as_json, accepted=accepted)
 
 
@@ -145,13 +134,11 @@ def signal(app: App, job: str, signal: str, all_ranks: bool, as_json: bool) -> N
         raise InvalidRequest(str(error), field="signal") from None
     jobs = Jobs(app.connection())
 
-    def change(target: str) -> Edited:
-        return jobs.signal_each(target, word, all_ranks=all_ranks)
-
     def outcome(job: job_pb2.Job) -> str:
         # Of several jobs, ended ones are left alone.
         return f"has ended; no {word} for it" if has_ended(job) else f"{word} is sent"
 
+    change = partial(jobs.signal_each, signal=word, all_ranks=all_ranks)
     for_each(app, targets(jobs, [job]), change, outcome, as_json=as_json)
 
 

@@ -208,12 +208,21 @@ def _dependency(request: wire.UpdateJobRequest, text: str, _now_s: float) -> Non
         request.dependency.CopyFrom(dependency_message(read_dependency(text)))
 
 
+def _or_none(clear: str, wish: Wish) -> Wish:
+    """The wish, where `none` takes the value away by the field `clear`."""
+
+    def wish_or_none(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
+        if text.lower() in NONE:
+            setattr(request, clear, True)
+        else:
+            wish(request, text, now_s)
+
+    return wish_or_none
+
+
 def _begin(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
-    if text.lower() in NONE:
-        request.clear_begin = True
-    else:
-        at_s = begin_s(read_begin(text), now_s=now_s, zone=LocalZone())
-        request.begin_time.CopyFrom(to_timestamp(at_s))
+    at_s = begin_s(read_begin(text), now_s=now_s, zone=LocalZone())
+    request.begin_time.CopyFrom(to_timestamp(at_s))
 
 
 def _concurrent(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
@@ -224,11 +233,8 @@ def _concurrent(request: wire.UpdateJobRequest, text: str, _now_s: float) -> Non
 
 
 def _deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
-    if text.lower() in NONE:
-        request.clear_deadlines = True
-    else:
-        asked = read_deadline(text)
-        request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
+    asked = read_deadline(text)
+    request.deadlines.extend(deadline_messages(asked, now_s=now_s, zone=LocalZone()))
 
 
 def _soft_deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> None:
@@ -239,9 +245,6 @@ def _soft_deadline(request: wire.UpdateJobRequest, text: str, now_s: float) -> N
 
 
 def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
-    if text.lower() in NONE:
-        request.clear_elastic = True
-        return
     sizes = expanded(parse_range(text), None) if ":" in text else parse_sizes(text.split(","))
     request.elastic.gpu_counts.extend(sizes)
 
@@ -249,11 +252,11 @@ def _elastic(request: wire.UpdateJobRequest, text: str, _now_s: float) -> None:
 _WISHES: Mapping[str, Wish] = {
     **{key: _of(field) for key, field in FIELDS.items() if field.editable},
     "dependency": _dependency,
-    "begin": _begin,
+    "begin": _or_none("clear_begin", _begin),
     "concurrent": _concurrent,
-    "deadline": _deadline,
+    "deadline": _or_none("clear_deadlines", _deadline),
     "soft_deadline": _soft_deadline,
-    "elastic": _elastic,
+    "elastic": _or_none("clear_elastic", _elastic),
 }
 # Words of scontrol and of our own flags.
 _ALIASES = {

@@ -66,8 +66,9 @@ _Handler = Callable[[Conversion, Option], None]
 _GRES = re.compile(r"(?:gres/)?gpu(?:[:=]([A-Za-z][\w-]*))?(?:[:=](\d+))?")
 
 
-def _same(name: str) -> _Handler:
-    return lambda made, option: take(made, option, name, option.value)
+def _same(name: str, written: Callable[[str], str] = str) -> _Handler:
+    """A flag with the same value, as it is `written` here."""
+    return lambda made, option: take(made, option, name, written(option.value))
 
 
 def _switch(name: str) -> _Handler:
@@ -85,11 +86,6 @@ def _nodes(made: Conversion, option: Option) -> None:
             )
         )
     take(made, option, "--nodes", least.strip())
-
-
-def _time(made: Conversion, option: Option) -> None:
-    endless = option.value.upper() in {"UNLIMITED", "INFINITE", "-1"}
-    take(made, option, "--time", "0" if endless else option.value)
 
 
 def _mem(made: Conversion, option: Option) -> None:
@@ -121,25 +117,12 @@ def _signal(made: Conversion, option: Option) -> None:
     take(made, option, "--signal", f"{name}@{ahead}" if at else f"{name}@60")
 
 
-def _image(made: Conversion, option: Option) -> None:
-    """Pyxis writes `nvcr.io#nvidia/pytorch:25.01`."""
-    take(made, option, "--image", option.value.replace("#", "/", 1))
-
-
 def _mounts(made: Conversion, option: Option) -> None:
     """Pyxis writes several with commas, and `SRC` for the same place inside."""
     for part in option.value.split(","):
         source, _, rest = part.partition(":")
         one = option._replace(written=f"--container-mounts={part}")
         take(made, one, "--mount", f"{source}:{rest or source}")
-
-
-def _export(made: Conversion, option: Option) -> None:
-    take(made, option, "--export", "NONE" if option.value.upper() == "NIL" else option.value)
-
-
-def _comment(made: Conversion, option: Option) -> None:
-    take(made, option, "--label", f"comment={option.value}")
 
 
 def _dependency(made: Conversion, option: Option) -> None:
@@ -157,6 +140,7 @@ def _nodelist(made: Conversion, option: Option) -> None:
     )
 
 
+_ENDLESS = frozenset({"UNLIMITED", "INFINITE", "-1"})
 _HANDLERS: Mapping[str, _Handler] = {
     "--job-name": _same("--job-name"),
     "--partition": _same("--queue"),
@@ -165,15 +149,15 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--gpus-per-node": _same("--gpus-per-node"),
     "--gres": _gres,
     "--mem": _mem,
-    "--time": _time,
+    "--time": _same("--time", lambda it: "0" if it.upper() in _ENDLESS else it),
     "--chdir": _same("--chdir"),
     "--signal": _signal,
-    "--export": _export,
+    "--export": _same("--export", lambda it: "NONE" if it.upper() == "NIL" else it),
     "--dependency": _dependency,
     "--nodelist": _nodelist,
     "--hold": _switch("--hold"),
     "--kill-on-invalid-dep": _same("--kill-on-invalid-dep"),
-    "--comment": _comment,
+    "--comment": _same("--label", "comment={}".format),
     # Flags that came or will come with later versions: taken as soon as they are known.
     **{
         name: _same(name)
@@ -182,7 +166,8 @@ _HANDLERS: Mapping[str, _Handler] = {
             "--priority", "--qos", "--time-min",
         )
     },
-    "--container-image": _image,
+    # Pyxis writes `nvcr.io#nvidia/pytorch:25.01`.
+    "--container-image": _same("--image", lambda it: it.replace("#", "/", 1)),
     "--container-mounts": _mounts,
     "--container-workdir": _same("--chdir"),
     "--contiguous": _switch("--contiguous"),
