@@ -112,15 +112,6 @@ class LearnedTimes:
             ]
         )
 
-    @property
-    def models(self) -> dict[str, Performance]:
-        """By family; those of all families together, which serve the others, under no name."""
-        return {
-            family or "": group.model
-            for (family, _), group in self._groups.items()
-            if group.model is not None
-        }
-
 
 def refined(times: Floats, measured: Mapping[JobShape, float]) -> Floats:
     """A measured time holds where it was measured. Everywhere else times move by the same factor,

@@ -43,9 +43,6 @@ class Feature(NamedTuple):
             value *= numbers[name] if power > 0 else 1.0 / numbers[name]
         return value
 
-    def __str__(self) -> str:
-        return " * ".join(name if power > 0 else f"1/{name}" for name, power in self.factors)
-
 
 @dataclass(frozen=True)
 class Performance:
