@@ -25,8 +25,17 @@ from dlq_master.model.plan import Provision, Release
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.policy.priced.catalogue import Catalogue, NodeType
 from dlq_master.policy.priced.situation import EMPTY, PricedJob, Schedule, Situation, Solver
-from dlq_master.policy.rent.bids import HOUR_S, Bids, bids, late_costs, pay_at_all
-from dlq_master.policy.rent.market import Here, MachineOffer, Market, Put
+from dlq_master.policy.rent.market import (
+    HOUR_S,
+    Bids,
+    Here,
+    MachineOffer,
+    Market,
+    Put,
+    bids,
+    late_costs,
+    pay_at_all,
+)
 from dlq_master.policy.rent.placing import placed
 
 # A job that is to run on a new machine: its GPUs, its end, and its cost of being late here and

@@ -15,8 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dlq_master.policy.priced.catalogue import Floats
-from dlq_master.policy.rent.bids import HOUR_S, Bids, late_costs, parts
-from dlq_master.policy.rent.market import Market, Put
+from dlq_master.policy.rent.market import (
+    HOUR_S,
+    Bids,
+    Market,
+    Put,
+    late_costs,
+    parts,
+)
 
 
 class _Alike(NamedTuple):
