@@ -12,7 +12,6 @@ takes its place.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import sqlite3
 from contextlib import closing
@@ -27,12 +26,11 @@ from dlq_common.identity.private_files import read_private
 from dlq_common.text.instants import format_instant
 from dlq_master.rpc.audit.chain import Chain, Head, segments
 from dlq_master.rpc.audit.verify import check_end, verify_all
-from dlq_master.safekeeping import SEALED_KEY, newest_copy
+from dlq_master.safekeeping import AUDIT, SEALED_KEY, copy_file, name_of, newest_copy
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import AUDIT_HEAD
 from dlq_master.store.open import APPLICATION_ID, claim, connect, fault_of, sync
 
-AUDIT: Final = "audit.jsonl"
 # The database, and what belongs to this one and to no other.
 DATABASE: Final = ("dlq.db", "dlq.db-wal", "dlq.db-shm", "dlq.db.commits", "dlq.backup.db")
 
@@ -179,7 +177,7 @@ def _set_aside(state_dir: Path, keeps_audit: bool, now_s: float) -> Path | None:
         names += [file.name for file in segments(state_dir / AUDIT) if file.exists()]
     if not names:
         return None
-    aside = state_dir / ("replaced-" + re.sub(r"[-:.]", "", format_instant(now_s)))
+    aside = state_dir / name_of("replaced", now_s)
     aside.mkdir(mode=0o700)
     for name in names:
         # The CA is often the same, and then must never be missing: it is copied.
@@ -195,7 +193,7 @@ def _set_aside(state_dir: Path, keeps_audit: bool, now_s: float) -> Path | None:
 def _put(source: Path, state_dir: Path, keeps_audit: bool) -> None:
     """The database beside its place, marked as a copy; and the audit's files, in theirs."""
     staged = state_dir / "dlq.db.restored"
-    _copy(source / "dlq.db", staged)
+    copy_file(source / "dlq.db", staged)
     with closing(sqlite3.connect(staged)) as db:
         with db:
             db.execute("INSERT OR REPLACE INTO meta VALUES (?, 'yes')", [COPY])
@@ -204,13 +202,7 @@ def _put(source: Path, state_dir: Path, keeps_audit: bool) -> None:
     if not keeps_audit:
         for file in segments(source / AUDIT):
             if file.exists():
-                _copy(file, state_dir / file.name)
-
-
-def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    target.chmod(0o600)
-    sync(target)
+                copy_file(file, state_dir / file.name)
 
 
 def _record(audit: Path, wanted: Restore, source: Path, now_s: float) -> None:

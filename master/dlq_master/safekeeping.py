@@ -99,6 +99,11 @@ def run_hook(copies: Copies, made: Path) -> None:
         raise BackupFailed(failure, hint=f"the copy itself is whole: {made}")
 
 
+def name_of(kind: str, now_s: float) -> str:
+    """The name of a directory that is made now, such as dlq-20261124T120000000Z."""
+    return f"{kind}-{re.sub(r'[-:.]', '', format_instant(now_s))}"
+
+
 def newest_copy(directory: Path) -> Path:
     """The directory itself if it is a copy, else the newest copy in it."""
     if (directory / "dlq.db").exists() or not directory.is_dir():
@@ -135,7 +140,7 @@ def _ended(settings: BackupConfig, account: pwd.struct_passwd, made: Path) -> st
 
 
 def _copy_master(copies: Copies, now_s: float) -> Path:
-    name = "dlq-" + re.sub(r"[-:.]", "", format_instant(now_s))
+    name = name_of("dlq", now_s)
     made, unfinished = copies.target / name, copies.target / f".{name}.incomplete"
     try:
         unfinished.mkdir(mode=0o700, parents=True)
@@ -144,7 +149,7 @@ def _copy_master(copies: Copies, now_s: float) -> Path:
         _copy_audit(copies, unfinished)
         _copy_authority(copies, unfinished)
         if copies.config_path.exists():
-            _copy_file(copies.config_path, unfinished / copies.config_path.name)
+            copy_file(copies.config_path, unfinished / copies.config_path.name)
         unfinished.rename(made)
         sync(copies.target)
         _remove_oldest(copies)
@@ -170,7 +175,7 @@ def _copy_audit(copies: Copies, target: Path) -> None:
                 there.unlink(missing_ok=True)
                 os.link(earlier, there)
             else:
-                _copy_file(file, there)
+                copy_file(file, there)
         if files == [file for file in segments(newest) if file.exists()]:
             return  # no file was closed meanwhile
 
@@ -182,10 +187,10 @@ def _same_size(one: Path, other: Path) -> bool:
 def _copy_authority(copies: Copies, target: Path) -> None:
     certificate, key = copies.state_dir / "ca.crt", copies.state_dir / "ca.key"
     if certificate.exists():
-        _copy_file(certificate, target / certificate.name)
+        copy_file(certificate, target / certificate.name)
     settings = copies.settings
     if settings.ca_key == "clear" and key.exists():
-        _copy_file(key, target / key.name)
+        copy_file(key, target / key.name)
     elif settings.ca_key == "encrypted":
         passphrase = read_private(Path(settings.passphrase_file)).strip()
         authority = Authority.load(read_private(key), certificate.read_bytes())
@@ -195,7 +200,7 @@ def _copy_authority(copies: Copies, target: Path) -> None:
         sync(sealed)
 
 
-def _copy_file(source: Path, target: Path) -> None:
+def copy_file(source: Path, target: Path) -> None:
     """On disk when it returns; the directory around it is closed to others from the first byte
     on.
     """

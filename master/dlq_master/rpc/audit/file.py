@@ -39,21 +39,16 @@ class DiskFile:
         os.fchmod(self._handle, 0o600)
 
     def size(self) -> int:
-        """How long it is, in bytes."""
         return os.fstat(self._handle).st_size
 
     def append(self, data: bytes) -> int:
-        """Write at the end; how many bytes were taken."""
         return os.write(self._handle, data)
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut the file to this length."""
         os.ftruncate(self._handle, size_bytes)
 
     def sync(self) -> None:
-        """Wait until everything written is on disk."""
         os.fsync(self._handle)
 
     def close(self) -> None:
-        """Give the file back."""
         os.close(self._handle)

@@ -37,11 +37,6 @@ class AuditVerdict:
     torn: bool = False  # the last line is not finished: it is being written, or a crash ended it
 
 
-def verify(path: Path) -> list[int]:
-    """Numbers (from 1) of the lines of one file that do not follow from the line before them."""
-    return [number for number, follows, _, _ in _read(path, None) if not follows]
-
-
 def verify_all(path: Path, known: Head | None = None) -> AuditVerdict:
     """The whole chain, of which `path` is the newest file; `known`: its end, as the database has
     it.

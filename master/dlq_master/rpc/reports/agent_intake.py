@@ -28,7 +28,8 @@ from dlq_master.model.ids import AttemptKey
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
-from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, passing, words_of
+from dlq_master.rpc.specs.intake import LONGEST_WORDS, job_id_of, words_of
+from dlq_master.rpc.specs.node_choice import passing
 
 log = structlog.get_logger("master.agent_intake")
 

@@ -35,10 +35,16 @@ from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
 from dlq_master.model.resources import PODMAN, Request
-from dlq_master.rpc.specs.deadlines import CANCEL, deadlines_of, new_deadlines, new_on_miss
+from dlq_master.rpc.specs.deadlines import (
+    CANCEL,
+    deadlines_of,
+    is_sized,
+    lateness_of,
+    new_deadlines,
+    new_on_miss,
+)
 from dlq_master.rpc.specs.elastic import new_sizes, sizes_of
-from dlq_master.rpc.specs.lateness import is_sized, lateness_of
-from dlq_master.rpc.specs.node_choice import labels_of, nodes_of
+from dlq_master.rpc.specs.node_choice import labels_of, nodes_of, passing
 from dlq_master.rpc.specs.spec import (
     RELATIONS,
     USER_SIGNALS,
@@ -64,14 +70,6 @@ def job_id_of(text: str, field: str = "job_id") -> JobId:
     if int(text) > LARGEST_JOB_ID:
         raise InvalidRequest(f"{shown(text)} is not a job id", field=field)
     return JobId(int(text))
-
-
-def passing(check: Callable[..., str], text: str, field: str, *what: str) -> str:
-    """A text that a check of dlq_common.text lets pass. InvalidRequest names the field."""
-    try:
-        return check(text, *what)
-    except ValueError as error:
-        raise InvalidRequest(str(error), field=field) from None
 
 
 def node_id_of(text: str, field: str = "node_id") -> NodeId:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
@@ -15,15 +15,20 @@ MOST_NODES_NAMED = 4096
 _VALUE = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 
 
+def passing(check: Callable[..., str], text: str, field: str, *what: str) -> str:
+    """A text that a check of dlq_common.text lets pass. InvalidRequest names the field."""
+    try:
+        return check(text, *what)
+    except ValueError as error:
+        raise InvalidRequest(str(error), field=field) from None
+
+
 def labels_of(labels: Mapping[str, str], field: str) -> tuple[str, ...]:
     """`K=V` texts, sorted. InvalidRequest for what is no label."""
     if len(labels) > MOST_LABELS:
         raise InvalidRequest(f"{len(labels)} labels; the most is {MOST_LABELS}", field=field)
     for name, value in labels.items():
-        try:
-            check_word(name, "label")
-        except ValueError as error:
-            raise InvalidRequest(str(error), field=field) from None
+        passing(check_word, name, field, "label")
         if not _VALUE.fullmatch(value):
             raise InvalidRequest(
                 f"label {name} cannot be {shown(value)}: use up to 63 letters, digits, '.', '_', "
@@ -54,8 +59,5 @@ def _names(names: Iterable[str], field: str) -> set[str]:
     if len(found) > MOST_NODES_NAMED:
         raise InvalidRequest(f"more than {MOST_NODES_NAMED} nodes are named", field=field)
     for name in sorted(found):
-        try:
-            check_node_name(name)
-        except ValueError as error:
-            raise InvalidRequest(str(error), field=field) from None
+        passing(check_node_name, name, field)
     return found

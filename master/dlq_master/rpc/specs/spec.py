@@ -36,9 +36,8 @@ from dlq_common.text.names import (
 from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
-from dlq_master.rpc.specs.deadlines import check_deadlines
+from dlq_master.rpc.specs.deadlines import check_deadlines, check_lateness, with_sizes
 from dlq_master.rpc.specs.elastic import check_elastic
-from dlq_master.rpc.specs.lateness import check_lateness, with_sizes
 from dlq_master.rpc.specs.node_choice import check_choice
 
 LARGEST_ENV_BYTES = 256 * 1024
