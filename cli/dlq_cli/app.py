@@ -57,7 +57,6 @@ class App:
 
     @cached_property
     def settings(self) -> ClientSettings:
-        """The client's settings."""
         from dlq_cli.settings import ClientSettings
 
         return ClientSettings(self.home, self._flags, os.environ)

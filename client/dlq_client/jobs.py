@@ -48,7 +48,6 @@ class Jobs(ServiceCalls[JobServiceStub]):
 
     @property
     def caller(self) -> str:
-        """Who asks."""
         return self._connection.identity.user
 
     @property

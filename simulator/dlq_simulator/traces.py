@@ -151,7 +151,6 @@ class _Reading:
             self._notes.append(f"sorted by submit time: {late} rows came after a later one")
 
     def _sound(self, rows: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-        """The rows that are CSV."""
         while True:
             try:
                 yield next(rows)

@@ -97,7 +97,6 @@ def run_s(job: job_pb2.Job) -> float:
 
 
 def limit_s(job: job_pb2.Job) -> float | None:
-    """Its time limit, None for none."""
     timed = job.HasField("time_limit_duration")
     return from_duration(job.time_limit_duration) if timed else None
 

@@ -165,7 +165,6 @@ def by_names(text: str) -> list[SqueueColumn]:
 
 
 def line(columns: Sequence[SqueueColumn], text_of: Callable[[SqueueField], str]) -> str:
-    """One line of the table."""
     return "".join(column.fill(clean_line(text_of(column.field))) for column in columns).rstrip()
 
 

@@ -269,7 +269,6 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def pem_from_der(certificate: bytes) -> bytes:
-    """The PEM form of a DER certificate."""
     return x509.load_der_x509_certificate(certificate).public_bytes(serialization.Encoding.PEM)
 
 

@@ -22,7 +22,6 @@ class Plain(Generic[T]):
     path: str
 
     def put(self, message: Any, value: T) -> None:
-        """Enter a value."""
         parent, name = self._reached(message)
         setattr(parent, name, value)
 
@@ -53,7 +52,6 @@ class Present(Plain[T]):
     """A field with presence: its empty value says something."""
 
     def said(self, message: Any) -> Any:
-        """The value as the message holds it."""
         parent, name = self._reached(message)
         return getattr(parent, name) if parent.HasField(name) else None
 
@@ -63,12 +61,10 @@ class Many(Plain[tuple[T, ...]]):
     """Repeated scalars."""
 
     def put(self, message: Any, value: tuple[T, ...]) -> None:
-        """Enter all of them."""
         parent, name = self._reached(message)
         getattr(parent, name).extend(value)
 
     def take(self, message: Any) -> tuple[T, ...] | None:
-        """All of them; None: unset."""
         said = self.said(message)
         return None if said is None else tuple(said)
 
@@ -78,12 +74,10 @@ class YesNo(Plain[bool]):
     """A text: "yes", "no", or nothing said."""
 
     def put(self, message: Any, value: bool) -> None:
-        """Enter the word."""
         parent, name = self._reached(message)
         setattr(parent, name, "yes" if value else "no")
 
     def take(self, message: Any) -> bool | None:
-        """Whether it is "yes"."""
         said = self.said(message)
         return None if said is None else said == "yes"
 
@@ -93,14 +87,12 @@ class FractionalSeconds(Present[float]):
     """A Duration, as seconds."""
 
     def put(self, message: Any, value: float) -> None:
-        """Enter a number of seconds."""
         from dlq_common.text.wire import to_duration  # loads protobuf
 
         parent, name = self._reached(message)
         getattr(parent, name).CopyFrom(to_duration(value))
 
     def take(self, message: Any) -> float | None:
-        """The seconds."""
         from dlq_common.text.wire import from_duration  # loads protobuf
 
         said = self.said(message)
@@ -112,6 +104,5 @@ class Seconds(FractionalSeconds):
     """A Duration, as whole seconds."""
 
     def take(self, message: Any) -> int | None:
-        """The seconds, rounded."""
         seconds = FractionalSeconds.take(self, message)
         return None if seconds is None else round(seconds)

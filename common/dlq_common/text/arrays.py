@@ -25,7 +25,6 @@ class IndexRange(NamedTuple):
     step: int = 1
 
     def indexes(self) -> range:
-        """All of them."""
         return range(self.first, self.last + 1, self.step)
 
 

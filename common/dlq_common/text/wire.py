@@ -49,7 +49,6 @@ def to_duration(seconds: float | None) -> Duration | None:
 
 
 def from_duration(duration: Duration) -> float:
-    """A Duration as seconds."""
     return duration.seconds + duration.nanos / 1e9
 
 

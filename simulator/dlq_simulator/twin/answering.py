@@ -78,7 +78,6 @@ class AnswerBudget:
 
     @property
     def used_s(self) -> float:
-        """So far."""
         return time.process_time() - self._began_s
 
     def spent(self) -> float:

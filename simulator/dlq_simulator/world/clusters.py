@@ -307,7 +307,6 @@ def _rented(where: str, table: toml.Table, _directory: Path) -> NodeGroup:
 
 
 def _node(where: str, table: toml.Table, name: str) -> dict[str, Any]:
-    """One node of the group."""
     return {
         "name": toml.text(where, table, "name", name),
         "gpus": toml.whole(where, table, "gpus"),

@@ -42,7 +42,6 @@ class GpuMemory:
         return () if label is None else (label,)
 
     def labels(self, group: NodeGroup) -> frozenset[str]:
-        """The labels of a group's nodes."""
         return frozenset(
             label for gb, label in self._asked.items() if gb * _GB <= group.memory_bytes
         )

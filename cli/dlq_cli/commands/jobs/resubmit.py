@@ -13,7 +13,6 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.lists.select import one_job, own_spec
 from dlq_cli.spec.stored import changed, only_task
 from dlq_client.jobs import Jobs
-from dlq_common.errors import Unavailable
 
 
 @click.command(
@@ -75,19 +74,15 @@ def resubmit(
         only_task(made.message, answer.job.array_task.index)
         app.say(f"this task alone; more of its array: --set array={_indexes(answer.spec)}")
     manner = Manner(parsable=parsable, as_json=as_json, wait=wait_end, follow=follow)
-    try:
-        submit_spec(
-            app,
-            made.spec,
-            manner,
-            request_id=request_id or "",
-            test_only=test_only,
-            message=made.message,
-        )
-    except Unavailable as error:
-        if key := error.metadata.get("request_id"):
-            error.hint = f"it may have been queued; to be sure: dlq resubmit --request-id {key} ..."
-        raise
+    submit_spec(
+        app,
+        made.spec,
+        manner,
+        request_id=request_id or "",
+        test_only=test_only,
+        message=made.message,
+        command="resubmit",
+    )
 
 
 def _indexes(spec: job_pb2.JobSpec) -> str:

@@ -22,7 +22,7 @@ from dlq_cli.commands.options import detaching, examples
 from dlq_cli.jobs.held import HoldTeller
 from dlq_cli.spec.message import to_message
 from dlq_client.jobs import Jobs
-from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest, Unavailable
+from dlq_common.errors import DlqError, IllegalTransition, InvalidRequest
 
 # Two presses within it mean it; one alone is the job's.
 TWICE_S = 2.0
@@ -55,12 +55,7 @@ def run(ctx: click.Context, /, source: tuple[str, ...], wrap: str | None, **flag
     message = to_message(spec)
     if message.HasField("array"):
         raise InvalidRequest("dlq run stays with one job; an array is many", hint="dlq submit")
-    try:
-        answer = send_spec(app, spec, message)
-    except Unavailable as error:
-        if key := error.metadata.get("request_id"):
-            error.hint = f"it may have been queued; see `dlq status`, or submit under {key} again"
-        raise
+    answer = send_spec(app, spec, message, "see `dlq status`, or submit under {} again")
     job_id = answer.job.job_id
     app.say(f"job {job_id} is queued")
     tell_reasons(app, job_id, answer.reasons)

@@ -20,7 +20,7 @@ from dlq_cli.spec.script import read_script
 from dlq_cli.spec.toml_yaml import SUFFIXES, read_spec_file
 from dlq_cli.spec.validate import Spec, finish
 from dlq_cli.spec.values.given import Given, Layer, Notes
-from dlq_common.errors import InvalidRequest, Unavailable
+from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.deadlines import is_past
 from dlq_common.job_fields.table import SECTIONS
 
@@ -146,12 +146,7 @@ def submit(
         admission=wait_admission,
         verdict=not no_wait,
     )
-    try:
-        submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
-    except Unavailable as error:
-        if key := error.metadata.get("request_id"):
-            error.hint = f"it may have been queued; to be sure: dlq submit --request-id {key} ..."
-        raise
+    submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
 
 
 def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:

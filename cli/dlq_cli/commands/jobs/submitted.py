@@ -47,14 +47,13 @@ def submit_spec(
     request_id: str,
     test_only: bool,
     message: job_pb2.JobSpec | None = None,
+    command: str = "submit",
 ) -> None:
-    """Send a spec, as `message` where that holds more than the spec can say.
-
-    When the master stays away, the error's facts carry the request id.
-    """
+    """Send a spec, as `message` where that holds more than the spec can say."""
     message = message or to_message(spec)
     jobs = Jobs(app.connection())
-    answer = send_spec(app, spec, message, request_id=request_id, test_only=test_only)
+    again = f"to be sure: dlq {command} --request-id {{}} ..."
+    answer = send_spec(app, spec, message, again, request_id=request_id, test_only=test_only)
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
     admission = manner.admission and not test_only
@@ -96,12 +95,13 @@ def send_spec(
     app: App,
     spec: Spec,
     message: job_pb2.JobSpec,
+    again: str,
     *,
     request_id: str = "",
     test_only: bool = False,
 ) -> job_service_pb2.SubmitJobResponse:
-    """Queue `message`, with the begin that the spec names. As `submit_spec` when the master is
-    away.
+    """Queue `message`, with the begin that the spec names. Where the master stays away, the hint of
+    the error says how to send it `again` under the same request id.
     """
     jobs = Jobs(app.connection())
     key = request_id or jobs.new_request_id()
@@ -110,6 +110,7 @@ def send_spec(
         return jobs.submit(message, request_id=key, validate_only=test_only)
     except Unavailable as error:
         error.metadata["request_id"] = key
+        error.hint = f"it may have been queued; {again.format(key)}"
         raise
 
 

@@ -52,7 +52,8 @@ def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
     if flag is None:
         ignore(made, option, "not supported by this version of dlq")
         return
-    if not flag.repeat and (first := _already(made, flag)):
+    first = next((taken for taken in made.taken if taken.flag.key == flag.key), None)
+    if first and not flag.repeat:
         ignore(made, option, f"line {first.line} says it already: {first.written}")
         return
     try:
@@ -61,10 +62,6 @@ def take(made: Conversion, option: Option, name: str, raw: str | bool) -> None:
         ignore(made, option, error.what.removeprefix("it: "))
         return
     made.taken.append(TakenOption(option.line, option.written, flag, raw))
-
-
-def _already(made: Conversion, flag: Flag) -> TakenOption | None:
-    return next((taken for taken in made.taken if taken.flag.key == flag.key), None)
 
 
 def ignore(made: Conversion, option: Option, why: str) -> None:

@@ -56,7 +56,6 @@ class SignalAhead(NamedTuple):
 
 
 def read_text(raw: object) -> str:
-    """Plain text."""
     if not isinstance(raw, str):
         raise ValueError(f"{shown(str(raw))} is not text: put it in quotes")
     return raw
@@ -98,7 +97,6 @@ def up_to(most: int) -> Callable[[object], int]:
 
 
 def read_name(raw: object) -> str:
-    """A job's name."""
     return check_job_name(_one_word(raw))
 
 
