@@ -146,7 +146,8 @@ def submit(
         admission=wait_admission,
         verdict=not no_wait,
     )
-    submit_spec(app, spec, manner, request_id=request_id or "", test_only=test_only)
+    key = request_id or ""
+    submit_spec(app, spec, manner, request_id=key, test_only=test_only, command="submit")
 
 
 def _check_admission(spec: Spec, *, stays: bool, leaves: bool) -> None:

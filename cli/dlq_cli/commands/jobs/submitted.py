@@ -47,12 +47,15 @@ def submit_spec(
     request_id: str,
     test_only: bool,
     message: job_pb2.JobSpec | None = None,
-    command: str = "submit",
+    command: str = "",
 ) -> None:
-    """Send a spec, as `message` where that holds more than the spec can say."""
+    """Send a spec, as `message` where that holds more than the spec can say.
+
+    `command`: the command with which to send it again, if the master stays away.
+    """
     message = message or to_message(spec)
     jobs = Jobs(app.connection())
-    again = f"to be sure: dlq {command} --request-id {{}} ..."
+    again = f"to be sure: dlq {command} --request-id {{}} ..." if command else ""
     answer = send_spec(app, spec, message, again, request_id=request_id, test_only=test_only)
     array = answer.job.HasField("array_task")
     job_id = answer.job.array_task.array_id if array else answer.job.job_id
@@ -110,7 +113,8 @@ def send_spec(
         return jobs.submit(message, request_id=key, validate_only=test_only)
     except Unavailable as error:
         error.metadata["request_id"] = key
-        error.hint = f"it may have been queued; {again.format(key)}"
+        if again:
+            error.hint = f"it may have been queued; {again.format(key)}"
         raise
 
 
