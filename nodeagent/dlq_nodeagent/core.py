@@ -13,6 +13,7 @@ from dlq_common.clock import Clock
 from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.line.uplink import Contact, LinkState, ReconnectConfig, Uplink, UplinkTransport
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, Purpose
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -37,7 +38,7 @@ from dlq_nodeagent.model.messages import (
     UnexplainedRank,
     Welcome,
 )
-from dlq_nodeagent.model.port import RankKey, Runtime
+from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.model.report import error_of, report_of
 from dlq_nodeagent.ranks.pending import PendingReports, RefusedLaunch, Subject
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers

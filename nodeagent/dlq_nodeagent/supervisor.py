@@ -11,6 +11,7 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.launch.live_torchrun import may_fail_to_join, stop_of_a_failure
 from dlq_nodeagent.launch.rules import AgentJobsConfig
 from dlq_nodeagent.model.errands import Errands, Look, Preparation, PrepareOrder, Purpose
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
     Fence,
     Launch,
@@ -20,16 +21,8 @@ from dlq_nodeagent.model.messages import (
     Signal,
     Stop,
 )
-from dlq_nodeagent.model.mistakes import cause_of_own, lacks_room
-from dlq_nodeagent.model.port import (
-    AttemptExists,
-    ExitRecord,
-    Handle,
-    LaunchRefused,
-    RankKey,
-    Runtime,
-    RuntimeFault,
-)
+from dlq_nodeagent.model.mistakes import LaunchRefused, cause_of_own, lacks_room
+from dlq_nodeagent.model.port import AttemptExists, ExitRecord, Handle, Runtime, RuntimeFault
 from dlq_nodeagent.model.rank import (
     ALIVE,
     OVER,

@@ -25,6 +25,7 @@ from dlq_nodeagent.model.errands import (
     Purpose,
     ReadOrder,
 )
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
     GpuLook,
     GpuReading,
@@ -33,7 +34,8 @@ from dlq_nodeagent.model.messages import (
     OpenLog,
     ProfileFound,
 )
-from dlq_nodeagent.model.port import Handle, LaunchRefused, RankKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
+from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.profiling.places import Station
 from dlq_nodeagent.runtimes.podman.pulls import ImageWanted, PullWish
 

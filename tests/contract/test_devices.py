@@ -10,6 +10,7 @@ import pytest
 
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.port import (
+    RELEASED_MEMORY_BYTES,
     DeviceFault,
     DeviceProcess,
     Devices,
@@ -105,7 +106,7 @@ def test_two_lists_are_equal(bench: Bench) -> None:
 def test_an_idle_device_counts_as_released(bench: Bench) -> None:
     usage = bench.devices.usage(bench.devices.devices()[1].uuid)
     assert usage.processes == ()
-    assert usage.released
+    assert usage.released_below(RELEASED_MEMORY_BYTES)
 
 
 def test_a_process_on_a_device_is_seen_and_holds_it(bench: Bench) -> None:
@@ -114,8 +115,10 @@ def test_a_process_on_a_device_is_seen_and_holds_it(bench: Bench) -> None:
     usage = bench.devices.usage(uuid)
     assert usage.processes == (DeviceProcess(4242, 20 * GIB),)
     assert usage.used_memory_bytes == 20 * GIB
-    assert not usage.released
-    assert bench.devices.usage(bench.devices.devices()[1].uuid).released
+    assert not usage.released_below(RELEASED_MEMORY_BYTES)
+    assert bench.devices.usage(bench.devices.devices()[1].uuid).released_below(
+        RELEASED_MEMORY_BYTES
+    )
 
 
 def test_asking_for_an_unknown_device_is_a_key_error(bench: Bench) -> None:

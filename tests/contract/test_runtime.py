@@ -9,13 +9,12 @@ from typing import Any, Protocol
 
 import pytest
 
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.port import (
     AttemptExists,
     ExitRecord,
     ExitWhy,
     Handle,
-    LaunchPlan,
-    RankKey,
     Runtime,
     RuntimeFault,
     StaleEpoch,

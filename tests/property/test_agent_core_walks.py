@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Hello, Launch, Phase, RankReport
-from dlq_nodeagent.model.port import RankKey
 from support.agent_bench import AgentBench, a_launch, a_stop
 from support.extent import times
 

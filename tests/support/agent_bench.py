@@ -17,6 +17,7 @@ from dlq_nodeagent.model.errands import (
     ReadOrder,
     SeenCheckpoint,
 )
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import (
     Command,
     CommandResult,
@@ -39,14 +40,7 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.model.port import (
-    Handle,
-    LaunchPlan,
-    NotDelivered,
-    RankKey,
-    Runtime,
-    StopNotice,
-)
+from dlq_nodeagent.model.port import Handle, NotDelivered, Runtime, StopNotice
 from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.state.journal import Journal
 from support.agent_fakes import FakeContact, FakeErrands, MemoryJournal

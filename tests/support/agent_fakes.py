@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from dlq_nodeagent.model.errands import LookOrder, PrepareOrder, ReadOrder
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import OpenExec, OpenLog
-from dlq_nodeagent.model.port import Handle, RankKey
+from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.state.journal import NodeRecord, RankRecord
 
 

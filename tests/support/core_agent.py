@@ -27,8 +27,9 @@ from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.line import wire as agent_wire
 from dlq_nodeagent.line.uplink import UplinkTransport
 from dlq_nodeagent.model import messages
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import RankKey, Runtime
+from dlq_nodeagent.model.port import Runtime
 from dlq_nodeagent.state.journal import Journal
 from support.agent_bench import AgentBench, a_preparation
 from support.master_harness import Master

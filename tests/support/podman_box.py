@@ -19,8 +19,8 @@ import pytest
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.detect import detect, detect_for_containers
 from dlq_nodeagent.cgroups.port import CgroupTree
-from dlq_nodeagent.model.launch import ContainerPlan
-from dlq_nodeagent.model.port import Handle, LaunchPlan
+from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan
+from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.runtimes.podman.client import PodmanClient, PodmanFailed, choose_oci_runtime
 from dlq_nodeagent.runtimes.podman.runtime import PodmanRuntime
 from dlq_nodeagent.shim.binary import ensure_init

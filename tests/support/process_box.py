@@ -12,7 +12,8 @@ from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.detect import detect
 from dlq_nodeagent.cgroups.port import CgroupTree
 from dlq_nodeagent.cgroups.trees import NoTree
-from dlq_nodeagent.model.port import ExitRecord, Handle, LaunchPlan, NotDelivered
+from dlq_nodeagent.model.launch import LaunchPlan
+from dlq_nodeagent.model.port import ExitRecord, Handle, NotDelivered
 from dlq_nodeagent.runtimes.process.attempts import OpenAttempt
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
 from dlq_nodeagent.shim.binary import ensure_shim

@@ -110,8 +110,8 @@ class Tape:
         """As if it had been read from a file."""
         records = self.records()
         facts: dict[str, object] = {
-            "path": Path(f"{pid}-1.dlqprof"), "source": RecordSource.PRELOAD, "pid": pid, "parent_pid": 1,  # noqa: E501
-            "start_ticks": 7, "opened_ns": 0, "opened_unix_ns": 0, "comm": "python", "exe": "python",  # noqa: E501
+            "path": Path(f"{pid}-1.dlqprof"), "source": RecordSource.PRELOAD, "pid": pid,
+            "start_ticks": 7, "opened_ns": 0, "comm": "python", "exe": "python",
             "identity": {}, "unseen": Unseen(0), "records": records, "lost": 0, "whole_from_ns": 0,
             "conns": np.array(self.conns, CONN) if self.conns else np.empty(0, CONN), **fields,
         }  # fmt: skip

@@ -45,11 +45,6 @@ class DeviceUsage:
     used_memory_bytes: int
     processes: tuple[DeviceProcess, ...]
 
-    @property
-    def released(self) -> bool:
-        """Whether the device can be given to another job, with the usual bound."""
-        return self.released_below(RELEASED_MEMORY_BYTES)
-
     def released_below(self, memory_bytes: int) -> bool:
         """The same, with this bound for the memory that the driver keeps for itself."""
         return not self.processes and self.used_memory_bytes < memory_bytes

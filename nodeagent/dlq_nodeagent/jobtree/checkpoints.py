@@ -97,7 +97,7 @@ def _marked(watch: CheckpointWatch) -> Iterator[tuple[int, str]]:
 
 def _marked_step(path: str) -> int | None:
     marker = read_small(os.path.join(path, MARKER), most_bytes=_MOST_MARKER_BYTES)
-    step = None if marker is None else whole_number(json_object(marker.content).get("step"))
+    step = None if marker is None else whole_number(json_object(marker).get("step"))
     return _named_step(path) if step is None else step
 
 

@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,22 +22,14 @@ def opened(name: str | Path, flags: int = DIRECTORY, *, at: int | None = None) -
         os.close(descriptor)
 
 
-@dataclass(frozen=True, slots=True)
-class SmallFile:
-    """The bytes of a regular file and when it was last written (file system time)."""
-
-    content: bytes
-    mtime_ns: int
-
-
-def read_small(path: str, *, most_bytes: int) -> SmallFile | None:
+def read_small(path: str, *, most_bytes: int) -> bytes | None:
     """The file, or None when it is absent, no regular file, larger than that, or not readable."""
     try:
         with opened(path, FILE) as descriptor:
             facts = os.fstat(descriptor)
             if not stat.S_ISREG(facts.st_mode) or facts.st_size > most_bytes:
                 return None
-            return SmallFile(os.read(descriptor, most_bytes), facts.st_mtime_ns)
+            return os.read(descriptor, most_bytes)
     except OSError:
         return None
 

@@ -152,12 +152,7 @@ class _Walk:
 
     def check(self, name: str) -> None:
         """Refuse a file that is not the submitter's, or that others may write to."""
-        facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        path = os.path.join(self.path, name)
-        if facts.st_uid != self._uid:
-            raise PlaceRefused(_whose(path, facts, "is not the submitter's"))
-        if stat.S_ISLNK(facts.st_mode):
-            raise PlaceRefused(_whose(path, facts, "is a link"))
+        path, facts = self._own(name)
         self._closed = self._closed or not facts.st_mode & (stat.S_IXGRP | stat.S_IXOTH)
         if facts.st_mode & stat.S_IWOTH and not self._closed:
             raise PlaceRefused(f"{path} may be written to by everybody: chmod o-w it")
@@ -166,18 +161,22 @@ class _Walk:
         return stat.S_ISDIR(os.stat(name, dir_fd=self._fd, follow_symlinks=False).st_mode)
 
     def enter(self, name: str) -> None:
-        facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        path = os.path.join(self.path, name)
-        if facts.st_uid != self._uid:
-            raise PlaceRefused(_whose(path, facts, "is not the submitter's"))
-        if stat.S_ISLNK(facts.st_mode):
-            raise PlaceRefused(_whose(path, facts, "is a link"))
+        path, _ = self._own(name)
         below = os.open(name, _WALK, dir_fd=self._fd)
         os.close(self._fd)
         self._fd, self.path = below, path
         entered = os.fstat(below)
         if entered.st_uid != self._uid:  # swapped since
             raise PlaceRefused(_whose(path, entered, "is not the submitter's"))
+
+    def _own(self, name: str) -> tuple[str, os.stat_result]:
+        facts = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        path = os.path.join(self.path, name)
+        if facts.st_uid != self._uid:
+            raise PlaceRefused(_whose(path, facts, "is not the submitter's"))
+        if stat.S_ISLNK(facts.st_mode):
+            raise PlaceRefused(_whose(path, facts, "is a link"))
+        return path, facts
 
     def check_unwritable(self) -> None:
         facts = os.fstat(self._fd)

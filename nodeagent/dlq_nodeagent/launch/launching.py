@@ -34,10 +34,16 @@ from dlq_nodeagent.launch.rules import LaunchRules
 from dlq_nodeagent.launch.slurm import stand_ins_mount, with_batch
 from dlq_nodeagent.launch.tasks import port_count, tasks_mount, with_own_ports, with_tasks
 from dlq_nodeagent.model.errands import Preparation
-from dlq_nodeagent.model.launch import ContainerPlan
+from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import UserMistake, cause_of, cause_of_own, lacks_room
-from dlq_nodeagent.model.port import JobFiles, LaunchPlan, LaunchRefused, RankKey
+from dlq_nodeagent.model.mistakes import (
+    LaunchRefused,
+    UserMistake,
+    cause_of,
+    cause_of_own,
+    lacks_room,
+)
+from dlq_nodeagent.model.port import JobFiles
 from dlq_nodeagent.profiling.injecting import Injecting
 from dlq_nodeagent.ranks.orders import SIGNALS
 from dlq_nodeagent.runtimes.podman.prepare import Containers, inside_container

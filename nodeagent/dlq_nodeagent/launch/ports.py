@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator
 
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 # Ranks of a gang may share a host (agents of a demo): each begins to look somewhere else.
 _STRIDE = 16

@@ -13,7 +13,7 @@ from dlq_compat.srun import tasks_per_node
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 
 COMPAT = "slurm"
 _ARRAY = ("JOB_ID", "TASK_ID", "TASK_COUNT", "TASK_MIN", "TASK_MAX", "TASK_STEP")

@@ -11,7 +11,7 @@ from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.shim.binary import ShimMissing, ensure_tasks
 
 PER_GPU = "per-gpu"

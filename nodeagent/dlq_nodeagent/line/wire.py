@@ -21,8 +21,8 @@ from dlq_common.text.wire import from_duration, to_duration
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model import messages as values
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence, FromAgent, FromMaster, Phase
-from dlq_nodeagent.model.port import RankKey
 
 _BODIES: Mapping[type, str] = {
     values.Hello: "hello",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import Launch, OpenExec, OpenLog
-from dlq_nodeagent.model.port import Handle, LaunchPlan, RankKey
+from dlq_nodeagent.model.port import Handle
 
 
 class Purpose(StrEnum):

@@ -7,29 +7,6 @@ from typing import NamedTuple, Protocol
 
 from dlq_nodeagent.cgroups.port import RankUsage
 from dlq_nodeagent.model.launch import LaunchPlan, RankKey
-from dlq_nodeagent.model.mistakes import LaunchRefused
-
-__all__ = [
-    "AttemptExists",
-    "ExitRecord",
-    "ExitWhy",
-    "Handle",
-    "Inside",
-    "JobFiles",
-    "LaunchPlan",
-    "LaunchRefused",
-    "LogChunk",
-    "NotDelivered",
-    "RankKey",
-    "RankUsage",
-    "Runtime",
-    "RuntimeFault",
-    "StaleEpoch",
-    "StartError",
-    "Started",
-    "StopNotice",
-    "UnknownAttempt",
-]
 
 
 class RuntimeFault(Exception):

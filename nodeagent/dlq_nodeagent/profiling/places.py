@@ -78,7 +78,7 @@ class Places:
     def before(self, key: RankKey) -> Before | None:
         """The noted facts; None: nothing, or not any more."""
         found = read_small(str(self.root / str(key) / "before.json"), most_bytes=65_536)
-        told = {} if found is None else json_object(found.content)
+        told = {} if found is None else json_object(found)
         try:
             return Before(
                 told["recording"] is True, tuple(TrafficReason(word) for word in told["limits"])

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import Fence
-from dlq_nodeagent.model.port import RankKey
 
 
 class RefusedLaunch(NamedTuple):

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from dlq_nodeagent.cgroups.port import RankUsage
 from dlq_nodeagent.jobtree.beats import Beat, parse_beat
 from dlq_nodeagent.model.errands import Purpose, SeenCheckpoint
+from dlq_nodeagent.model.launch import LaunchPlan
 from dlq_nodeagent.model.messages import Fence, Launch, ProfileFound, RankProgress
-from dlq_nodeagent.model.port import Handle, LaunchPlan, RankUsage
+from dlq_nodeagent.model.port import Handle
 from dlq_nodeagent.model.rank import OVER, Effect, FoundCheckpoint, Rank, RankState
 from dlq_nodeagent.state.journal import KEPT_OF_A_RANK, RankRecord
 

@@ -48,18 +48,15 @@ class RecordingError(Exception):
 class RecordFile:
     """One process image as one library recorded it.
 
-    `start_ticks` and `pid` are the process' identity on its host; `opened_unix_ns - opened_ns`
-    turns times of the records (CLOCK_MONOTONIC, ns) into wall time. `lost`: records that were
+    `start_ticks` and `pid` are the process' identity on its host. `lost`: records that were
     overwritten, refused, or torn when the file was read.
     """
 
     path: Path
     source: RecordSource
     pid: int
-    parent_pid: int
     start_ticks: int
     opened_ns: int
-    opened_unix_ns: int
     comm: str
     exe: str
     identity: Mapping[str, str]
@@ -100,10 +97,8 @@ def _read(path: Path, fd: int) -> RecordFile:
         path=path,
         source=RecordSource(int(header["source"])),
         pid=int(header["pid"]),
-        parent_pid=int(header["parent_pid"]),
         start_ticks=int(header["start_ticks"]),
         opened_ns=int(header["opened_ns"]),
-        opened_unix_ns=int(header["opened_unix_ns"]),
         comm=_text(header["comm"]),
         exe=_text(header["exe"]),
         identity=_identity(header["identity"]),

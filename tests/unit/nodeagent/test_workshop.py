@@ -15,9 +15,9 @@ from dlq_nodeagent.devices.port import GIB, DeviceProcess, DeviceUsage
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.model.errands import Look, LookOrder, Preparation, PrepareOrder, Purpose
-from dlq_nodeagent.model.launch import ContainerPlan
+from dlq_nodeagent.model.launch import ContainerPlan, RankKey
 from dlq_nodeagent.model.messages import ContainerRequest, GpuLook, GpuReading, Launch, ProfileFound
-from dlq_nodeagent.model.port import JobFiles, RankKey
+from dlq_nodeagent.model.port import JobFiles
 from dlq_nodeagent.profiling.places import Places, Station
 from dlq_nodeagent.runtimes.podman.prepare import Containers
 from dlq_nodeagent.runtimes.podman.pull import NotWanted, PullEnding, Say

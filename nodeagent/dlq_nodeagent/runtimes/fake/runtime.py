@@ -7,16 +7,15 @@ the port. Knobs in the command itself (`fake run_for=5 exit_code=3`) set a job's
 from collections.abc import Iterable, Sequence
 
 from dlq_common.clock import Clock
+from dlq_nodeagent.cgroups.port import RankUsage
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.port import (
     AttemptExists,
     ExitRecord,
     Handle,
     Inside,
     JobFiles,
-    LaunchPlan,
     LogChunk,
-    RankKey,
-    RankUsage,
     RuntimeFault,
     StaleEpoch,
     Started,

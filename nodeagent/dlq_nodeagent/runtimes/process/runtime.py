@@ -11,17 +11,16 @@ from dlq_common.clock import Clock
 from dlq_common.start_causes import StartCause
 from dlq_nodeagent.cgroups import directories
 from dlq_nodeagent.cgroups.port import CgroupDir, CgroupTree, Limits, RankUsage
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from dlq_nodeagent.model.port import (
     AttemptExists,
     ExitRecord,
     Handle,
     Inside,
     JobFiles,
-    LaunchPlan,
-    LaunchRefused,
     LogChunk,
     NotDelivered,
-    RankKey,
     RuntimeFault,
     Started,
     StopNotice,

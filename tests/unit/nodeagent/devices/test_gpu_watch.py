@@ -10,7 +10,13 @@ from dlq_common.daemon.config import Seconds
 from dlq_nodeagent.devices.choose import open_devices
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.kernel_log import KernelLog, LoggedXid, parse
-from dlq_nodeagent.devices.port import Device, DeviceProcess, DeviceUsage, DeviceVitals
+from dlq_nodeagent.devices.port import (
+    RELEASED_MEMORY_BYTES,
+    Device,
+    DeviceProcess,
+    DeviceUsage,
+    DeviceVitals,
+)
 from dlq_nodeagent.devices.watch import GpusConfig, GpuWatch
 from dlq_nodeagent.model.gpus import GpuHealth
 from support.fake_clock import FakeClock
@@ -223,7 +229,7 @@ def test_a_script_says_how_virtual_gpus_are(tmp_path: Path) -> None:
     first, second = devices.vitals()
     assert first.symptoms == (("xid_79", "off the bus"),)
     assert second.usage == DeviceUsage(2048, (DeviceProcess(17, 1024), DeviceProcess(18, 1024)))
-    assert not devices.usage(second.uuid).released
+    assert not devices.usage(second.uuid).released_below(RELEASED_MEMORY_BYTES)
 
 
 def test_without_a_script_nothing_is_ever_wrong() -> None:

@@ -12,8 +12,9 @@ from dlq_common.daemon.config import Bytes
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.launch.launching import Launching, check_account, interpreter_of
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
+from dlq_nodeagent.model.launch import LaunchPlan, RankKey
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
+from dlq_nodeagent.model.port import JobFiles
 from support.agent_bench import a_launch
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root starts jobs of others")

@@ -14,7 +14,7 @@ from dlq_nodeagent.launch.slurm import (
 )
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from support.agent_bench import a_launch
 
 TWO_GPUS = FakeDevices(parse_virtual("2xH100-80GB"), "n1").devices()

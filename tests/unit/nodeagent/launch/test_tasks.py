@@ -23,7 +23,7 @@ from dlq_nodeagent.launch.tasks import (
     with_tasks,
 )
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.port import LaunchRefused
+from dlq_nodeagent.model.mistakes import LaunchRefused
 from support.agent_bench import a_launch
 
 GPUS = tuple(

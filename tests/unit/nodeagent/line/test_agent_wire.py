@@ -11,6 +11,7 @@ from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.line.wire import BadMessage, decode, encode, node_facts
 from dlq_nodeagent.model.gpus import GpuHealth, GpuSymptom
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import (
     CheckpointFact,
     Command,
@@ -31,7 +32,6 @@ from dlq_nodeagent.model.messages import (
     Verdict,
     Welcome,
 )
-from dlq_nodeagent.model.port import RankKey
 from support.agent_bench import a_launch
 from support.stub_master import launch_command, stop_command
 

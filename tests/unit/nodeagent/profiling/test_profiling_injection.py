@@ -18,9 +18,9 @@ from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.launching import Launching
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
-from dlq_nodeagent.model.launch import ContainerPlan, Mount
+from dlq_nodeagent.model.launch import ContainerPlan, LaunchPlan, Mount, RankKey
 from dlq_nodeagent.model.messages import ContainerRequest, Launch, ProfileOrder
-from dlq_nodeagent.model.port import JobFiles, LaunchPlan, RankKey
+from dlq_nodeagent.model.port import JobFiles
 from dlq_nodeagent.profiling.injecting import Injecting, copy_parts
 from dlq_nodeagent.profiling.places import Places
 from dlq_nodeagent.runtimes.podman.pull import Say

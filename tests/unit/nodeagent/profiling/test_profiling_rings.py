@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.model.errands import ReadOrder
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.model.messages import MOST_PROCESSES_BYTES, ProfileFound, ProfileOrder
-from dlq_nodeagent.model.port import RankKey
 from dlq_nodeagent.profiling.finding import found_of
 from dlq_nodeagent.profiling.places import Before, Places, Station
 from dlq_nodeagent.profiling.reading import (

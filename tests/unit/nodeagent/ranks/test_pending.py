@@ -4,7 +4,7 @@ for said.
 
 from itertools import count
 
-from dlq_nodeagent.model.port import RankKey
+from dlq_nodeagent.model.launch import RankKey
 from dlq_nodeagent.ranks.pending import PendingReports
 
 A, B = RankKey("1", 1, 0), RankKey("2", 1, 0)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.model.port import ExitWhy, Handle, LaunchRefused, RuntimeFault, StopNotice
+from dlq_nodeagent.model.mistakes import LaunchRefused
+from dlq_nodeagent.model.port import ExitWhy, Handle, RuntimeFault, StopNotice
 from support.process_box import ProcessBox, is_alive, process_box
 from support.waiting import wait_until
 

@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from dlq_nodeagent.model.port import (
-    ExitRecord,
-    ExitWhy,
-    Handle,
-    LaunchPlan,
-    LaunchRefused,
-    StopNotice,
-)
+from dlq_nodeagent.model.launch import LaunchPlan
+from dlq_nodeagent.model.mistakes import LaunchRefused
+from dlq_nodeagent.model.port import ExitRecord, ExitWhy, Handle, StopNotice
 from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from support.process_box import ProcessBox, process_box
 from support.waiting import wait_until

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq_nodeagent.model.port import AttemptExists, ExitWhy, Handle, RankKey
+from dlq_nodeagent.model.launch import RankKey
+from dlq_nodeagent.model.port import AttemptExists, ExitWhy, Handle
 from dlq_nodeagent.runtimes.process import layout, planfile, shim_process
 from dlq_nodeagent.shim.contact import ContactFile
 from support.process_box import ProcessBox, is_alive, process_box
