@@ -26,9 +26,10 @@ from benchmarks.report import Report
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.capacity.rules import VerdictGround
-from dlq_master.policy.promise.slots.plan import after, completion_s, faults
+from dlq_master.policy.promise.slots.plan import completion_s, faults
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed
 from dlq_master.policy.promise.verdicts.offer import earliest_deadline
+from support.slots_later import after, moved_on
 
 LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
 OFFERS = 20  # refusals that are also asked for the earliest deadline
@@ -122,7 +123,7 @@ def _run_slot(book: PromiseBook, told: Told) -> PromiseBook:
             told.missed += done_s > job.steps[job.promised or 0].deadline_s + 1e-6
         else:
             left.append(after(job, held, book.grid, 1))
-    return book.moved_on(1, left)
+    return moved_on(book, 1, left)
 
 
 def tell(report: Report, name: str, told: Told) -> None:

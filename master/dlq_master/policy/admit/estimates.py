@@ -68,7 +68,6 @@ def from_history(cluster: Cluster, job: Job) -> Estimate | None:
 
 
 def _types(cluster: Cluster, job: Job) -> list[str]:
-    """The GPU types that it may be given."""
     if job.gpu_type_promised:
         return [job.gpu_type_promised]
     cluster.capacity.ready()

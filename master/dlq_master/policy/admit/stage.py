@@ -118,7 +118,6 @@ def _measured(view: View, rules: TrialRules | None) -> Sequence[Change]:
 
 
 def _moved(view: View, placement: Placement, rules: TrialRules | None) -> Sequence[Change]:
-    """Jobs that enter their queue, or change their level."""
     cluster = view.cluster
     levels = cluster.levels
     if not cluster.pending and next_move_s(cluster) > view.now_s:

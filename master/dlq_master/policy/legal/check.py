@@ -275,7 +275,6 @@ class CheckBook:
             self.freed[node_id] = self.freed.get(node_id, 0) | mask
 
     def _in_time(self, change: Lapse | Resize, attempt: Attempt) -> None:
-        """It has time to save, and its term ends."""
         if change.grace_s <= 0.0:
             raise IllegalPlan(change, "no time to save")
         term_end_s = attempt.lease.term_end_s

@@ -70,7 +70,6 @@ def next_slot(view: View, rules: Promises) -> list[NextSlot | Reserve]:
 
 
 def _told(chosen: Selection) -> str:
-    """The reward of the plan, and its upper bound."""
     return (
         f"the {chosen.source.value} plan earns {chosen.objective:.6g} of at most {chosen.bound:.6g}"
         f" (gap {chosen.gap:.2%})"

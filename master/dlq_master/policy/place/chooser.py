@@ -91,7 +91,6 @@ def _model_bytes(profile: TrafficProfile | None) -> float:
 
 
 def _servers(profile: TrafficProfile | None, count: int) -> list[float]:
-    """The part of the model on each parameter server."""
     model, skew = _model_bytes(profile), None if profile is None else profile.skew
     if count == 1 or skew is None or skew <= 1 / count:
         return [model / count] * count

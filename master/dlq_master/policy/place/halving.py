@@ -12,13 +12,11 @@ nothing is rounded, and whether the jobs that start together fit is decided exac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, lowest, make_part
 from dlq_master.model.resources import Shape, indices
 from dlq_master.policy.place import consolidate
 from dlq_master.policy.place.consolidate import unless_exact
-from dlq_master.policy.place.packing.joint import Spots, halves, round_up, tightest_block
+from dlq_master.policy.place.packing.joint import halves, round_up, tightest_block
 from dlq_master.policy.place.placement import Placement
 
 
@@ -42,24 +40,6 @@ def room(pool: Pool, shape: Shape) -> int:
     """The GPUs that it takes room of."""
     size = halves(pool)
     return shape.gpus if size is None or shape.nodes is not None else round_up(shape.gpus, size)
-
-
-def halve(widths: Sequence[int], free: Sequence[int], size: int) -> list[Spots] | None:
-    """Proposition 1 for a batch: each width rounded up, the widest first, on nodes of `size` GPUs
-    with so many free. None: some do not fit so. Spots are of the rounded widths."""
-    left = list(free)
-    spots: list[Spots] = [()] * len(widths)
-    for at in sorted(range(len(widths)), key=lambda at: (-widths[at], at)):
-        wanted = round_up(widths[at], size)
-        count = max(1, wanted // size)
-        fit = size if wanted >= size else tightest_block(left, wanted)
-        nodes = [node for node, has in enumerate(left) if has == fit][:count]
-        if len(nodes) < count:
-            return None
-        spots[at] = tuple((node, wanted // count) for node in nodes)
-        for node, taken in spots[at]:
-            left[node] -= taken
-    return spots
 
 
 def _whole(pool: Pool, gpus: int, size: int) -> Parts | None:

@@ -159,7 +159,6 @@ def jobs_ahead(
 
 
 def _same_part(view: View, policy: Policy, job: Job, shapes: Mapping[Shape, Fifo]) -> bool:
-    """Whether those who wait in that priority stand in the same line."""
     part_of = policy.partition.part_of
     first = next(iter(next(iter(shapes.values()))))
     return part_of(view.cluster.jobs[first].queue) == part_of(job.queue)
@@ -215,7 +214,6 @@ def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
 
 
 def _room(job: Job, outcome: Outcome) -> list[Reason]:
-    """It is to be tried, and there is no room for that."""
     room = outcome.room
     if room is None or not over_room(job, outcome):
         return []
@@ -444,7 +442,6 @@ def _fits(pools: Pools, shape: Shape, policy: Policy) -> bool:
 
 
 def _best(pools: Pools, shape: Shape) -> Pool | None:
-    """The pool with the most free GPUs of a type that will do, on nodes where it may go."""
     usable = [pool.allowed(shape) for _, pool in shape.of_types(pools)]
     return max(usable, key=lambda pool: pool.total, default=None)
 

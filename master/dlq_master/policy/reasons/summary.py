@@ -124,7 +124,6 @@ class ReasonSummary:
         return room is not None and not room.allows(part, job.request.gpus)
 
     def _before(self, job: Job) -> Iterator[ReasonCode]:
-        """Somebody who is served first, whether or not there are GPUs."""
         if self._outcome.claims.get(job.job_id) is False:
             yield ReasonCode.WAITING_FOR_RELEASE
         if head_of(self._policy, job, self._outcome) is not None:

@@ -4,7 +4,7 @@ a choice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from math import inf
 from typing import NamedTuple
 
@@ -122,10 +122,6 @@ class Choice(NamedTuple):
     def proven(self) -> bool:
         """Nothing costs less."""
         return self.cost <= self.bound + 1e-6
-
-
-# The servers that a rule takes back; as many as are wanted, or all that there are.
-Rule = Callable[[Demand], Choice]
 
 
 class Toll(NamedTuple):

@@ -117,7 +117,6 @@ def _profile_s(chosen: PolicySettings) -> float | None:
 
 
 def _tries(chosen: PolicySettings) -> bool:
-    """Whether jobs are measured on GPUs of their own."""
     return chosen.know is Know.PROFILED and chosen.trials is Trials.PARTITION
 
 

@@ -81,7 +81,6 @@ class ElasticWalk:
         return found
 
     def _ends(self, job: Job) -> bool:
-        """Whether it will have ended at this boundary."""
         return self.question.seating is not None and ends_now(self.cluster, job)
 
     def _leave_alone(self, job_ids: Collection[JobId]) -> None:

@@ -134,7 +134,6 @@ class SizeGrowth:
         return priority, lineup.waiting.by_priority[priority][self.cluster.shape(job)][job.job_id]
 
     def _short(self) -> bool:
-        """Whether somebody waits that this plan does not start."""
         return self.asked.lineup.waiting.count > len(self.outcome.chosen)
 
     def _available(self, held: HeldByElastic) -> Masks:
@@ -157,7 +156,6 @@ class SizeGrowth:
         return size if saved_s > candidate.price_s else candidate.held
 
     def _price_s(self, job: Job) -> float:
-        """The price of a resize."""
         free = self.asked.at_once or not self.asked.sizing.priced
         return 0.0 if free else pause_and_resume_s(self.cluster, job)
 

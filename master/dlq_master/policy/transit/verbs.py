@@ -102,7 +102,6 @@ def resizes(view: View, rules: LeaseRules, outcome: Outcome) -> list[Resize]:
 
 
 def _why(view: View, outcome: Outcome, width: int, had: int) -> str:
-    """Why a job gets another number of GPUs."""
     if width > had:
         return "GPUs are free"
     if width == had:

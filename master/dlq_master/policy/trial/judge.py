@@ -89,7 +89,6 @@ def _whole_s(job: Job, attempt: Attempt, last: Sample, total: int, found: Pace) 
 
 
 def _wordless(run: WatchedTrial) -> TrialTold | None:
-    """It has told nothing yet."""
     silent_s = run.now_s - run.since_s
     if silent_s >= run.profile_s and (told := _by_traffic(run)) is not None:
         return told

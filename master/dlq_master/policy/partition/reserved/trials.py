@@ -170,7 +170,6 @@ def _between_trials(cluster: Cluster) -> tuple[float, int]:
 
 
 def _came(job: Job) -> tuple[float, int]:
-    """Its place in the line."""
     return job.trial_time_s or 0.0, job.sequence
 
 
@@ -205,7 +204,6 @@ def _in_line(cluster: Cluster) -> Iterator[tuple[JobId, Shape]]:
 
 
 def _widest(allocator: Space) -> int:
-    """GPUs of the widest job that has not had its turn."""
     by_priority = allocator.lineup.waiting.by_priority
     shapes = [
         shape.gpus

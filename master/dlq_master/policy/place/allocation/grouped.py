@@ -207,7 +207,6 @@ class Grouped:
             self._outcome.exchanged |= chosen[job_id] != parts
 
     def _only_starts(self) -> bool:
-        """Whether nothing has been taken but for those that start."""
         return not (self._outcome.claims or self._outcome.withheld)
 
     def _stock_of(self, parts: Parts) -> TypeCapacity:

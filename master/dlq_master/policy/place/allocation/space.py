@@ -204,7 +204,6 @@ class Space:
         return None
 
     def _exchange(self, type_capacity: TypeCapacity, moved: Mapping[JobId, Parts]) -> None:
-        """These jobs start elsewhere."""
         chosen = self.outcome.chosen
         self.outcome.exchanged = True
         for job_id in moved:

@@ -77,7 +77,6 @@ class _Program:
         self.small = self._columns() <= MOST_COLUMNS
 
     def _columns(self) -> int:
-        """At most, without making any."""
         largest = self._largest
         widths = {(each.gpus, each.fewest) for each in self._classes}
         # So many parts, none above the largest: as many ways as to spread what they lack of it.

@@ -172,7 +172,6 @@ def _joint(members: list[BatchMember], pool: Pool) -> Joint:
 
 
 def _parts(pool: Pool, spots: Iterable[Spots]) -> list[Parts]:
-    """Exact GPUs for each, the lowest first."""
     left = list(pool.masks)
     found = []
     for where in spots:

@@ -72,20 +72,6 @@ class Grid:
         """GPU-slots in the first 0, 1, ... `slots` slots."""
         return [0, *accumulate(self.slots(slots))]
 
-    @property
-    def rises(self) -> bool:
-        """No slot has less than the one before: where the prefix rows are not only necessary."""
-        return all(a <= b for a, b in zip(self.capacity, self.capacity[1:], strict=False))
-
-    def shifted(self, slots: int) -> Grid:
-        """The same from `slots` slots later."""
-        return Grid(
-            term_s=self.term_s,
-            capacity=self.capacity[min(slots, len(self.capacity) - 1) :],
-            node_gpus=self.node_gpus,
-            whole_leases=self.whole_leases,
-        )
-
 
 def needed(runtime_s: float, term_s: float) -> int:
     """RL: leases that a run time takes."""

@@ -115,7 +115,6 @@ class _Table:
         return done_s <= by_s + NOISE * self.grid.term_s
 
     def _trim(self, row: int) -> None:
-        """Let go of slots that are not needed, the last first."""
         for slot in np.flatnonzero(self.held[row])[::-1].tolist():
             self.held[row, slot] = False
             if not self._in_time(row):

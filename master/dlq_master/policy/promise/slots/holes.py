@@ -49,7 +49,6 @@ def _stops(job: SloJob, hole: Segment) -> bool:
 
 
 def _holes(wide: int, free: Slots, horizon: int) -> list[Segment]:
-    """The runs of slots in which so many GPUs are free."""
     fits = np.zeros(horizon + 2, dtype=np.int8)
     fits[1:-1] = free[:horizon] >= wide
     edges = np.flatnonzero(np.diff(fits)).tolist()

@@ -98,7 +98,6 @@ class _Table:
         return Layout([tuple(made) for made in self.segments], sorted(self.missed))
 
     def _next(self, slot: int) -> int | None:
-        """The next slot in which anything may change."""
         while self.ends and self.since[self.ends[0][1]] != self.ends[0][2]:
             heappop(self.ends)
         while self.chances and not self._waits(*self.chances[0]):
@@ -192,7 +191,6 @@ class _Table:
                 self.over[task] = True
 
     def _gather(self, slot: int) -> None:
-        """Jobs that cannot wait any longer."""
         self.due = []
         while self.chances and self.chances[0][0] <= slot:
             chance, task = heappop(self.chances)
@@ -209,7 +207,6 @@ class _Table:
         return True
 
     def _fill(self, slot: int) -> None:
-        """Waiting jobs, in order, on the free GPUs."""
         while self.free > 0:
             fits = [
                 (queue[0][0], -width, queue[0][1])

@@ -115,7 +115,6 @@ class PromiseLedger:
         return other
 
     def _column(self, number: int) -> Slots:
-        """Of all rows; few ask for any."""
         if self._columns is None:
             table: Slots = np.array([*self.rows.values()], dtype=np.int64).reshape(-1, 3)
             self._columns = np.ascontiguousarray(table.T)

@@ -9,7 +9,6 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dlq_master.model.jobs.band import Segment, Segments
-from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import NOISE, Grid, SloJob, due_s, width
 
 if TYPE_CHECKING:
@@ -72,17 +71,6 @@ def completion_s(job: SloJob, segments: Sequence[Segment], grid: Grid) -> float:
             return begin * grid.term_s + charge_s + rest_s
         rest_s -= max(0.0, held_s - charge_s)
     return inf
-
-
-def after(job: SloJob, segments: Sequence[Segment], grid: Grid, slots: int) -> SloJob:
-    """The job as it is `slots` slots later if it ran as planned; it has not completed by then."""
-    rest_s = job.work_s
-    for number, (begin, end) in enumerate(segments):
-        charge_s = 0.0 if job.running and begin == 0 and not number else job.resume_s
-        rest_s -= max(0.0, (min(end, slots) - begin) * grid.term_s - charge_s)
-    ran = any(begin < slots <= end for begin, end in segments)
-    steps = tuple(Step(at - slots * grid.term_s, worth) for at, worth in job.steps)
-    return job._replace(work_s=rest_s, steps=steps, running=ran)
 
 
 def step_made(job: SloJob, segments: Sequence[Segment], grid: Grid) -> int | None:

@@ -33,7 +33,6 @@ def bid_price(asked: Iterable[tuple[float, float]], gpu_slots: float) -> float:
 
 @lru_cache(maxsize=1 << 13)
 def _gpu_slots(gpus: int, run_s: float, node_gpus: int, term_s: float) -> float:
-    """The demand of a job; the same is asked in every slot of a day."""
     return float(round_up(gpus, node_gpus) * needed(run_s, term_s))
 
 

