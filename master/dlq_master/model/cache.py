@@ -14,10 +14,8 @@ class Memo:
         self._known: dict[object, tuple[tuple[object, ...], Any]] = {}
 
     def get(self, key: object, *of: object) -> Any:
-        """The answer, or None."""
         known = self._known.get(key)
         return known[1] if known is not None and known[0] == of else None
 
     def put(self, key: object, answer: Any, *of: object) -> None:
-        """Remember the answer in place of the one before."""
         self._known[key] = (of, answer)

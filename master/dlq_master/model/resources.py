@@ -21,17 +21,13 @@ class Shape(NamedTuple):
     gpu_types: tuple[str, ...] | None  # any one of these, or None: of all; one type per job
     avoid: tuple[NodeId, ...] = ()  # not on these nodes
     traits: str | None = None  # on nodes that have these (traits.py); None: on any
-    together: bool | None = (
-        None  # on few nodes, or on any (packing.py); None: as the place stage likes
-    )
+    together: bool | None = None  # on few nodes, or on any; None: as the place stage likes
     mixed: bool = False  # also on GPUs of several types at once, where a placement does that
 
     def on_type(self, gpu_type: str) -> Shape:
-        """The same on GPUs of this type alone."""
         return self._replace(gpu_types=(gpu_type,), mixed=False)
 
     def may_be(self, gpu_type: str) -> bool:
-        """Whether it may run on GPUs of this type."""
         return self.gpu_types is None or gpu_type in self.gpu_types
 
     def of_types(self, by_type: Mapping[str, T]) -> Iterable[tuple[str, T]]:
@@ -65,9 +61,7 @@ class Request:
     gpu_memory_bytes: int | None = None  # each GPU must have so much ...
     halves_batch: bool = False  # ... or half of it
     live: bool = False  # torchrun takes whole nodes up and lets them go while it runs
-    or_gpu_types: tuple[
-        str, ...
-    ] = ()  # that will do too, all its GPUs of one; liked less, in order
+    or_gpu_types: tuple[str, ...] = ()  # that will do too, all of one type; the best first
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +109,6 @@ class Request:
         return self.sizes[0] if self.sizes else self.gpus
 
     def shape_on(self, gpus: int) -> Shape:
-        """Its shape on another number of GPUs."""
         if gpus == self.gpus:
             return self.shape
         nodes = None if self.nodes is None else gpus * self.nodes // self.gpus
@@ -198,7 +191,6 @@ def indices(mask: int) -> Iterator[int]:
 
 
 def mask_of(gpu_indices: Iterable[int]) -> int:
-    """The bitmask with these positions set."""
     mask = 0
     for index in gpu_indices:
         mask |= 1 << index

@@ -36,7 +36,6 @@ def estimate_words(estimate: StartEstimate) -> dict[str, Any]:
 
 
 def answer(number: int, content: Mapping[str, Any]) -> bytes:
-    """An answer as it goes through the pipe."""
     return json.dumps({"number": number, **content}, allow_nan=False).encode()
 
 

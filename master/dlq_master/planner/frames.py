@@ -22,7 +22,6 @@ class BadFrame(ValueError):
 
 
 def framed(content: bytes) -> bytes:
-    """The content as a frame."""
     return _LENGTH.pack(len(content)) + content
 
 

@@ -36,5 +36,4 @@ class PlannerPatience:
             self._took.setdefault(stage, deque(maxlen=KEPT)).append(took_s)
 
     def exhausted(self) -> None:
-        """It did not."""
         self._doubled = min(self._doubled + 1, 10)

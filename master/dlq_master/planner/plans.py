@@ -24,7 +24,6 @@ class Answer(NamedTuple):
 
 
 def write_answer(answer: Answer) -> bytes:
-    """The answer as bytes."""
     return dumps(tuple(answer))
 
 

@@ -114,7 +114,6 @@ class PlannerProcess:
         )
 
     async def close(self) -> None:
-        """End it."""
         if self._asking is not None:
             self._asking.cancel()
             with suppress(asyncio.CancelledError):

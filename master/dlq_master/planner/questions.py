@@ -128,12 +128,10 @@ def read_question(data: bytes) -> Question:
 
 
 def kept(question: Question) -> KeptQuestions:
-    """The results of a look."""
     content = question.content
     past = tuple([PastRuns(*job) for job in content["past"]])
     return KeptQuestions(content["state"], Values(*content["values"]), past, content["recent"])
 
 
 def changes_of(question: Question) -> Changes:
-    """The change that a `what_if` assumes."""
     return Changes(*question.content["changes"])

@@ -119,7 +119,6 @@ def read(data: bytes) -> Snapshot:
 
 
 def dumps(value: Any) -> bytes:
-    """Values of the model as bytes."""
     buffer = io.BytesIO()
     _Writer(buffer, PROTOCOL).dump(value)
     return buffer.getvalue()

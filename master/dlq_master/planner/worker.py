@@ -36,7 +36,6 @@ _NO_EPOCH = 0  # nothing that is placed here is ever launched
 
 
 def main() -> None:
-    """Serve until the input ends."""
     be_modest(NICE)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a library prints goes to the log

@@ -14,9 +14,7 @@ COPY: Final = "copy"  # key of meta: a master that starts on this file starts on
 # Files in the state directory that report the result of `dlq-master backup` to readers outside of
 # it:
 STAMP: Final = "backup.stamp"  # its time is that of the last whole copy
-FAILURE: Final = (
-    "backup.failed"  # there while the last copy, or what the site does with it, has failed
-)
+FAILURE: Final = "backup.failed"  # there while the last copy, or its use by the site, has failed
 
 
 class BackupFailed(DlqError):

@@ -33,9 +33,7 @@ class User:
     gid: int
     groups: tuple[int, ...]
     created_time_s: float
-    person: str = (
-        ""  # tells apart who has had the name; "" = nobody else had it (model/jobs/person.py)
-    )
+    person: str = ""  # tells apart the owners of the name; "" = one (model/jobs/person.py)
 
     @property
     def key(self) -> str:

@@ -38,7 +38,6 @@ class CommittedBatch:
 
     @classmethod
     def of(cls, number: int, batch: Batch) -> CommittedBatch:
-        """The figures of a batch for the record."""
         jobs = [int(job.job_id) for job in batch.jobs]
         events = batch.events
         return cls(
@@ -79,7 +78,6 @@ class CommitRecord:
         return sorted(found, key=lambda one: one.number)
 
     def close(self) -> None:
-        """Give the file back."""
         os.close(self._handle)
 
 

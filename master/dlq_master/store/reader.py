@@ -62,7 +62,6 @@ class Reader(Past):
         self._db: Database = connect(path)
 
     def close(self) -> None:
-        """Give the connections back."""
         super().close()
         self._db.close()
 

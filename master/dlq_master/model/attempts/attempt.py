@@ -77,9 +77,7 @@ class RankStatus(NamedTuple):
     done_file: bool = False  # the program left DLQ_DONE_FILE
     saved: bool = False  # a checkpoint was committed after this rank's notice
     hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
-    noticed: bool | None = (
-        None  # told to leave before its end, by its shim's record; None: not known
-    )
+    noticed: bool | None = None  # told to leave before its end, by its shim; None: not known
     lost: bool = False  # nobody will ever say how it ended
     given_up: bool = False  # lost by an operator's word, or by a restored backup: no failure
     ready_time_s: float | None = None  # since when it could start
@@ -97,7 +95,6 @@ class RankStatus(NamedTuple):
 
     @property
     def joined(self) -> bool:
-        """It came while the others ran."""
         return self.joined_time_s is not None
 
     @property
@@ -161,9 +158,7 @@ class Attempt(NamedTuple):
     checkpoint: Checkpoint | None = None  # newest one committed by this attempt
     master_port: int | None = None
     known_before_silence: AttemptState | None = None
-    notice_due_s: float | None = (
-        None  # when its nodes give the notice: a lapse is asked for earlier
-    )
+    notice_due_s: float | None = None  # of its nodes' notice: a lapse is asked for earlier
     warned_time_s: float | None = None  # of the time limit
     barrier_time_s: float | None = None  # when all ranks of a gang were ready and were let go
     regrant: Allocation | None = None  # it stops only to go on here: kept for its job meanwhile

@@ -7,7 +7,6 @@ from dlq_master.model.jobs.job import Job
 
 
 def due_s(job: Job, step: int) -> float:
-    """The instant of one of its deadlines."""
     return job.submit_time_s + job.steps[step].deadline_s
 
 

@@ -30,7 +30,6 @@ SHUNNED_S = 3600.0
 
 
 def known_on(nodes: Iterable[Node]) -> bool:
-    """Whether the agents of all these nodes know how."""
     return all(node.resizes_live for node in nodes)
 
 

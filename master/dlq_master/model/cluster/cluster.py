@@ -83,14 +83,10 @@ class Cluster:
         self.levels = LevelTimers(ordering)
         self.saves = SlowSaves(terms)  # of running jobs
         self.pending: dict[JobId, None] = {}
-        self.returning: dict[
-            JobId, None
-        ] = {}  # they wait only to go on where GPUs were kept for them
+        self.returning: dict[JobId, None] = {}  # they wait to go on on GPUs kept for them
         self.migrations = Migrations()
         self.by_term = self.running.by_term
-        self.resizes_live = (
-            True  # False: the state is a forecast, and no joining priority is launched
-        )
+        self.resizes_live = True  # False: a forecast, in which no joining rank is launched
         self._jobs: dict[JobId, Job] = {}
         self._attempts: dict[AttemptKey, Attempt] = {}
         self.jobs: Mapping[JobId, Job] = MappingProxyType(self._jobs)
@@ -158,7 +154,6 @@ class Cluster:
         self.key = None if self.ordering.key is None else self.ordering.key(self.learned)
 
     def live_attempt(self, job: Job) -> Attempt | None:
-        """The job's live attempt, if it has one."""
         if job.live_attempt is None:
             return None
         return self._attempts.get(_key((job.job_id, job.live_attempt)))
@@ -216,7 +211,6 @@ class Cluster:
         return self._own_holds[shape]
 
     def shape_on(self, job: Job, gpus: int) -> Shape:
-        """The shape that it is placed in on so many GPUs."""
         shape = job.request.shape_on(gpus)
         if self._bands and job.steps:
             return self._on_own(job, shape)

@@ -337,7 +337,6 @@ def _lapse(cluster: Cluster, lapse: Lapse, now_s: float) -> list[Happened]:
 
 
 def _leaving(cluster: Cluster, lapse: Lapse) -> JobEvent:
-    """The effect of a lapse on the leaving job."""
     if lapse.reason.code is ReasonCode.MAKES_WAY:
         return job_steps.MadeWay()
     user = cluster.jobs[lapse.for_job].user
@@ -405,7 +404,6 @@ def _rewidened(
     job: Job,
     now_s: float,
 ) -> JobEvent | None:
-    """The effect on a job whose attempt runs on with other GPUs."""
     before, after = change
     _charge_share(cluster, before, job, now_s)
     if job.ended:

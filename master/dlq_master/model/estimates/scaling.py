@@ -38,7 +38,6 @@ def speeds(sizes: Sequence[int], asked: int, paces: Sequence[SizePace]) -> tuple
 
 
 def _rate(paces: Sequence[SizePace], gpus: int) -> float:
-    """Steps in a second on so many GPUs."""
     at = bisect_left(paces, gpus, key=lambda pace: pace.gpus)
     if at < len(paces) and paces[at].gpus == gpus:
         return 1.0 / paces[at].step_s

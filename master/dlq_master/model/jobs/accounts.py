@@ -22,7 +22,6 @@ def account_of(team: str, user: str) -> str:
 
 
 def team_of(account: str) -> str:
-    """The team of an account."""
     return account.partition(_IN)[0]
 
 

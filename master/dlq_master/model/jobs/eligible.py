@@ -7,12 +7,10 @@ looks at it. Its driver unblocks it: the master's `control/jobs/gates.py`; the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from dlq_master.model.ids import JobId, NodeId
-from dlq_master.model.why import BLOCKERS_NAMED, Reason, ReasonCode
+from dlq_master.model.ids import JobId
 
 
 class Block(StrEnum):
@@ -75,44 +73,3 @@ class Dependency(NamedTuple):
 
     def __str__(self) -> str:
         return ("?" if self.any else ",").join(map(str, self.terms))
-
-
-class Gated(Protocol):
-    """The fields of a job that are read here."""
-
-    @property
-    def begin_time_s(self) -> float | None: ...
-    @property
-    def depends(self) -> Dependency | None: ...
-    @property
-    def array(self) -> Array | None: ...
-    @property
-    def blocked(self) -> Block | None: ...
-    @property
-    def retry_time_s(self) -> float | None: ...
-    @property
-    def failed_nodes(self) -> tuple[NodeId, ...]: ...
-
-
-def blocks(
-    job: Gated, now_s: float, name_of: Callable[[Dependency], str] = str
-) -> Iterator[Reason]:
-    """Every reason why a job may not wait for GPUs yet."""
-    if job.blocked is Block.BACKOFF and job.retry_time_s is not None:
-        left_s = round(max(0.0, job.retry_time_s - now_s), 3)
-        yield Reason(ReasonCode.BACKOFF, "seconds", have=left_s, detail=", ".join(job.failed_nodes))
-    depends = job.depends
-    if depends is not None and depends.met is not True:
-        open_terms = [term for term in depends.terms if term.met is None]
-        targets = dict.fromkeys(term.target for term in open_terms if term.target)
-        named = tuple(targets)[:BLOCKERS_NAMED]
-        shown = depends._replace(terms=tuple((open_terms or depends.terms)[:BLOCKERS_NAMED]))
-        yield Reason(ReasonCode.DEPENDENCY, blocking_jobs=named, detail=name_of(shown))
-    if job.begin_time_s is not None and job.begin_time_s > now_s:
-        left_s = round(job.begin_time_s - now_s, 3)
-        yield Reason(ReasonCode.BEGIN_TIME, "seconds", have=left_s)
-    if job.blocked is Block.ARRAY_LIMIT and job.array is not None:
-        array = job.array
-        yield Reason(
-            ReasonCode.ARRAY_LIMIT, "tasks", array.tasks, array.concurrent, (), str(array.array_id)
-        )

@@ -44,9 +44,7 @@ class EndReason(StrEnum):
     COMPLETED = "completed"
     USER_ERROR = "user_error"
     OOM_HOST = "oom_host"
-    OOM_GPU = (
-        "oom_gpu"  # by its own last words: too little GPU memory ends a program, nothing kills it
-    )
+    OOM_GPU = "oom_gpu"  # by its own last words: it ends by itself, and nothing kills it
     SIGNAL = "signal"
     TIME_LIMIT = "time_limit"
     CANCELLED = "cancelled"
@@ -80,9 +78,7 @@ class RunRules(NamedTuple):
     grace_floor_s: float = 60.0
     grace_cap_s: float = 600.0
     hold_s: float | None = None  # on_disconnect: None = the cluster's L
-    retry_backoff_s: float = (
-        0.0  # after the first infra failure; twice as long after each further one
-    )
+    retry_backoff_s: float = 0.0  # after the first infra failure; then twice as long each time
     forgive_after_s: float = 3600.0  # who has run so long, or saved, starts to count anew
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
     cancel_late: bool = False  # once its last deadline cannot be kept any more, it is cancelled
@@ -218,18 +214,15 @@ class Job(NamedTuple):
     promised: int | None = None  # the step that is guaranteed
     moves: int = 0  # how often it has gone elsewhere to make room for others whose slot began
     slots: Segments = ()  # planned for it, numbered from the zero of the SLO grid
-    margin: float | None = (
-        None  # part of its estimate that is reserved beyond it, since it was promised
-    )
+    margin: float | None = None  # part of its estimate that its promise reserves beyond it
     pause: Pause | None = None  # for each stop, since it was promised
     gpu_type_promised: str = ""  # on which its promise stands, if it may get several
     gpu_type_ran: str = ""  # of the GPUs on which it has run, or SEVERAL; "" = it has not
     family: str = ""  # jobs of one family run alike; "" = it has none
     trials: tuple[int, ...] = ()  # GPUs of the trials that are still to be made, the next first
     trial_time_s: float | None = None  # when it was sent to be profiled
-    records: bool | None = (
-        None  # its traffic: at every start until it is known, or never; None: as the cluster does
-    )
+    # Its traffic: at every start until it is known, or never; None: as the cluster does.
+    records: bool | None = None
     measured_s: tuple[float, ...] = ()  # all of its work at the pace of each trial of another size
     alternative: Alternative | None = None  # to the deadlines that nobody could promise it
     step_count: int | None = None  # training steps in all, if its user said so

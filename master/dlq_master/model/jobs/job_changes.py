@@ -64,7 +64,6 @@ def vacated(
     exit_code: int | None = None,
     signal: int | None = None,
 ) -> Changes:
-    """Its attempt is over, for this reason."""
     changes = charged(job, usage)
     changes["live_attempt"] = None
     changes["end_reason"], changes["exit_code"], changes["signal"] = reason, exit_code, signal
@@ -72,7 +71,6 @@ def vacated(
 
 
 def ended(at_s: float) -> Changes:
-    """It is over for good."""
     return {"end_time_s": at_s, "hold": None, "blocked": None, "queued_since_s": None}
 
 
@@ -107,7 +105,6 @@ def left_for(job: Job, taken: Taken | None) -> Changes:
 
 
 def measured(job: Job, measured_s: float) -> Changes:
-    """A trial of another size is over."""
     left = job.trials[1:]
     changes: Changes = {"measured_s": (*job.measured_s, measured_s), "trials": left}
     return changes if left else changes | {"band": Band.SPOT}
@@ -119,5 +116,4 @@ def unmeasured(job: Job, basis: Basis) -> Changes:
 
 
 def without_trials(job: Job) -> Changes:
-    """It is not to be profiled."""
     return {"trials": (), "band": Band.SPOT} if job.band is Band.PROFILE else {"trials": ()}

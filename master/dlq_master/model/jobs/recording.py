@@ -71,7 +71,6 @@ class Recording(NamedTuple):
 
     @property
     def trusted(self) -> bool:
-        """It told how long an iteration takes."""
         return self.found is not None and self.found.timed
 
     @property
@@ -84,7 +83,6 @@ class Recording(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """All of its nodes have told."""
         return len(self.told) == len(self.node_ids)
 
 
@@ -118,5 +116,4 @@ def family_of(job: Job) -> str:
 
 
 def lone_family(job_id: JobId) -> str:
-    """The family of a job that has none."""
     return f"#{job_id}"

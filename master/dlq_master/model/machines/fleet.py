@@ -13,9 +13,7 @@ from dlq_master.model.machines.rented import Machine
 
 DAY_S = 86_400.0
 MOST_ENDED = 2_000  # that a master keeps; more, if more have ended within 24 hours
-MOST_TOLD = (
-    8  # of those of a pool that were over last: with so many failures a rest is as long as it gets
-)
+MOST_TOLD = 8  # of a pool, the last to end: after so many failures a rest is the longest
 
 
 class Fleet(Mapping[str, Machine]):

@@ -93,7 +93,6 @@ class Machine(NamedTuple):
         return self.asked_s + self.minimum_s
 
     def cost(self, now_s: float) -> float:
-        """Its cost by now, in the currency of its price."""
         until_s = now_s if self.end_s is None else self.end_s
         return max(until_s - self.asked_s, self.minimum_s) / _HOUR_S * self.price_per_hour
 

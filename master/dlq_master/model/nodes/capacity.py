@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -119,7 +119,6 @@ class Capacity:
             self._rebuild()
 
     def claimed(self, node_id: NodeId) -> int:
-        """Bitmask of the node's claimed GPUs."""
         mask = 0
         for held in self.claims.get(node_id, {}).values():
             mask |= held
@@ -143,32 +142,24 @@ class Capacity:
                 return {gpu_type: (make_part((self.ordinals[node_id], held)),)} if held else {}
         known = self._parts.get(allocation)
         if known is None:
-            known = self._parts[allocation] = self._split(allocation)
+            known = self._parts[allocation] = self._split(slots)
             if len(self._parts) > _PARTS_KEPT:
                 del self._parts[next(iter(self._parts))]
         return known
 
-    def _split(self, allocation: Allocation) -> Mapping[str, Parts]:
+    def _split(self, slots: Iterable[tuple[NodeId, int]]) -> Mapping[str, Parts]:
         split: dict[str, list[Part]] = {}
-        for node_id, mask in allocation.slots:
+        for node_id, mask in slots:
             for gpu_type, owned in self._masks.get(node_id, {}).items():
                 if owned & mask:
                     part = Part(self.ordinals[node_id], owned & mask)
                     split.setdefault(gpu_type, []).append(part)
         return {gpu_type: tuple(parts) for gpu_type, parts in split.items()}
 
-    def soon_parts(self) -> dict[str, Parts]:
+    def soon_parts(self) -> Mapping[str, Parts]:
         """GPUs of open nodes that are being saved or released, by GPU type."""
-        split: dict[str, list[Part]] = {}
-        for node_id, mask in self.soon.items():
-            node = self.nodes.get(node_id)
-            if node is not None and node.open:
-                for gpu_type, owned in self._masks[node_id].items():
-                    if owned & mask:
-                        split.setdefault(gpu_type, []).append(
-                            Part(self.ordinals[node_id], owned & mask)
-                        )
-        return {gpu_type: tuple(parts) for gpu_type, parts in split.items()}
+        nodes, soon = self.nodes, self.soon.items()
+        return self._split([each for each in soon if each[0] in nodes and nodes[each[0]].open])
 
     def _clear_soon(self, node_id: NodeId, mask: int) -> None:
         left = self.soon.get(node_id, 0) & ~mask

@@ -98,7 +98,6 @@ class Pool:
         return twin
 
     def emptied(self) -> Pool:
-        """A pool over the same nodes with nothing in it."""
         twin = self.copy()
         twin.masks = [0] * len(self.masks)
         twin.buckets = [0] * len(self.buckets)
@@ -136,7 +135,6 @@ class Pool:
                 self.total += has - had
 
     def give(self, parts: Parts) -> None:
-        """Add these GPUs."""
         for ordinal, mask in parts:
             self.set(ordinal, self.masks[ordinal] | mask)
 
@@ -164,7 +162,6 @@ class Pool:
             yield from indices(bucket)
 
     def largest_free(self) -> int:
-        """The most GPUs left on one node."""
         return next((n for n in range(len(self.buckets) - 1, 0, -1) if self.buckets[n]), 0)
 
 

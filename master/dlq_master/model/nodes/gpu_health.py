@@ -85,7 +85,6 @@ class GpuCondition(NamedTuple):
 
     @property
     def withholds(self) -> bool:
-        """The GPU takes no work."""
         return self.action in WITHHOLDS
 
     def __str__(self) -> str:

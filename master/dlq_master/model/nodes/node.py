@@ -146,7 +146,6 @@ class Node(NamedTuple):
 
     @property
     def uuids(self) -> dict[int, str]:
-        """GPU index -> the card that is there."""
         return {gpu.index: gpu.uuid for gpu in self.gpus}
 
     def note(self, flag: NodeFlag) -> FlagNote | None:

@@ -25,7 +25,6 @@ class OwnGpus:
 
     @property
     def types(self) -> int:
-        """How many types of GPUs are its own."""
         return len(self._by_type)
 
     def change(self, before: Node | None, node: Node | None) -> None:

@@ -103,11 +103,9 @@ class RunningIndex:
             del self.by_term[term_end_s]
 
     def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
-        """The same order, with other widths of some jobs."""
         return RunningByKey(self, self.position).on(widths)
 
     def position(self, job_id: JobId) -> int:
-        """Where it stands in its priority."""
         return self.places[job_id].sequence
 
     def in_order(self, priority: int) -> list[JobId]:
@@ -130,7 +128,6 @@ class RunningByKey:
         self._in_order: dict[int, list[JobId]] = {}
 
     def on(self, widths: Mapping[JobId, int]) -> RunningByKey:
-        """The same order, with other widths of some jobs."""
         other = copy(self)
         other.places, other.gpus_by_priority = dict(self.places), dict(self.gpus_by_priority)
         for job_id, gpus in widths.items():
@@ -140,7 +137,6 @@ class RunningByKey:
         return other
 
     def position(self, job_id: JobId) -> int:
-        """Where it stands in its priority."""
         found = self._positions.get(job_id)
         if found is None:
             found = self._positions[job_id] = self._stands(job_id)

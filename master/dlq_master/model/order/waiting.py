@@ -125,9 +125,7 @@ class WaitingByTeam(WaitingIndex):
     def __init__(self, team_of: TeamOf, *, by_key: bool = False) -> None:
         super().__init__(by_key=by_key)
         self._team_of = team_of
-        self._stands_in: dict[
-            JobId, str
-        ] = {}  # who is given another team leaves the line of the old one
+        self._stands_in: dict[JobId, str] = {}  # a job with another team leaves the old line
         self.teams: dict[str, WaitingIndex] = {}
 
     def add(self, priority: int, shape: Shape, job_id: JobId, sequence: int) -> None:

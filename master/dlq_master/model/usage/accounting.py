@@ -70,7 +70,6 @@ class Used(NamedTuple):
 
     @property
     def held(self) -> float:
-        """All of it."""
         return self.useful + self.preempted + self.failed + self.transit
 
 
@@ -90,7 +89,6 @@ class Level(NamedTuple):
 
     @property
     def capacity(self) -> float:
-        """All of it."""
         return self.used + self.idle + self.withheld
 
 
@@ -139,7 +137,6 @@ def by_day(begin_s: float, end_s: float) -> Iterator[tuple[int, float]]:
 
 
 def summed(rows: Iterable[tuple[Account, Used]]) -> dict[Account, Used]:
-    """One entry for each account."""
     found: dict[Account, Used] = {}
     for account, spent in rows:
         found[account] = found.get(account, Used()) + spent

@@ -69,7 +69,6 @@ class Paid(NamedTuple):
 
     @property
     def whole(self) -> float:
-        """All that was paid."""
         return self.boot + self.jobs + self.idle
 
 

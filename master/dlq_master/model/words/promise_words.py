@@ -68,7 +68,6 @@ def span(seconds: float) -> str:
 
 
 def few(words: Sequence[str]) -> str:
-    """The first of them, and how many more."""
     more = len(words) - NAMED
     return ", ".join([*words[:NAMED], *([f"{more} more"] if more > 0 else [])])
 

@@ -9,9 +9,8 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.band import Band
-from dlq_master.model.jobs.eligible import blocks
 from dlq_master.model.jobs.job import HoldKind, Job, JobState
-from dlq_master.model.jobs.naming import shown_dependency
+from dlq_master.model.jobs.naming import blocks, shown_dependency
 from dlq_master.model.lease import next_boundary_s
 from dlq_master.model.nodes.capacity import Capacity, Pools
 from dlq_master.model.nodes.free_gpus import Pool

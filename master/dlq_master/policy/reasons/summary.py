@@ -7,8 +7,8 @@ from functools import cached_property
 
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.band import Band
-from dlq_master.model.jobs.eligible import blocks
 from dlq_master.model.jobs.job import Job, JobState
+from dlq_master.model.jobs.naming import blocks
 from dlq_master.model.resources import Shape
 from dlq_master.model.view import View
 from dlq_master.model.why import Kind, ReasonCode

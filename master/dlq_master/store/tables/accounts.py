@@ -51,7 +51,6 @@ class Levels(NamedTuple):
     pools: Mapping[str, tuple[float, Level]]
 
     def written(self) -> str:
-        """As it is stored."""
         pools = {name: [since_s, *level] for name, (since_s, level) in sorted(self.pools.items())}
         return json.dumps({"from_s": self.from_s, "pools": pools}, separators=(",", ":"))
 

@@ -36,7 +36,6 @@ class Table(Generic[K, V]):
         self.read_sql = f"SELECT body FROM {name} ORDER BY {key}"
 
     def key_of(self, value: V) -> K:
-        """The key of a value."""
         key: K = getattr(value, self.key)
         return key
 

@@ -36,7 +36,6 @@ class Team(NamedTuple):
     version: int = 1
 
     def member(self, user: str) -> Member | None:
-        """The member of that name."""
         return next((one for one in self.members if one.user == user), None)
 
 
