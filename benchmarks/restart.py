@@ -32,11 +32,10 @@ from dlq_master.model.lease import Lease, LeaseKind
 from dlq_master.model.order.keys import WAITING_BASE
 from dlq_master.model.resources import Allocation, Request, Slot
 from dlq_master.store.batch import Batch, StoredRequest
-from dlq_master.store.open import open_database
+from dlq_master.store.open import open_database, write
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
 from dlq_master.store.tables.codec import decode, encode
-from dlq_master.store.write import write
 
 BATCH = 2_000
 LIVING_EVENTS = ("job_submitted", "job_admitted")

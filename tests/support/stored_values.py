@@ -27,8 +27,15 @@ from dlq_master.store.stored_tables import (
     WAITED,
 )
 from dlq_master.store.tables.accounts import PoolRow, UseRow
-from dlq_master.store.tables.foreseen import Foreseen
-from dlq_master.store.tables.tenants import Member, Reservation, Spent, Team, TeamRules, Waited
+from dlq_master.store.tables.tenants import (
+    Foreseen,
+    Member,
+    Reservation,
+    Spent,
+    Team,
+    TeamRules,
+    Waited,
+)
 
 _numbers = st.integers(1, 64)
 st.register_type_strategy(

@@ -5,6 +5,10 @@ One question at a time. The master kills a process that dies, hangs beyond its l
 anything but an answer. The question is answered with a fault. Then there is no planner for a while
 (`ready`), which doubles with each failure in a row. The master plans by itself then, more plainly.
 So it does while the code on disk is other than its own (`planner.code`), until it is restarted.
+
+Without a limit the master would wait for a hung planner as long as for the hardest plan. The answer
+about a deadline would wait too. So a limit follows from how long such answers took. It doubles
+after each timeout, so that a plan which does take long is made in the end.
 """
 
 from __future__ import annotations
@@ -13,16 +17,46 @@ import asyncio
 import os
 import signal
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from dlq_master.planner import code
 from dlq_master.planner.frames import framed, greeted, message
-from dlq_master.planner.patience import PlannerPatience
 from dlq_master.planner.plans import Answer, read_answer
 from dlq_master.planner.snapshot import Unreadable, dumps
 from dlq_master.planner.told import StateTold
+
+FACTOR = 10.0  # of the longest of the last answers
+LEAST_S = 2.0
+START_S = 8.0  # more, for a process that has to start and import its libraries
+KEPT = 20  # answers to questions of each kind
+
+
+class PlannerPatience:
+    """How long an answer is waited for, in seconds; `limit_s`: never longer."""
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._took: dict[str, deque[float]] = {}
+        self._doubled = 0
+
+    def of(self, stage: str, *, starting: bool) -> float:
+        """For the next question of this kind; `starting`: it is the first that the process gets."""
+        expected_s = FACTOR * max(self._took.get(stage, ()), default=0.0)
+        patience_s = max(LEAST_S, expected_s) + (START_S if starting else 0.0)
+        return float(min(self._limit_s, patience_s * 2.0**self._doubled))
+
+    def answered(self, stage: str, took_s: float, *, starting: bool) -> None:
+        """The answer came in time. The start of the process says nothing about the next one."""
+        self._doubled = 0
+        if not starting:
+            self._took.setdefault(stage, deque(maxlen=KEPT)).append(took_s)
+
+    def exhausted(self) -> None:
+        self._doubled = min(self._doubled + 1, 10)
+
 
 FIRST_REST_S = 1.0
 LONGEST_REST_S = 300.0
@@ -64,7 +98,7 @@ class PlannerProcess:
         failed: Callable[[str], None] = lambda _why: None,
     ) -> None:
         """`limit_s`: a question takes no longer, the start of the process included. One that should
-        be answered sooner is not waited for so long (planner.patience)."""
+        be answered sooner is not waited for so long (`PlannerPatience`)."""
         self._told = told
         self._patience = PlannerPatience(limit_s)
         self._command = tuple(command)

@@ -15,9 +15,8 @@ from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.usage.cost import Stay
 from dlq_master.store.tables.accounts import PoolRow, UseRow
-from dlq_master.store.tables.foreseen import Foreseen
 from dlq_master.store.tables.table import Changes, Table
-from dlq_master.store.tables.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
 
 K = TypeVar("K")
 V = TypeVar("V")

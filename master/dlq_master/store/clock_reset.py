@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 
 from sqlite_utils import Database
 
-from dlq_master.store.open import claim, open_database
+from dlq_master.store.open import claim, open_database, write
 from dlq_master.store.tables.codec import opened, sealed
-from dlq_master.store.write import write
 
 # Columns that hold instants. Days of the accounts stay as they are.
 _COLUMNS = (

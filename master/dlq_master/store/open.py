@@ -3,7 +3,8 @@
 import fcntl
 import os
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +13,6 @@ from sqlite_utils import Database
 from dlq_common.errors import DlqError
 from dlq_master.store.migrations import TABLES, migrations
 from dlq_master.store.tables.codec import is_intact
-from dlq_master.store.write import write
 
 APPLICATION_ID: Final = 0x646C7131  # "dlq1", in the file's header: an empty file is not ours
 
@@ -166,3 +166,21 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@contextmanager
+def write(db: Database) -> Iterator[Database]:
+    """All or nothing. BEGIN IMMEDIATE, because the deferred BEGIN of sqlite-utils fails at once,
+    without the busy timeout, when a reader turns writer. Its `atomic()` inside becomes a savepoint.
+
+    A failure, of COMMIT too, leaves no transaction open and is raised as it was: SQLite has itself
+    rolled back after some errors of the disk, and a second ROLLBACK would hide the first.
+    """
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+        db.execute("COMMIT")
+    except BaseException:
+        if db.conn.in_transaction:
+            db.conn.execute("ROLLBACK")
+        raise

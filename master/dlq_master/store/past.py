@@ -16,9 +16,8 @@ from dlq_master.model.jobs.job import Job
 from dlq_master.model.usage.cost import Costs
 from dlq_master.store.batch import JournalCut, PastJobs
 from dlq_master.store.open import connect
-from dlq_master.store.tables.accounts import Books, read_books
+from dlq_master.store.tables.accounts import Books, read_books, read_costs
 from dlq_master.store.tables.codec import decode
-from dlq_master.store.tables.costs import read_costs
 
 T = TypeVar("T")
 

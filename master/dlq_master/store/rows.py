@@ -8,9 +8,8 @@ from typing import Any, Final
 from sqlite_utils import Database
 
 from dlq_master.store.batch import AUDIT_HEAD, HORIZON, Batch, Intention
-from dlq_master.store.tables.accounts import POOLS_SQL, USES_SQL
+from dlq_master.store.tables.accounts import POOLS_SQL, STAYS_SQL, USES_SQL
 from dlq_master.store.tables.codec import encode
-from dlq_master.store.tables.costs import STAYS_SQL
 
 Row = tuple[object, ...]
 

@@ -5,9 +5,8 @@ from typing import Final
 from dlq_master.model.ids import JobId
 from dlq_master.model.machines.rented import Machine
 from dlq_master.store.batch import JoinToken, User
-from dlq_master.store.tables.foreseen import Foreseen
 from dlq_master.store.tables.table import Table
-from dlq_master.store.tables.tenants import Reservation, Team, Waited
+from dlq_master.store.tables.tenants import Foreseen, Reservation, Team, Waited
 
 USERS: Final[Table[str, User]] = Table("users", User, "name")
 TOKENS: Final[Table[str, JoinToken]] = Table("tokens", JoinToken, "token_id", "expire_time_s")

@@ -22,9 +22,8 @@ from dlq_common.errors import DlqError, Unavailable
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import BATCH, Batch
 from dlq_master.store.commit_record import CommitRecord, CommittedBatch
-from dlq_master.store.open import claim, open_database
+from dlq_master.store.open import claim, open_database, write
 from dlq_master.store.rows import prune_journal, write_audit_state, write_batch, write_meta
-from dlq_master.store.write import write
 
 # Work beside the batches is written when no batch has come for so long, and after so many at the
 # latest.

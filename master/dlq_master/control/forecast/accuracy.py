@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 from dlq_master.planner.forecasts import Range
-from dlq_master.store.tables.foreseen import MOST_COMPARED, Foreseen
+from dlq_master.store.tables.tenants import MOST_COMPARED, Foreseen
 
 MOST_AWAITED = 20_000
 WRITTEN_AT_ONCE = 500  # ranges in one turn

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dlq_master.model.attempts.attempt import ACTIVE, LIVE, Attempt
 from dlq_master.model.attempts.claims import Claims
 from dlq_master.model.attempts.costs import StopCosts
-from dlq_master.model.attempts.slow_saves import SlowSaves
+from dlq_master.model.attempts.grace import SlowSaves
 from dlq_master.model.cache import Memo
 from dlq_master.model.cluster.migrations import Migrations
 from dlq_master.model.estimates.demand import Offers

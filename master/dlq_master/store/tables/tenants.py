@@ -1,8 +1,8 @@
-"""Stored values of teams, of reservations, and of how long jobs have waited for which reason."""
+"""Stored values of teams, of reservations, of waiting times, and of forecasts of starts."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from dlq_master.model.ids import JobId, NodeId
 
@@ -70,3 +70,18 @@ class Waited(NamedTuple):
     spent: tuple[Spent, ...]
     at_s: float
     now: tuple[str, ...] = ()
+
+
+MOST_COMPARED: Final = 1_000  # the newest
+
+
+class Foreseen(NamedTuple):
+    """The first range of starts that the owner of a job could see, at `at_s`; `started_s`: when it
+    did start. Instants; `high_s` may be infinite."""
+
+    job_id: JobId
+    at_s: float
+    low_s: float
+    likely_s: float
+    high_s: float
+    started_s: float | None = None

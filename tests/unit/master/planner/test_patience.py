@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dlq_master.planner.patience import FACTOR, KEPT, LEAST_S, START_S, PlannerPatience
+from dlq_master.planner.process import FACTOR, KEPT, LEAST_S, START_S, PlannerPatience
 
 
 def test_who_answers_soon_is_not_waited_for_long() -> None:

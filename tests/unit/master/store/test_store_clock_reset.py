@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from dlq_master.store.clock_reset import reset_clock
-from dlq_master.store.open import DatabaseInUse, claim, create_database, open_database
+from dlq_master.store.open import DatabaseInUse, claim, create_database, open_database, write
 from dlq_master.store.tables.codec import opened
-from dlq_master.store.write import write
 
 NOW_S = 1_800_000_000.0
 AHEAD_S = 31_536_000.0

@@ -12,10 +12,9 @@ import pytest
 from sqlite_utils import Database
 
 from dlq_master.store.batch import Batch, Loaded
-from dlq_master.store.open import connect, create_database, open_database
+from dlq_master.store.open import connect, create_database, open_database, write
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import prune_journal, write_batch
-from dlq_master.store.write import write
 from support.stored_values import first_batch, mixed_batch
 
 KILLS = 6

@@ -16,10 +16,10 @@ from dlq_master.store.open import (
     connect,
     create_database,
     open_database,
+    write,
 )
 from dlq_master.store.reader import Reader
 from dlq_master.store.rows import write_batch
-from dlq_master.store.write import write
 from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 

@@ -8,7 +8,7 @@ from dlq_master.control.forecast.accuracy import WRITTEN_AT_ONCE, Starts
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import HoldKind, JobState
 from dlq_master.planner.forecasts import Range
-from dlq_master.store.tables.foreseen import MOST_COMPARED, Foreseen
+from dlq_master.store.tables.tenants import MOST_COMPARED, Foreseen
 from support.builders import a_job, a_waiting_job
 
 RANGE = Range(200.0, 400.0, 500.0)
