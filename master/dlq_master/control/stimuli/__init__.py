@@ -50,9 +50,7 @@ from dlq_master.control.stimuli.jobs import SubmitJob as SubmitJob
 from dlq_master.control.stimuli.jobs import Submitted as Submitted
 from dlq_master.control.stimuli.jobs import UpdatedJob as UpdatedJob
 from dlq_master.control.stimuli.jobs import UpdateJob as UpdateJob
-from dlq_master.control.stimuli.loans import LendServers as LendServers
 from dlq_master.control.stimuli.loans import LookAtGpus as LookAtGpus
-from dlq_master.control.stimuli.loans import ReclaimServers as ReclaimServers
 from dlq_master.control.stimuli.loans import SwitchLoans as SwitchLoans
 from dlq_master.control.stimuli.loans import TakeLook as TakeLook
 from dlq_master.control.stimuli.machines import AnnounceLeave as AnnounceLeave

@@ -16,6 +16,7 @@ from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.reading.words import MOST_TASKS_OF_A_NODE
 from dlq_common.live_resize import FEATURE
 from dlq_common.text.names import check_word, printable, shown
+from dlq_common.text.units import DAY
 from dlq_common.text.wire import from_duration, said
 from dlq_master.control.stimuli import (
     AgentInstance,
@@ -23,8 +24,12 @@ from dlq_master.control.stimuli import (
     ReportedPhase,
     ReportedProgress,
     ReportedRank,
+    ToldDisk,
+    ToldGpu,
+    ToldSymptom,
 )
-from dlq_master.model.ids import AttemptKey
+from dlq_master.control.stimuli.loans import Reading, TakeLook
+from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Gpu, NodePool
 from dlq_master.model.nodes.node_steps import Registered
 from dlq_master.rpc.agents.checkpoint_places import CheckpointPlaces
@@ -39,6 +44,11 @@ LONGEST_TASK = 64
 MOST_GPUS_OF_A_NODE = 1024
 MOST_RUNTIMES = 16
 MOST_RANKS = 10_000
+MOST_GPUS_WITH_HEALTH = 64
+MOST_SYMPTOMS = 32
+LONGEST_DETAIL = 200
+OLDEST_S = 366.0 * DAY
+_CODE = re.compile(r"[a-z][a-z0-9_]{0,39}\Z", re.ASCII)
 
 PHASES = {agent.RankPhase.Value(f"RANK_PHASE_{phase.name}"): phase for phase in ReportedPhase}
 
@@ -232,6 +242,71 @@ def progress_of(progress: agent.RankProgress) -> ReportedProgress:
         age_s=_positive(said(progress, "age_duration")),
         memory_bytes=progress.memory_bytes,
     )
+
+
+# --- the health of GPUs ---------------------------------------------------------------------------
+
+
+def health_of(heartbeat: agent.Heartbeat) -> tuple[ToldGpu, ...] | None:
+    """The whole of a node's GPUs; None when the heartbeat does not speak of them."""
+    if not heartbeat.HasField("health"):
+        return None
+    told = tuple(_gpu_health(gpu) for gpu in heartbeat.health.gpus)
+    indexes = {gpu.gpu for gpu in told}
+    if len(told) > MOST_GPUS_WITH_HEALTH or len(indexes) != len(told):
+        raise InvalidRequest("GPU indexes must differ and be few", field="health.gpus")
+    return told
+
+
+def disk_of(heartbeat: agent.Heartbeat) -> ToldDisk | None:
+    """The disk of the agent's state; None when the heartbeat does not speak of it."""
+    if not heartbeat.HasField("disk"):
+        return None
+    told = heartbeat.disk
+    return ToldDisk(told.full, max(0, told.free_bytes), max(0, told.spare_bytes))
+
+
+def look_of(look: agent.GpuLook, node_id: NodeId, session_id: int) -> TakeLook:
+    """The programs on a node's GPUs. A figure that cannot be counts as something that is there."""
+    if len(look.gpus) > MOST_GPUS_WITH_HEALTH or len({gpu.index for gpu in look.gpus}) != len(
+        look.gpus
+    ):
+        raise InvalidRequest("GPU indexes must differ and be few", field="gpu_look.gpus")
+    if any(gpu.used_memory_bytes < 0 or gpu.process_count < 0 for gpu in look.gpus):
+        raise InvalidRequest("a GPU cannot hold less than nothing", field="gpu_look.gpus")
+    return TakeLook(
+        node_id=node_id,
+        session_id=session_id,
+        number=look.number,
+        readings=tuple(
+            Reading(gpu.index, gpu.used_memory_bytes, gpu.process_count) for gpu in look.gpus
+        ),
+    )
+
+
+def _gpu_health(gpu: agent.GpuHealth) -> ToldGpu:
+    if len(gpu.symptoms) > MOST_SYMPTOMS:
+        raise InvalidRequest(f"more than {MOST_SYMPTOMS} symptoms", field="health.gpus.symptoms")
+    return ToldGpu(
+        gpu=gpu.index,
+        symptoms=tuple(_symptom(symptom) for symptom in gpu.symptoms),
+        temperature_celsius=said(gpu, "temperature_celsius"),
+        utilization_percent=said(gpu, "utilization_percent"),
+        used_memory_bytes=said(gpu, "used_memory_bytes"),
+    )
+
+
+def _symptom(symptom: agent.GpuSymptom) -> ToldSymptom:
+    if not _CODE.match(symptom.code):
+        raise InvalidRequest("a symptom's code is a short word", field="health.gpus.symptoms.code")
+    return ToldSymptom(
+        code=symptom.code,
+        age_s=min(max(0.0, from_duration(symptom.age_duration)), OLDEST_S),
+        detail=printable(symptom.detail[:LONGEST_DETAIL]),
+    )
+
+
+# --- helpers --------------------------------------------------------------------------------------
 
 
 class _Rank(TypedDict):

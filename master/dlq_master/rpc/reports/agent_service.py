@@ -34,7 +34,10 @@ from dlq_master.rpc.agents.sessions import Line
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.reports.agent_intake import (
     agent_of,
+    disk_of,
     facts_of,
+    health_of,
+    look_of,
     progress_of,
     promotable,
     rented_as,
@@ -42,7 +45,6 @@ from dlq_master.rpc.reports.agent_intake import (
     reports_of,
     unexplained_of,
 )
-from dlq_master.rpc.reports.health_intake import disk_of, health_of, look_of
 from dlq_master.rpc.reports.profile_intake import evidence_of
 from dlq_master.rpc.specs.intake import job_id_of, words_of
 from dlq_master.rpc.specs.spec import check_span

@@ -15,11 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.timestamp_pb2 import Timestamp
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from dlq.v1.job_pb2 import (
-    DependencyRelation,
-    DependencySpec,
-    JobSpec,
-)
+from dlq.v1.job_pb2 import DependencyRelation, DependencySpec, JobSpec
 from dlq.v1.resource_pb2 import ResourceRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.limits import Lasts, OneOf, Passes, refused
@@ -27,12 +23,7 @@ from dlq_common.job_fields.reading.words import PER_GPU
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.text.arrays import IndexRange, expand
 from dlq_common.text.container_names import NETWORKS
-from dlq_common.text.names import (
-    check_argument,
-    check_env,
-    check_word,
-    shown,
-)
+from dlq_common.text.names import check_argument, check_env, check_word, shown
 from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
@@ -227,8 +218,11 @@ def _check_preempt(spec: JobSpec) -> None:
 
 
 def _check_checkpoint(spec: JobSpec) -> None:
-    if spec.checkpoint.marker and not spec.checkpoint.directory:
+    checkpoint, signal = spec.checkpoint, spec.checkpoint.save_signal
+    if checkpoint.marker and not checkpoint.directory:
         raise refused("checkpoint.directory", "must say where the marker is looked for")
+    if signal and signal == (spec.preempt.signal or DEFAULT_SIGNAL):
+        raise refused("checkpoint.save_signal", f"{signal} asks it to save and leave already")
 
 
 def _check_compat(spec: JobSpec) -> None:
@@ -304,12 +298,6 @@ def check_begin(begin: Timestamp) -> None:
         raise refused("begin_time", "must be an instant between 1970 and the year 3000")
 
 
-def _check_save_signal(spec: JobSpec) -> None:
-    signal = spec.checkpoint.save_signal
-    if signal and signal == (spec.preempt.signal or DEFAULT_SIGNAL):
-        raise refused("checkpoint.save_signal", f"{signal} asks it to save and leave already")
-
-
 def check_span(field: str, duration: Duration, least_s: float, most_s: float) -> float:
     """The duration in seconds, if it is a well-formed one between the limits."""
     Lasts(least_s, most_s).check(field, duration)
@@ -326,7 +314,6 @@ CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     _check_resources,
     _check_preempt,
     _check_checkpoint,
-    _check_save_signal,
     check_container,
     _check_launch,
     _check_roles,
