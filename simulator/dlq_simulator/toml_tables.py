@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from dlq_common.text.suggest import did_you_mean
@@ -19,6 +19,18 @@ def only(where: str, table: Table, known: Iterable[str]) -> None:
         if key not in names:
             why = f"unknown key {key!r}{did_you_mean(key, names)}"
             raise DataError(where, why, f"known keys: {', '.join(names)}")
+
+
+def tables(path: str, document: Table, kind: str) -> Iterator[tuple[str, Table]]:
+    """The tables [[kind]] of a document, each with its place in errors before it."""
+    found = document.get(kind, [])
+    if not isinstance(found, list):
+        raise DataError(path, f"it has no [[{kind}]] table", f"write [[{kind}]], keys below it")
+    for number, table in enumerate(found, 1):
+        where = f"{path}, [[{kind}]] table {number}"
+        if not isinstance(table, dict):
+            raise DataError(where, "it is not a table", f"write [[{kind}]] and keys below it")
+        yield where, table
 
 
 def text(where: str, table: Table, key: str, default: str) -> str:

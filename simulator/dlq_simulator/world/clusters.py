@@ -250,17 +250,9 @@ def _load(path: str) -> Mapping[str, Any]:
 
 def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
     toml.only(path, document, (*_KINDS, "rent_at_most", "reservations", "renting"))
-    found = False
     names: set[str] = set()
     for kind, read in _KINDS.items():
-        tables = document.get(kind, [])
-        if not isinstance(tables, list):
-            raise DataError(path, f"it has no [[{kind}]] table", f"write [[{kind}]], keys below it")
-        for number, table in enumerate(tables, 1):
-            where = f"{path}, [[{kind}]] table {number}"
-            if not isinstance(table, dict):
-                raise DataError(where, "it is not a table", f"write [[{kind}]] and keys below it")
-            found = True
+        for where, table in toml.tables(path, document, kind):
             group = read(where, table, Path(path).parent)
             if group.name in names:
                 raise DataError(
@@ -268,7 +260,7 @@ def _groups(path: str, document: Mapping[str, Any]) -> Iterator[NodeGroup]:
                 )
             names.add(group.name)
             yield group
-    if not found:
+    if not names:
         raise DataError(path, "it has no [[nodes]] table", "add one for each kind of node")
 
 

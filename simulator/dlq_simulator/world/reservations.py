@@ -30,14 +30,8 @@ def read_reservations(
     """`groups`: the cluster's own nodes, by the name of their group. A name of a group stands for
     all of its nodes.
     """
-    tables = document.get("reservations", [])
-    if not isinstance(tables, list):
-        why = "it has no [[reservations]] table"
-        raise DataError(path, why, "write [[reservations]], keys below it")
-    return tuple(
-        _read(f"{path}, [[reservations]] table {number}", table, groups)
-        for number, table in enumerate(tables, 1)
-    )
+    tables = toml.tables(path, document, "reservations")
+    return tuple(_read(where, table, groups) for where, table in tables)
 
 
 def windows_of(reservations: Iterable[ReservedNodes]) -> dict[str, tuple[Window, ...]]:
@@ -61,9 +55,7 @@ def reserved_seconds(windows: Iterable[Window], begin_s: Seconds, end_s: Seconds
     return total
 
 
-def _read(where: str, table: object, groups: Mapping[str, tuple[str, ...]]) -> ReservedNodes:
-    if not isinstance(table, dict):
-        raise DataError(where, "it is not a table", "write [[reservations]] and keys below it")
+def _read(where: str, table: toml.Table, groups: Mapping[str, tuple[str, ...]]) -> ReservedNodes:
     toml.only(where, table, _KEYS)
     for key in ("start", "end"):
         if key not in table:
