@@ -13,11 +13,15 @@ from dlq_cli.lists.slurm_states import account_state, wanted
 from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.render import clean_line
 from dlq_cli.slurm.sacct_fields import BRIEF, DEFAULT, FIELDS, column, fill, midnight_s, since
-from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read
 from dlq_client.jobs import SEE_ALL, Jobs
-from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp
 
+_REFUSED = {
+    "json": "it prints no JSON of Slurm's; dlq history --json",
+    "yaml": "it prints no YAML; dlq history --json",
+    "nodelist": "dlq history keeps no list by node",
+}
 GRAMMAR = Grammar(
     "sacct",
     {
@@ -38,20 +42,13 @@ GRAMMAR = Grammar(
             "allclusters", "truncate", "json", "yaml", "helpformat", "local",
         }
     ),
+    _REFUSED,
 )  # fmt: skip
-_REFUSED = {
-    "json": "it prints no JSON of Slurm's; dlq history --json",
-    "yaml": "it prints no YAML; dlq history --json",
-    "nodelist": "dlq history keeps no list by node",
-}
 
 
 def main(app: App, words: Sequence[str]) -> None:
     """One line for each job; dlq keeps no accounts of steps."""
     given = read(GRAMMAR, words)
-    if given.rest:
-        raise InvalidRequest(f"sacct: {given.rest[0]!r} is no option")
-    refuse(given, GRAMMAR, _REFUSED)
     if "helpformat" in given.options:
         click.echo("\n".join(FIELDS))
         return

@@ -11,12 +11,13 @@ from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
 from dlq_cli.lists.slurm_states import queue_state, wanted
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest
 from dlq_common.text.signals import signal_name
 
+_REFUSED = {"interactive": "it asks nobody; dlq cancel asks where there is a terminal"}
 GRAMMAR = Grammar(
     "scancel",
     {
@@ -26,15 +27,15 @@ GRAMMAR = Grammar(
     },
     frozenset({"user", "name", "jobname", "partition", "state", "signal", "clusters"}),
     frozenset({"me", "quiet", "batch", "full", "verbose", "interactive", "ctld", "hurry"}),
+    _REFUSED,
+    takes_words=True,
 )  # fmt: skip
-_REFUSED = {"interactive": "it asks nobody; dlq cancel asks where there is a terminal"}
 _CHOICES = frozenset({"user", "me", "name", "jobname", "partition", "state"})
 
 
 def main(app: App, words: Sequence[str]) -> None:
     """Cancel jobs, or with --signal send them one. Jobs that have ended are no failure."""
     given = read(GRAMMAR, words)
-    refuse(given, GRAMMAR, _REFUSED)
     only_here(app, given, GRAMMAR)
     act_by = _act(_signal(given.options.get("signal", "")))
     jobs = Jobs(app.connection())

@@ -14,7 +14,7 @@ import click
 from dlq.v1 import node_pb2
 from dlq_cli.app import App
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read
 from dlq_cli.words import NODE_STATES
 from dlq_client.nodes import Nodes
 from dlq_client.queues import Queues
@@ -26,6 +26,10 @@ DEFAULT = "%9P %5a %.10l %.6D %6t %N"
 _BY_NODE = "%N %.6D %.9P %6t"
 _BY_NODE_LONG = "%N %.6D %.9P %.11T %4c %.8m %20E"
 _REASONS = "%20E %N"
+_REFUSED = {
+    "json": "it prints no JSON of Slurm's; dlq nodes --json",
+    "yaml": "it prints no YAML; dlq nodes --json",
+}
 GRAMMAR = Grammar(
     "sinfo",
     {
@@ -37,11 +41,8 @@ GRAMMAR = Grammar(
         {"noheader", "Node", "long", "list-reasons", "exact", "all", "responding", "json", "yaml",
          "local"}
     ),
+    _REFUSED,
 )  # fmt: skip
-_REFUSED = {
-    "json": "it prints no JSON of Slurm's; dlq nodes --json",
-    "yaml": "it prints no YAML; dlq nodes --json",
-}
 _DOWN = frozenset({"unreachable", "down"})
 _DRAINED = frozenset({"draining", "cordoned", "cleaning", "quarantined"})
 _SHORT = {
@@ -134,9 +135,6 @@ _LETTER = re.compile(r"%(\.?)(\d*)([A-Za-z])")
 def main(app: App, words: Sequence[str]) -> None:
     """One line for nodes that print alike."""
     given = read(GRAMMAR, words)
-    if given.rest:
-        raise InvalidRequest(f"sinfo: {given.rest[0]!r} is no option")
-    refuse(given, GRAMMAR, _REFUSED)
     text = _format(given)
     only_here(app, given, GRAMMAR)
     lines = _lines(app, given)

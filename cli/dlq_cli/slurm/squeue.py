@@ -12,7 +12,7 @@ from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import code, queue_state, wanted
 from dlq_cli.lists.tasks import folded
 from dlq_cli.slurm.squeue_fields import SqueueColumn, by_letters, by_names, in_order, line
-from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read, refuse
+from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read
 from dlq_cli.words import has_ended
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.errors import InvalidRequest
@@ -22,6 +22,11 @@ DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
 _LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
 _START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
 _ENDED_WITHIN_S = 300  # Slurm's MinJobAge: `-t all` shows ended jobs for so long
+_REFUSED = {
+    "json": "it prints no JSON of Slurm's; dlq status --json",
+    "yaml": "it prints no YAML; dlq status --json",
+    "iterate": "it does not repeat itself; dlq status -w",
+}
 GRAMMAR = Grammar(
     "squeue",
     {
@@ -38,20 +43,13 @@ GRAMMAR = Grammar(
     frozenset(
         {"noheader", "me", "long", "all", "array", "array-unique", "start", "json", "yaml", "local"}
     ),
+    _REFUSED,
 )  # fmt: skip
-_REFUSED = {
-    "json": "it prints no JSON of Slurm's; dlq status --json",
-    "yaml": "it prints no YAML; dlq status --json",
-    "iterate": "it does not repeat itself; dlq status -w",
-}
 
 
 def main(app: App, words: Sequence[str]) -> None:
     """One line for each job that the caller may see; arrays that wait are one line, as there."""
     given = read(GRAMMAR, words)
-    if given.rest:
-        raise InvalidRequest(f"squeue: {given.rest[0]!r} is no option")
-    refuse(given, GRAMMAR, _REFUSED)
     columns = _columns(given)
     cluster = only_here(app, given, GRAMMAR)
     found = _found(app, Jobs(app.connection()), given)

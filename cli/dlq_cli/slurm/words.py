@@ -24,6 +24,8 @@ class Grammar(NamedTuple):
     short: Mapping[str, str]
     valued: frozenset[str]
     switches: frozenset[str]
+    refused: Mapping[str, str]  # options of Slurm's that the stand-in knows and does not do: why
+    takes_words: bool = False  # beside options
 
 
 class SlurmWords(NamedTuple):
@@ -39,7 +41,7 @@ class SlurmWords(NamedTuple):
 
 def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
     """Options and the rest, in any order, as getopt reads them. InvalidRequest for an unknown
-    one.
+    or refused one.
     """
     options: dict[str, str] = {}
     rest: list[str] = []
@@ -56,6 +58,11 @@ def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
             _enter(grammar, options, name, value if equals else None, left)
         else:
             _enter_short(grammar, options, word[1:], left)
+    if rest and not grammar.takes_words:
+        raise InvalidRequest(f"{grammar.program}: {rest[0]!r} is no option")
+    for name, why in grammar.refused.items():
+        if name in options:
+            raise InvalidRequest(f"{grammar.program}: --{name}: {why}")
     return SlurmWords(options, tuple(rest))
 
 
@@ -106,13 +113,6 @@ def _unknown(grammar: Grammar, word: str) -> InvalidRequest:
         f"{grammar.program}: dlq's stand-in knows no {word[:40]}{did_you_mean(word, known)}",
         hint="options: " + " ".join(known),
     )
-
-
-def refuse(given: SlurmWords, grammar: Grammar, reasons: Mapping[str, str]) -> None:
-    """InvalidRequest for an option of Slurm's that the stand-in knows and does not do."""
-    for name, why in reasons.items():
-        if name in given.options:
-            raise InvalidRequest(f"{grammar.program}: --{name}: {why}")
 
 
 def only_here(app: App, given: SlurmWords, grammar: Grammar) -> str:
