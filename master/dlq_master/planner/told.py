@@ -8,22 +8,19 @@ second truth. The master checks its answers again, and after every fault sends e
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
 
-from dlq_master.model.attempts.attempt import Attempt, AttemptState
+from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.cluster.frozen import Frozen, thaw
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
-from dlq_master.model.nodes.node import Node
 from dlq_master.model.view import View
 from dlq_master.planner.snapshot import Snapshot, Unreadable, dumps, loads
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.registry.registry import build
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class StateDifference(NamedTuple):
@@ -40,14 +37,20 @@ class StateDifference(NamedTuple):
     nodes: tuple[NodeId, ...]
 
 
+# The values of a state of which only changes are told, and the key of each.
+_KEYS: Mapping[str, Callable[[Any], Any]] = {
+    "jobs": attrgetter("job_id"),
+    "attempts": attrgetter("key"),
+    "nodes": attrgetter("node_id"),
+}
+
+
 class StateTold:
     """The master's end."""
 
     def __init__(self) -> None:
         self._head: tuple[object, ...] = ()
-        self._jobs: dict[JobId, Job] = {}
-        self._attempts: dict[AttemptKey, Attempt] = {}
-        self._nodes: dict[NodeId, Node] = {}
+        self._known: dict[str, dict[Any, Any]] = {}
 
     def forget(self) -> None:
         """The planner that knew them is gone, or cannot be relied on."""
@@ -58,27 +61,15 @@ class StateTold:
         state = shot.state
         head = (shot.policy, shot.settings, state.terms, state.thresholds, state.packing)
         fresh, self._head = head != self._head, head
-        if fresh:
-            self._jobs, self._attempts, self._nodes = {}, {}, {}
-        jobs = {job.job_id: job for job in state.jobs}
-        attempts = {attempt.key: attempt for attempt in state.attempts}
-        nodes = {node.node_id: node for node in state.nodes}
-        less = state._replace(
-            jobs=_other(jobs, self._jobs),
-            attempts=_other(attempts, self._attempts),
-            nodes=_other(nodes, self._nodes),
-        )
-        gone = (
-            tuple(self._jobs.keys() - jobs.keys()),
-            tuple(self._attempts.keys() - attempts.keys()),
-            tuple(self._nodes.keys() - nodes.keys()),
-        )
-        self._jobs, self._attempts, self._nodes = jobs, attempts, nodes
-        return dumps(tuple(StateDifference(fresh, shot._replace(state=less), *gone)))
-
-
-def _other(now: Mapping[Key, Value], before: Mapping[Key, Value]) -> tuple[Value, ...]:
-    return tuple([value for key, value in now.items() if before.get(key) is not value])
+        new: dict[str, Any] = {}
+        gone: list[tuple[Any, ...]] = []
+        for name, key_of in _KEYS.items():
+            before = {} if fresh else self._known[name]
+            now = self._known[name] = {key_of(value): value for value in getattr(state, name)}
+            new[name] = tuple([one for key, one in now.items() if before.get(key) is not one])
+            gone.append(tuple(before.keys() - now.keys()))
+        less = shot._replace(state=state._replace(**new))
+        return dumps(tuple(StateDifference(fresh, less, *gone)))
 
 
 class KeptState:
