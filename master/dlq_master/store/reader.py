@@ -33,6 +33,7 @@ from dlq_master.store.batch import (
 )
 from dlq_master.store.open import connect
 from dlq_master.store.past import Past
+from dlq_master.store.rows import EVENT_FIELDS
 from dlq_master.store.stored_tables import FORESEEN, RESERVATIONS, TEAMS, TOKENS, USERS
 from dlq_master.store.tables.codec import decode
 from dlq_master.store.tables.table import Table
@@ -226,18 +227,6 @@ def _intended(body: str) -> dict[str, Any]:
     return fields
 
 
-def _event(
-    row: tuple[int, float, str, int | None, int | None, str | None, str, str, str],
-) -> JournalEvent:
-    sequence, time_s, kind, job_id, attempt, node_id, cause, actor, data = row
-    return JournalEvent(
-        seq=sequence,
-        time_s=time_s,
-        kind=kind,
-        job_id=None if job_id is None else JobId(job_id),
-        attempt=attempt,
-        node_id=None if node_id is None else NodeId(node_id),
-        cause=cause,
-        actor=actor,
-        data=json.loads(data),
-    )
+def _event(row: tuple[Any, ...]) -> JournalEvent:
+    *values, data = row
+    return JournalEvent(**dict(zip(EVENT_FIELDS, values, strict=True)), data=json.loads(data))

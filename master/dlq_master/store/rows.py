@@ -70,7 +70,9 @@ def _intended(row: Intention) -> Row:
     return (row.sequence, row.node_id, row.kind, *row.key, json.dumps(body))
 
 
-_EVENT = attrgetter("seq", "time_s", "kind", "job_id", "attempt", "node_id", "cause", "actor")
+# Fields of an event in the order of the journal's columns; its data are the last one.
+EVENT_FIELDS: Final = "seq", "time_s", "kind", "job_id", "attempt", "node_id", "cause", "actor"
+_EVENT = attrgetter(*EVENT_FIELDS)
 
 # Each list of a batch, in the order in which they are written: its statement, and its rows.
 _ROWS: Final[Sequence[tuple[str, str, Callable[[Any], Row]]]] = (
