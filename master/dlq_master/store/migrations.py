@@ -8,31 +8,7 @@ from sqlite_utils import Database, Migrations
 
 migrations = Migrations("dlq")
 
-TABLES = frozenset(
-    {
-        "meta",
-        "jobs",
-        "job_specs",
-        "attempts",
-        "nodes",
-        "users",
-        "tokens",
-        "requests",
-        "journal",
-        "outbox",
-        "recordings",
-        "evidence",
-        "teams",
-        "reservations",
-        "waited",
-        "foreseen",
-        "usage_days",
-        "pool_days",
-        "machines",
-        "stays",
-        "audit_owed",
-    }
-)
+TABLES: set[str] = set()  # that the migrations make
 
 
 def _migration(name: str, *statements: str) -> None:
@@ -41,6 +17,8 @@ def _migration(name: str, *statements: str) -> None:
             db.execute(statement)
 
     migrations(name=name)(apply)
+    made = (statement for statement in statements if statement.startswith("CREATE TABLE "))
+    TABLES.update(statement.split()[2] for statement in made)
 
 
 # The first schema. `body` holds the whole value as JSON with its version `v`.

@@ -23,6 +23,9 @@ from dlq_master.store.rows import write_batch
 from dlq_master.store.writer import Writer
 from support.stored_values import first_batch
 
+STORED = """meta jobs job_specs attempts nodes users tokens requests journal outbox recordings
+evidence teams reservations waited foreseen usage_days pool_days machines stays audit_owed"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -40,6 +43,7 @@ def test_the_tables_are_exactly_those_listed(path: Path) -> None:
     db = open_database(path)
 
     assert set(db.table_names()) == schema.TABLES | {"_sqlite_migrations"}
+    assert {*STORED.split()} == schema.TABLES
     db.close()
 
 
