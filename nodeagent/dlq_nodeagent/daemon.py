@@ -140,7 +140,7 @@ def _build(
         instance_id=config.node.instance,
         runtimes=() if podman is None else (runtime.name,),
     )
-    transport = GrpcTransport(channels, lambda: facts, wake=wake.set)
+    transport = GrpcTransport(channels, facts, wake=wake.set)
     relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime)
     places = Places.of(state_dir)
     launching = Launching(
@@ -349,7 +349,11 @@ def _sole_agent(state_dir: Path) -> Iterator[int]:
     """Two agents over one state directory would start everything twice."""
     descriptor = os.open(state_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _take_lock(descriptor, state_dir)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ConfigError(f"another agent runs in {state_dir}", key="node.state_dir") from None
+    try:
         yield descriptor
     finally:
         os.close(descriptor)
@@ -361,13 +365,6 @@ def _holds(lock: int, state_dir: Path) -> bool:
         return os.path.samestat(os.fstat(lock), os.stat(state_dir / "lock"))
     except OSError:
         return False
-
-
-def _take_lock(descriptor: int, state_dir: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ConfigError(f"another agent runs in {state_dir}", key="node.state_dir") from None
 
 
 def _say_hello_to_the_log(

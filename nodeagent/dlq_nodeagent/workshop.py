@@ -67,6 +67,9 @@ class Answers(Protocol):
 class Workshop:
     """Runs errands in threads. A job's dead file system blocks threads, never the heartbeat."""
 
+    answers: Answers
+    """Set once, before the first errand."""
+
     def __init__(
         self,
         *,
@@ -92,7 +95,6 @@ class Workshop:
         self._reading = ThreadPoolExecutor(_READING, thread_name_prefix="profile")
         self._preparing: set[RankKey] = set()
         self._at_gpus = False
-        self.answers: Answers | None = None
 
     def prepare(self, order: PrepareOrder) -> None:
         launch = order.launch
@@ -124,7 +126,7 @@ class Workshop:
     def look(self, order: LookOrder) -> None:
         self._run(
             lambda: self._look(order),
-            lambda answer: self._asker().looked(order.launch.key, order.purpose, answer),
+            lambda answer: self.answers.looked(order.launch.key, order.purpose, answer),
             lambda error: _failed_look(order.purpose, error),
             self._threads,
         )
@@ -142,7 +144,7 @@ class Workshop:
 
     def _gpus_seen(self, look: GpuLook) -> None:
         self._at_gpus = False
-        self._asker().gpus_seen(look)
+        self.answers.gpus_seen(look)
 
     def _readings(self) -> Iterator[GpuReading]:
         for device in self._devices.devices():
@@ -157,7 +159,7 @@ class Workshop:
     def read_profile(self, order: ReadOrder) -> None:
         self._run(
             lambda: self._station.read(order),
-            lambda found: self._asker().profile_read(order.launch.key, found),
+            lambda found: self.answers.profile_read(order.launch.key, found),
             lambda error: self._station.failed(order),
             self._reading,
         )
@@ -200,11 +202,11 @@ class Workshop:
 
     def _answer(self, key: RankKey, answer: Preparation) -> None:
         self._preparing.discard(key)
-        self._asker().prepared(key, answer)
+        self.answers.prepared(key, answer)
         self._wake()
 
     def _tell(self, key: RankKey, detail: str) -> None:
-        self._asker().preparing(key, detail)
+        self.answers.preparing(key, detail)
         self._wake()
 
     def _look(self, order: LookOrder) -> Look:
@@ -243,10 +245,6 @@ class Workshop:
             if not usage.released_below(self._free_below_bytes):
                 return f"{device.uuid}: {usage.words}"
         return ""
-
-    def _asker(self) -> Answers:
-        assert self.answers is not None
-        return self.answers
 
     def _run(
         self,

@@ -36,8 +36,11 @@ class Listener(Protocol):
 class GrpcTransport:
     """One stream at a time; messages of an older one are dropped."""
 
+    listener: Listener
+    """Set once, before the first `open`."""
+
     def __init__(
-        self, channels: Channels, facts: Callable[[], wire.NodeFacts], *, wake: Callable[[], None]
+        self, channels: Channels, facts: wire.NodeFacts, *, wake: Callable[[], None]
     ) -> None:
         self._channels = channels
         self._facts = facts
@@ -45,7 +48,6 @@ class GrpcTransport:
         self._task: asyncio.Task[None] | None = None
         self._queue: asyncio.Queue[FromAgent] = asyncio.Queue(_LONGEST_QUEUE)
         self._ended: set[asyncio.Task[None]] = set()
-        self.listener: Listener | None = None
 
     def open(self) -> None:
         self.close()
@@ -88,21 +90,21 @@ class GrpcTransport:
         finally:
             if self._task is me:
                 self._task = None
-                self._listener().closed()
+                self.listener.closed()
                 self._wake()
 
     async def _talk(self, channel: grpc.aio.Channel, me: asyncio.Task[None] | None) -> None:
         call = AgentServiceStub(channel).Session()
         sender = asyncio.get_running_loop().create_task(self._send_all(call), name="session-send")
         try:
-            self._listener().opened()
+            self.listener.opened()
             self._wake()
             async for message in call:
                 if self._task is not me:
                     return
                 decoded = decode(message)
                 if decoded is not None:
-                    self._listener().received(decoded)
+                    self.listener.received(decoded)
                     self._wake()
         finally:
             sender.cancel()
@@ -114,13 +116,9 @@ class GrpcTransport:
         queue = self._queue
         try:
             while True:
-                await call.write(encode(await queue.get(), self._facts()))
+                await call.write(encode(await queue.get(), self._facts))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             call.cancel()  # the reader says why
-
-    def _listener(self) -> Listener:
-        assert self.listener is not None
-        return self.listener
 
 
 def _words(error: BaseException) -> str:
