@@ -57,9 +57,8 @@ def said(message: Message, name: str) -> Any:
     if not message.HasField(name):
         return None
     value = getattr(message, name)
-    if isinstance(value, Timestamp):
-        return from_timestamp(value)
-    return from_duration(value) if isinstance(value, Duration) else value
+    kind = type(value)
+    return value.seconds + value.nanos / 1e9 if kind is Duration or kind is Timestamp else value
 
 
 def filled(kind: type[M], value: Any, /, **others: Any) -> M:

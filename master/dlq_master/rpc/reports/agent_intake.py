@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypedDict
 
 import structlog
 
@@ -150,7 +149,9 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         raise InvalidRequest(f"no phase {report.phase}", field="phase")
     return ReportedRank(
         sequence=report.sequence,
-        **_rank(report),
+        key=_key(report),
+        epoch=report.fence.epoch,
+        node_rank=_rank(report.node_rank),
         phase=phase,
         exit_code=said(report, "exit_code"),
         signal=report.signal,
@@ -225,8 +226,7 @@ def unexplained_of(
     ranks: Iterable[agent.UnexplainedRank],
 ) -> tuple[tuple[AttemptKey, int, int], ...]:
     """Ranks that run without a record, as key, epoch and rank."""
-    found = map(_rank, ranks)
-    read = tuple((one["key"], one["epoch"], one["node_rank"]) for one in found)
+    read = tuple((_key(each), each.fence.epoch, _rank(each.node_rank)) for each in ranks)
     if len(read) > MOST_RANKS:
         raise InvalidRequest(f"more than {MOST_RANKS} ranks", field="unexplained")
     return read
@@ -235,7 +235,9 @@ def unexplained_of(
 def progress_of(progress: agent.RankProgress) -> ReportedProgress:
     """The last report of a running rank about itself."""
     return ReportedProgress(
-        **_rank(progress),
+        key=_key(progress),
+        epoch=progress.fence.epoch,
+        node_rank=_rank(progress.node_rank),
         step=said(progress, "step"),
         total=said(progress, "total_step_count"),
         loss=said(progress, "loss"),
@@ -309,22 +311,17 @@ def _symptom(symptom: agent.GpuSymptom) -> ToldSymptom:
 # --- helpers --------------------------------------------------------------------------------------
 
 
-class _Rank(TypedDict):
-    """The fence and the number of a rank."""
-
-    key: AttemptKey
-    epoch: int
-    node_rank: int
-
-
-def _rank(told: agent.RankReport | agent.RankProgress | agent.UnexplainedRank) -> _Rank:
+def _key(told: agent.RankReport | agent.RankProgress | agent.UnexplainedRank) -> AttemptKey:
     job_id, number = job_id_of(told.job_id), told.fence.attempt
     if number < 1:
         raise InvalidRequest("attempts are counted from 1", field="fence.attempt")
-    if told.node_rank < 0:
+    return AttemptKey(job_id, number)
+
+
+def _rank(node_rank: int) -> int:
+    if node_rank < 0:
         raise InvalidRequest("ranks are counted from 0", field="node_rank")
-    key = AttemptKey(job_id, number)
-    return {"key": key, "epoch": told.fence.epoch, "node_rank": told.node_rank}
+    return node_rank
 
 
 def _positive(seconds: float | None) -> float | None:
