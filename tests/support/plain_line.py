@@ -11,8 +11,8 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.nodes.owned import is_own
-from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.rent.line import USUAL_S, InLine
+from dlq_master.policy.stop_costs import expected_end_s
 
 
 def own_end_s(

@@ -1,6 +1,8 @@
-"""The cost of taking work off its GPUs, in seconds of its run time."""
+"""The seconds that a stop costs a job, and when a job that runs will have ended."""
 
 from __future__ import annotations
+
+from math import inf
 
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
@@ -21,3 +23,13 @@ def stop_s(cluster: Cluster, job: Job, attempt: Attempt | None, now_s: float) ->
     """The same, and of a job that cannot save all that it has done since it started."""
     cost_s = pause_and_resume_s(cluster, job)
     return cost_s if job.keeps_work or attempt is None else cost_s + attempt.executed_s(now_s)
+
+
+def expected_end_s(job: Job, started_s: float | None) -> float:
+    """By its estimate, or else its time limit; inf: nobody knows. `started_s`: of its live
+    attempt.
+    """
+    total_s = job.duration_estimate_s if job.duration_estimate_s is not None else job.time_limit_s
+    if total_s is None or started_s is None:
+        return inf
+    return started_s + max(0.0, total_s - job.total_executed_s)

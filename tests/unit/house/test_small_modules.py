@@ -60,7 +60,6 @@ REASONS = {
         "dlq_compat/*.py",
         "dlq_train/*.py",
         "dlq_master/rpc/calls/*.py",
-        "policy/expected_end.py",
         "policy/trial/rules.py",
         "policy/stop_costs.py",
         "policy/elsewhere.py",

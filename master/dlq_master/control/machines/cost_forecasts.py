@@ -12,7 +12,7 @@ from dlq_master.control.loop.turn import Turn
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Foretold, Job, Lateness
 from dlq_master.model.plan import Provision
-from dlq_master.policy.expected_end import expected_end_s
+from dlq_master.policy.stop_costs import expected_end_s
 
 if TYPE_CHECKING:
     from dlq_master.policy.rent.market import Market, Wanting

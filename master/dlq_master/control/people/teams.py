@@ -32,9 +32,9 @@ from dlq_master.model.jobs.accounts import account_of, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.naming import shown_id
-from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.reasons.accounts import holders
 from dlq_master.policy.registry.presets import PRESETS
+from dlq_master.policy.stop_costs import expected_end_s
 from dlq_master.store.tables.tenants import Team, TeamRules
 
 NAMED: Final = 5  # users in a refusal

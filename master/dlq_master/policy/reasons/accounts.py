@@ -12,8 +12,8 @@ from dlq_master.model.jobs.accounts import of_member, of_team, team_of
 from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
-from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.policy import Policy
+from dlq_master.policy.stop_costs import expected_end_s
 
 
 class HeldByAccount:

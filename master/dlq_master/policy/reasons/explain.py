@@ -24,12 +24,12 @@ from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
 from dlq_master.policy import pipeline
 from dlq_master.policy.admit.any_that_fits import never, unmet
 from dlq_master.policy.admit.submission import late
-from dlq_master.policy.expected_end import expected_end_s
 from dlq_master.policy.place.allocation.outcome import PROFILER, Outcome
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.policy import Policy
 from dlq_master.policy.reasons.accounts import over_account
 from dlq_master.policy.reasons.decisions import Decisions, shielded, taken_off
+from dlq_master.policy.stop_costs import expected_end_s
 from dlq_master.policy.transit.taking import Taking
 
 NODES_NAMED = 10

@@ -174,6 +174,13 @@ def one_of(choices: Mapping[str, object]) -> Callable[[str], object]:
     return chosen
 
 
+def _or_word(
+    words: Mapping[str, float | None], read: Callable[[str], float]
+) -> Callable[[str], object]:
+    """A reader of these words, and of what `read` takes."""
+    return lambda text: words[text] if text in words else read(text)
+
+
 def _thresholds(text: str) -> Thresholds:
     parts = text.split(",")
     if not text.startswith("q"):
@@ -201,18 +208,6 @@ def _share(text: str) -> float:
     return value
 
 
-def _share_or_off(text: str) -> float:
-    return 0.0 if text == "off" else _share(text)
-
-
-def _positive_or_off(text: str) -> float | None:
-    return None if text == "off" else _positive(text)
-
-
-def _times(text: str) -> float:
-    return 0.0 if text in ("0", "off") else _positive(text)
-
-
 def _packlimit(text: str) -> float | None:
     if text == "learned":
         return None
@@ -223,10 +218,6 @@ def _packlimit(text: str) -> float | None:
     if not 0.0 <= limit <= 1.0:
         raise ValueError("expected a share of the model from 0 to 1, or learned")
     return limit
-
-
-def _margin(text: str) -> float | None:
-    return None if text == "learned" else 0.0 if text == "0" else _positive(text)
 
 
 def _gpus_by_team(text: str) -> Mapping[str, int]:
@@ -274,10 +265,6 @@ def whole(text: str) -> int:
     return int(text)
 
 
-def _count_or_off(text: str) -> int | None:
-    return None if text == "off" else count(text)
-
-
 def count(text: str) -> int:
     """A number of things, at least one."""
     if not text.isdecimal() or not int(text):
@@ -305,11 +292,11 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "fairness": ("fairness", _share),
     "errors": ("errors", _share),
     "quota": ("quotas", quotas.parsed),
-    "promote_knob": ("promote_knob", _positive_or_off),
-    "starve_limit_s": ("starve_limit_s", _positive_or_off),
+    "promote_knob": ("promote_knob", _or_word({"off": None}, _positive)),
+    "starve_limit_s": ("starve_limit_s", _or_word({"off": None}, _positive)),
     "select": ("selects", one_of({choice.value: choice for choice in Selects})),
     "guarantee": ("guarantees", one_of({choice.value: choice for choice in Guarantees})),
-    "margin": ("margin", _margin),
+    "margin": ("margin", _or_word({"learned": None, "0": 0.0}, _positive)),
     "selector": ("selector", one_of({choice.value: choice for choice in Selector})),
     "spot": ("spot", one_of({choice.value: choice for choice in Spot})),
     "slots": ("slots", one_of({choice.value: choice for choice in Slots})),
@@ -325,11 +312,11 @@ _READERS: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "team_limit": ("team_limits", _gpus_by_team),
     "profile_s": ("profile_s", _trial),
     "profile_floor": ("profile_floor", whole),
-    "submit_gpus": ("submit_gpus", _count_or_off),
-    "min_run": ("min_run", _times),
-    "hysteresis": ("hysteresis", _times),
-    "max_preemptions": ("max_preemptions", _count_or_off),
-    "aging": ("aging", _share_or_off),
-    "cooldown_s": ("cooldown_s", _times),
+    "submit_gpus": ("submit_gpus", _or_word({"off": None}, count)),
+    "min_run": ("min_run", _or_word({"0": 0.0, "off": 0.0}, _positive)),
+    "hysteresis": ("hysteresis", _or_word({"0": 0.0, "off": 0.0}, _positive)),
+    "max_preemptions": ("max_preemptions", _or_word({"off": None}, count)),
+    "aging": ("aging", _or_word({"off": 0.0}, _share)),
+    "cooldown_s": ("cooldown_s", _or_word({"0": 0.0, "off": 0.0}, _positive)),
     "promote_to": ("promote_to", one_of({to.value: to for to in PromoteTo})),
 }

@@ -20,7 +20,7 @@ from dlq_master.model.jobs.band import Band
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.resources import mask_of
-from dlq_master.policy.expected_end import expected_end_s
+from dlq_master.policy.stop_costs import expected_end_s
 
 NOBODY: Mapping[AttemptKey, JobId] = MappingProxyType({})
 # Until a job that runs has ended, or an own node takes work again, if nobody knows when that is

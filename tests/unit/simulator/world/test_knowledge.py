@@ -6,8 +6,8 @@ from math import fsum, sqrt
 
 import pytest
 
+from dlq_master.policy.admit.estimates import on_nodes
 from dlq_master.policy.policy import Know
-from dlq_master.policy.trial.history import on_nodes
 from dlq_simulator.errors import UsageError
 from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay

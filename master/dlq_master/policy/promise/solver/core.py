@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array
 
-from dlq_master.policy.promise.solver.options import Floats, Ints
-from dlq_master.policy.promise.solver.relax import Relaxed
+from dlq_master.policy.promise.solver.relax import Floats, Ints, Relaxed
 from dlq_master.policy.promise.solver.rounding import DeadlineChoice
 
 SMALL = 6000  # columns by rows: the size that a MIP solves in about the time of all the rest

@@ -8,8 +8,7 @@ from math import inf
 import numpy as np
 from numpy.typing import NDArray
 
-from dlq_master.policy.promise.solver.options import Floats, Ints, ModelOptions
-from dlq_master.policy.promise.solver.relax import Relaxed
+from dlq_master.policy.promise.solver.relax import Floats, Ints, ModelOptions, Relaxed
 
 Mask = NDArray[np.bool_]
 MOST_PASSES = 4

@@ -10,8 +10,7 @@ from dlq_master.policy.promise.capacity.leases import Grid, SloJob
 from dlq_master.policy.promise.slots.plan import SlotPlan
 from dlq_master.policy.promise.slots.realise import Worth, realise, refill, worth
 from dlq_master.policy.promise.solver.core import improve
-from dlq_master.policy.promise.solver.options import options
-from dlq_master.policy.promise.solver.relax import relax
+from dlq_master.policy.promise.solver.relax import options, relax
 from dlq_master.policy.promise.solver.rounding import DeadlineChoice, choose, swap
 
 MOST_ROUNDS = 6  # of concessions

@@ -10,9 +10,8 @@ from dlq_master.policy.promise.capacity.fluid import SlotDemand, demand
 from dlq_master.policy.promise.capacity.leases import Grid, within
 from dlq_master.policy.promise.slots.plan import faults
 from dlq_master.policy.promise.solver.core import improve
-from dlq_master.policy.promise.solver.options import ModelOptions, options
 from dlq_master.policy.promise.solver.printed import time_indexed
-from dlq_master.policy.promise.solver.relax import relax
+from dlq_master.policy.promise.solver.relax import ModelOptions, options, relax
 from dlq_master.policy.promise.solver.rounding import choose
 from dlq_master.policy.promise.solver.selector import never, select
 from support.extent import some
