@@ -22,8 +22,7 @@ from dlq_common.identity.pki import Authority, fingerprint
 from dlq_common.identity.private_files import read_private
 from dlq_common.ids import RandomIds
 from dlq_common.text.units import MINUTE
-from dlq_master.control.composition.starting import start
-from dlq_master.control.composition.startup_losses import Losses
+from dlq_master.control.composition.starting import Losses, start
 from dlq_master.control.composition.state import State
 from dlq_master.control.composition.wiring import WIRING
 from dlq_master.control.config import MasterConfig

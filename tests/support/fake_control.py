@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from dlq_common.errors import (
     Unauthenticated,
 )
 from dlq_master.control import stimuli as say
-from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
@@ -29,7 +29,7 @@ from dlq_master.control.people.queues import LevelFacts, QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement.offloaded import Planning
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
-from dlq_master.control.read_model.ports import PastJobs
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.estimates.traffic import Packing
 from dlq_master.model.event import JournalEvent
@@ -48,7 +48,7 @@ from dlq_master.model.usage.cost import Costs, Stay, costs
 from dlq_master.model.why import Reason, ReasonCode
 from dlq_master.planner.forecasts import Range
 from dlq_master.planner.process import Facts
-from dlq_master.store.batch import JoinToken, User
+from dlq_master.store.batch import JoinToken, PastJobs, User
 from dlq_master.store.tables.accounts import Books
 from dlq_master.store.tables.chosen_policy import Chosen
 from dlq_master.store.tables.tenants import Reservation, Team
@@ -57,12 +57,13 @@ from support.memory_store import admits
 EPOCH = 3
 
 
-@dataclass(slots=True)
-class FakeRead:
+@dataclass
+class FakeRead(Published):
     """What is published: plain dicts that tests fill."""
 
     clock: Clock
     cluster_name: str = "lab"
+    incidents: Callable[[], tuple[Incident, ...]] = tuple
     epoch: int = EPOCH
     chosen: Chosen = field(default_factory=lambda: Chosen("fifo", {}, "", 0.0))
     all_jobs: dict[JobId, Job] = field(default_factory=dict)
@@ -114,10 +115,6 @@ class FakeRead:
     def helpers(self) -> tuple[Health, ...]:
         return (Health("planner"), Health("twin"), Health("policy"))
 
-    @property
-    def incidents(self) -> Callable[[], tuple[Incident, ...]]:
-        return tuple
-
     def planning(self) -> Planning:
         return Planning(Facts("resting", None, 3, 1, 2, 0.25, 0.5, "it ended", 1.5), 1, 7)
 
@@ -148,8 +145,8 @@ class FakeRead:
     def levels(self) -> Mapping[str, Level]:
         return {}
 
-    def jobs(self) -> Sequence[Job]:
-        return list(self.all_jobs.values())
+    def jobs(self) -> Iterator[Job]:
+        return iter(list(self.all_jobs.values()))
 
     def wait_code(self, job: Job, now_s: float) -> ReasonCode | None:
         return ReasonCode.RESOURCES if job.waiting else None
@@ -269,7 +266,7 @@ class FakeRead:
         return wanted[:limit]
 
     @property
-    def last_sequence(self) -> int:
+    def last_sequence(self) -> int:  # type: ignore[override]  # it follows from the list
         return len(self.journal)
 
 

@@ -10,7 +10,7 @@ from dlq_master.control.attempts.bookkeeping import Bookkeeping
 from dlq_master.control.composition.state import State
 from dlq_master.control.jobs.gates import holds_place
 from dlq_master.control.people.counts import of_user
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import LIVE, AttemptState
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs import job_steps
@@ -91,7 +91,7 @@ def check_books(store: MemoryStore, capacity_gpu_s: float, now_s: float) -> None
     assert math.isclose(charged, held, abs_tol=1e-3), (charged, held)
 
 
-def check_published(state: State, read: ReadModel) -> None:
+def check_published(state: State, read: Published) -> None:
     """After a turn readers see all of it, and nothing else."""
     cluster = state.cluster
     assert {job.job_id: job for job in read.jobs()} == dict(cluster.jobs)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from dlq_common.daemon.config import Bytes, Seconds
@@ -60,27 +60,11 @@ class LeaseConfig:
         """The same, as the core wants it. Raises ConfigError when the numbers contradict each
         other.
         """
+        keys = (field.name for field in fields(Terms))
         try:
-            return self._terms()
+            return Terms(**{key: getattr(self, key.removesuffix("_s")) for key in keys})
         except ValueError as error:  # the core's names of these keys end with their unit
             raise ConfigError(f"lease: {re.sub(r'_s(?![a-z])', '', str(error))}") from None
-
-    def _terms(self) -> Terms:
-        return Terms(
-            heartbeat_s=self.heartbeat,
-            ttl_s=self.ttl,
-            unreachable_s=self.unreachable,
-            hold_s=self.hold,
-            hold_margin_s=self.hold_margin,
-            be_term_s=self.be_term,
-            slo_term_s=self.slo_term,
-            save_lead_s=self.save_lead,
-            resume_s=self.resume,
-            freeze_fraction=self.freeze_fraction,
-            freeze_nodes=self.freeze_nodes,
-            freeze_window_s=self.freeze_window,
-            loop_lag_limit_s=self.loop_lag_limit,
-        )
 
 
 @dataclass(frozen=True, slots=True)

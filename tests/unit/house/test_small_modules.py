@@ -15,7 +15,7 @@ FEWEST_LINES = 40
 REASONS = {
     "one table of the store": ("store/stored_tables.py",),
     "one command of the CLI": ("dlq_cli/commands/*/*.py",),
-    "one slice of the master's state": ("control/*/state.py", "control/nodes/instance_state.py"),
+    "one slice of the master's state": ("control/*/state.py",),
     "one part of a job's field table": ("dlq_common/job_fields/*/*.py",),
     "one service of the client": ("dlq_client/[a-z]*.py",),
     "one rule that a preset names": (
@@ -29,7 +29,6 @@ REASONS = {
     "a process begins here": ("*/app.py", "*/__main__.py", "hook/sitecustomize.py"),
     "one kind of stimulus": (
         "control/deadlines/progress.py",
-        "control/loans/loan_switch.py",
         "control/nodes/disk_space.py",
         "control/jobs/profile_limit.py",
         "control/trials/resume_times.py",

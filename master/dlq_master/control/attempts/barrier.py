@@ -53,7 +53,7 @@ def _at_work(turn: Turn, attempt: Attempt, rank: int) -> bool:
 def _give_up(turn: Turn, attempt: Attempt, late: Sequence[int]) -> None:
     why = _in_words(attempt, late, turn.state.config.jobs.barrier_timeout)
     key = attempt.key
-    turn.note("barrier_timeout", job_id=key.job_id, attempt=key.number, actor="master", cause=why)
+    turn.note("barrier_timeout", key=key, cause=why)
     ranks = list(attempt.ranks)
     for rank in late:
         ranks[rank] = ranks[rank]._replace(start_error=why, start_cause=StartCause.BARRIER)

@@ -96,7 +96,7 @@ def _settled(turn: Turn, attempt: Attempt) -> bool:
     cost_s = round(turn.now_s - max(begun.since_s, begun.due_s), 3)
     if gpus == begun.from_gpus:
         why = begun.fault or _failed(attempt)
-        turn.note("resize_failed", job_id=key.job_id, attempt=key.number, cause=why, gpus=gpus)
+        turn.note("resize_failed", key=key, cause=why, gpus=gpus)
     elif not turn.job(key.job_id).ended:
         done = Resized(begun.from_gpus, gpus, cost_s, begun.why, LIVE)
         turn.step_job(key.job_id, ResizedLive(resized=done), actor="master")

@@ -3,12 +3,16 @@
 A report counts if its fence is the one stored at the placement and it comes from the node of that
 rank. Any other report is acknowledged, so that it does not come for ever, and changes nothing. A
 rank that it shows running and that nobody wants is told to stop.
+
+A rank whose node was silent is judged by when it ended, not by when it was heard. While its attempt
+lives, another rank may come to be the one that failed first. A rank may be lost when its attempt
+ends. A later report of its end is written down beside the others. Attempt and job stay as they are.
 """
 
 from collections.abc import Iterable
 
 from dlq_common.start_causes import StartCause
-from dlq_master.control.attempts import late_reports, live_resizes, quarantine
+from dlq_master.control.attempts import live_resizes, quarantine
 from dlq_master.control.attempts.ranks import (
     NEVER_STARTED,
     OTHERS,
@@ -23,6 +27,7 @@ from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, Report
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts import gang, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts.first_failure import first_failed
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import Checkpoint
@@ -54,8 +59,7 @@ def lose(turn: Turn, key: AttemptKey, *, actor: str, cause: str, node_id: NodeId
     """
     turn.note(
         "rank_lost",
-        job_id=key.job_id,
-        attempt=key.number,
+        key=key,
         node_id=node_id,
         actor=actor,
         cause=cause,
@@ -128,8 +132,7 @@ def _note_preparing(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
         said[rank] = report.detail
         turn.note(
             "rank_preparing",
-            job_id=report.key.job_id,
-            attempt=report.key.number,
+            key=report.key,
             node_id=node_id,
             actor=f"node:{node_id}",
             cause=report.detail,
@@ -148,7 +151,7 @@ def _turn_away(turn: Turn, node_id: NodeId, report: ReportedRank, found: RankRol
     strays = turn.state.nodes.unowned.setdefault(node_id, {})
     if PHASES[report.phase] is RankPhase.EXITED:
         strays.pop((report.key, report.node_rank), None)
-        late_reports.take(turn, node_id, report)
+        _take_late(turn, node_id, report)
         _drop_intentions(turn, report.key, report.node_rank, node_id)
         return
     seen = (report.key, report.node_rank) in strays
@@ -178,8 +181,7 @@ def _take_one(turn: Turn, node_id: NodeId, attempt: Attempt, report: ReportedRan
         _drop_intentions(turn, key, report.node_rank, node_id)
         turn.note(
             "rank_exited",
-            job_id=key.job_id,
-            attempt=key.number,
+            key=key,
             node_id=node_id,
             actor=actor,
             cause=report.error or report.ended_by,
@@ -207,7 +209,7 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
     if attempt is before:
         return
     turn.put_attempt(attempt)
-    late_reports.note_first(turn, before, attempt)
+    _note_first(turn, before, attempt)
     if status.gone:
         _drop_launches(turn, key, rank)
     if (event := gang.progress(attempt)) is not None:
@@ -257,7 +259,7 @@ def _open_barrier(turn: Turn, key: AttemptKey) -> None:
     turn.put_attempt(attempt._replace(barrier_time_s=turn.now_s, master_port=port))
     if port is not None:
         turn.state.attempts.ports[port] = key
-    turn.note("barrier_opened", job_id=key.job_id, attempt=key.number, actor="master")
+    turn.note("barrier_opened", key=key)
     for rank, status in enumerate(attempt.ranks):
         if status.phase is RankPhase.STARTING:
             turn.intend("launch", status.node_id, key, attempt.epoch, rank)
@@ -312,3 +314,48 @@ def _drop_intentions(turn: Turn, key: AttemptKey, rank: int, node_id: NodeId) ->
     for row in turn.state.attempts.outbox.of_rank(key, rank):
         if row.node_id == node_id:
             turn.delivered(row.sequence)
+
+
+def _note_first(turn: Turn, before: Attempt, after: Attempt) -> None:
+    """Say so if it has become known that another rank failed before the one that was named."""
+    was, now = before.first_failed_rank, after.first_failed_rank
+    if was is None or now is None or was == now:
+        return
+    status = after.ranks[now]
+    turn.note(
+        "first_failure_corrected",
+        key=after.key,
+        node_id=status.node_id,
+        cause=f"node rank {now} failed first, not node rank {was}, and was heard later",
+        node_rank=now,
+        exit_code=status.exit_code,
+        signal=status.signal,
+    )
+
+
+def _take_late(turn: Turn, node_id: NodeId, report: ReportedRank) -> None:
+    """How a rank ended that was lost with its attempt: told once, since then it is lost no more."""
+    past = turn.archive.attempts(report.key.job_id)
+    attempt = next((it for it in past if it.key == report.key and not it.live), None)
+    rank = report.node_rank
+    if attempt is None or attempt.epoch != report.epoch or not 0 <= rank < len(attempt.ranks):
+        return
+    before = attempt.ranks[rank]
+    status = status_of(before, report, turn.now_s)
+    if before.node_id != node_id or not before.lost or status.lost:
+        return
+    ranks = (*attempt.ranks[:rank], status, *attempt.ranks[rank + 1 :])
+    after = attempt._replace(ranks=ranks)
+    after = after._replace(first_failed_rank=first_failed(after))
+    turn.batch.attempts.append(after)
+    turn.note(
+        "rank_told_late",
+        key=report.key,
+        node_id=node_id,
+        actor=f"node:{node_id}",
+        cause="its attempt had ended without it",
+        node_rank=rank,
+        exit_code=status.exit_code,
+        signal=status.signal,
+    )
+    _note_first(turn, attempt, after)

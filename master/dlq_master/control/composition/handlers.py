@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final, get_type_hints
 
 from dlq_master.control.jobs import jobs, submitting, updating
-from dlq_master.control.loans import loan_switch, loans, reclaims
+from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
@@ -68,7 +68,7 @@ _PLAIN: Final[tuple[Callable[[Turn, Any], Any], ...]] = (
     reservations.create,
     reservations.cancel,
     loans.lend,
-    loan_switch.switch,
+    loans.switch,
     reclaims.reclaim,
     scheduling.plan_made,
     provider_answers.told,

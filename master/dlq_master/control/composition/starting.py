@@ -1,12 +1,18 @@
-"""From what a database holds to a master that is about to speak: its state, and its first rows."""
+"""From what a database holds to a master that is about to speak: its state, and its first rows.
+
+Facts may be missing although earlier masters acknowledged them. The master says so, and serves. To
+refuse would lose more: jobs that run end by themselves when nobody renews their leases. The report
+of a loss: an error in the log, an event of the journal, and a metric that stays until the next
+start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 from dlq_common.errors import ConfigError
-from dlq_master.control.composition.startup_losses import NO_LOSSES, Losses
 from dlq_master.control.composition.state import State, first_meta, restore
 from dlq_master.control.config import MasterConfig
 from dlq_master.control.placement.policies import choose, live_policy, take_over
@@ -16,7 +22,52 @@ from dlq_master.model.ids import JobId
 from dlq_master.policy.policy import Policy
 from dlq_master.store.backup import COPY
 from dlq_master.store.batch import Batch, Loaded
+from dlq_master.store.commit_record import CommittedBatch
 from dlq_master.store.tables.chosen_policy import CHOSEN, Chosen, read_chosen, written
+
+MOST_NAMED: Final = 32
+
+
+class Losses(NamedTuple):
+    """`batches`: acknowledged, and not in the database. `audit`: the part missing from the audit's
+    files; "" = nothing.
+    """
+
+    batches: Sequence[CommittedBatch] = ()
+    audit: str = ""
+
+    def events(self) -> Iterator[tuple[str, Mapping[str, Fact], str]]:
+        """Kind, facts and cause of each event to be noted."""
+        if self.batches:
+            yield "commits_lost", _lost_facts(self.batches), self.words()
+        if self.audit:
+            yield "audit_lost", {}, self.audit
+
+    def words(self) -> str:
+        """The losses, for people."""
+        first, last = self.batches[0].number, self.batches[-1].number
+        which = f"batch {first}" if first == last else f"batches {first} to {last}"
+        jobs = _jobs(self.batches)
+        named = f"changes of jobs {', '.join(map(str, jobs))}" if jobs else "no change of a job"
+        more = " and others" if sum(one.job_count for one in self.batches) > len(jobs) else ""
+        return f"acknowledged, and not in the database any more: {which} ({named}{more})"
+
+
+NO_LOSSES: Final = Losses()
+
+
+def _lost_facts(batches: Sequence[CommittedBatch]) -> Mapping[str, Fact]:
+    return {
+        "first_batch": batches[0].number,
+        "last_batch": batches[-1].number,
+        "jobs": ",".join(map(str, _jobs(batches))),
+        "first_event": min((one.first_event for one in batches if one.first_event), default=0),
+        "last_event": max(one.last_event for one in batches),
+    }
+
+
+def _jobs(batches: Sequence[CommittedBatch]) -> list[int]:
+    return sorted({job for one in batches for job in one.jobs})[:MOST_NAMED]
 
 
 def start(

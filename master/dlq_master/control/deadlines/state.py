@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from dlq_master.control.deadlines.risk_watch import Risks
+from dlq_master.control.deadlines.risks import Risks
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
 

@@ -156,7 +156,7 @@ def signal(turn: Turn, ask: SignalJob) -> Done[Answer]:
     """Journaled when it is asked for, and again by each node that has sent it."""
     job = editable(turn, ask)
     attempt = _running(turn, job, "take a signal")
-    _note(turn, ask, job.job_id, attempt, "attempt_signal_asked", signal=ask.signal)
+    turn.note("attempt_signal_asked", key=attempt.key, actor=ask.caller.actor, signal=ask.signal)
     _tell(turn, attempt, "signal", ask.signal, only_first=not ask.all_ranks)
     return Done(standing(turn, ask), job.job_id)
 
@@ -167,7 +167,7 @@ def checkpoint(turn: Turn, ask: CheckpointJob) -> Done[Answer]:
     job = editable(turn, ask)
     attempt = _running(turn, job, "save")
     number = round(turn.now_s * 1000)  # rises also over restarts of the master
-    _note(turn, ask, job.job_id, attempt, "attempt_save_asked", number=number)
+    turn.note("attempt_save_asked", key=attempt.key, actor=ask.caller.actor, number=number)
     _tell(turn, attempt, "save", str(number))
     return Done(standing(turn, ask), job.job_id)
 
@@ -237,18 +237,6 @@ def _running(turn: Turn, job: Job, do: str) -> Attempt:
             state=shown.value,
         )
     return attempt
-
-
-def _note(
-    turn: Turn,
-    ask: SignalJob | CheckpointJob,
-    job_id: JobId,
-    attempt: Attempt,
-    kind: str,
-    **facts: str | int,
-) -> None:
-    number = attempt.key.number
-    turn.note(kind, job_id=job_id, attempt=number, actor=ask.caller.actor, **facts)  # type: ignore[arg-type] # facts have no names of arguments
 
 
 def _tell(turn: Turn, attempt: Attempt, kind: str, words: str, *, only_first: bool = False) -> None:

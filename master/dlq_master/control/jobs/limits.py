@@ -54,9 +54,7 @@ def _warn(turn: Turn, attempt: Attempt, left_s: float) -> None:
     """Its own signal to the main process of every rank."""
     turn.put_attempt(attempt._replace(warned_time_s=turn.now_s))
     key = attempt.key
-    turn.note(
-        "attempt_warned", job_id=key.job_id, attempt=key.number, cause="time_limit", left_s=left_s
-    )
+    turn.note("attempt_warned", key=key, cause="time_limit", left_s=left_s)
     for rank, status in enumerate(attempt.ranks):
         if not status.gone:
             turn.intend("signal", status.node_id, key, attempt.epoch, rank)

@@ -10,12 +10,13 @@ When the master restarts, the flags are on disk, and all nodes are asked anew.
 from collections.abc import Iterable
 
 from dlq_common.errors import IllegalTransition
-from dlq_master.control.loop.once import Done, once
+from dlq_master.control.loans.state import SWITCH, SwitchedOff, written
+from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.machines import pools
 from dlq_master.control.nodes import emptiness
 from dlq_master.control.placement import execution
-from dlq_master.control.stimuli.loans import LendServers, TakeLook
+from dlq_master.control.stimuli.loans import LendServers, SwitchLoans, TakeLook
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import CLOSED, Node, NodeFlag, NodePool, NodeState
@@ -89,7 +90,7 @@ def take_look(turn: Turn, told: TakeLook) -> None:
     if why:
         if state.loans.words.get(told.node_id) != why:
             cause = f"its devices say: {why}"
-            turn.note("server_not_empty", node_id=told.node_id, actor="master", cause=cause)
+            turn.note("server_not_empty", node_id=told.node_id, cause=cause)
         state.loans.words[told.node_id] = why
         return
     state.loans.forget(told.node_id)
@@ -161,3 +162,25 @@ def _send_away(turn: Turn, node_id: NodeId) -> None:
         attempt = cluster.attempts[key]
         if attempt.stop_cause is None and not gives_up(attempt, {node_id}):
             turn.stop(key, StopCause.RECLAIM)
+
+
+@once(nothing)
+def switch(turn: Turn, ask: SwitchLoans) -> Done[None]:
+    """The change holds from now on; lent servers stay lent. The record keeps the name of the person
+    that switched it off first.
+    """
+    loans = turn.state.loans
+    if not turn.state.config.loans.load:
+        raise IllegalTransition(
+            "no load is followed: there is nothing to switch",
+            hint="name its source in master.toml: [loans] load",
+        )
+    if ask.on == (loans.off is None):
+        return Done(None, "")
+    loans.off = None if ask.on else SwitchedOff(ask.caller.actor, turn.now_s)
+    turn.batch.meta[SWITCH] = written(loans.off)
+    kind = "loans_auto_on" if ask.on else "loans_auto_off"
+    turn.note(
+        kind, actor=ask.caller.actor, cause="the load is followed" if ask.on else "people lend"
+    )
+    return Done(None, "")

@@ -21,6 +21,10 @@ class Done(NamedTuple, Generic[Answered]):
     word: object
 
 
+def nothing(_turn: Turn, _ask: object, _word: str) -> None:
+    """The answer to a repeat of a request that is answered with nothing."""
+
+
 def once(
     again: Callable[[Turn, Any, str], Answered],
     still: Callable[[Turn, Any, str], bool] = lambda _turn, _ask, _word: True,

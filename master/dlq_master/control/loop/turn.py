@@ -305,20 +305,20 @@ class Turn:
         /,
         *,
         job_id: JobId | None = None,
-        attempt: int | None = None,
+        key: AttemptKey | None = None,
         node_id: NodeId | str | None = None,
         actor: str = "master",
         cause: str = "",
         **facts: Fact,
     ) -> None:
-        """Write a line of the journal."""
+        """Write a line of the journal, about a job or an attempt (`key`), a node, or neither."""
         self.batch.events.append(
             JournalEvent(
                 kind=kind,
                 time_s=self.now_s,
                 seq=self.state.journal.next_sequence,
-                job_id=job_id,
-                attempt=attempt,
+                job_id=job_id if key is None else key.job_id,
+                attempt=None if key is None else key.number,
                 node_id=None if node_id is None else NodeId(node_id),
                 cause=cause,
                 actor=actor,

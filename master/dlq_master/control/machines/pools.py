@@ -199,7 +199,7 @@ def note(
     """Write an event of a machine into the journal."""
     told = {"machine": machine.request_id, **facts}
     node_id = machine.node_id
-    turn.note(kind, job_id=None, attempt=None, node_id=node_id, actor=actor, cause=cause, **told)
+    turn.note(kind, job_id=None, key=None, node_id=node_id, actor=actor, cause=cause, **told)
 
 
 def free_hosts(turn: Turn, pool: PoolConfig) -> list[NodeId]:

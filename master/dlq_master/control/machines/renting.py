@@ -119,8 +119,7 @@ def _draw(turn: Turn) -> np.random.Generator:
 def _note_migration(turn: Turn, change: Migrate) -> None:
     turn.note(
         "job_moves",
-        job_id=change.key.job_id,
-        attempt=change.key.number,
+        key=change.key,
         node_id=turn.state.machines.fleet[change.machine].node_id,
         actor="scheduler",
         cause=f"being late costs it more than to go on on {change.gpus} GPUs of {change.machine}",

@@ -12,7 +12,7 @@ import json
 
 from dlq_common.errors import IllegalTransition
 from dlq_master.control.loop.turn import Turn
-from dlq_master.control.nodes.instance_state import META
+from dlq_master.control.nodes.state import META
 from dlq_master.control.stimuli.nodes import OpenSession
 from dlq_master.model.ids import NodeId
 

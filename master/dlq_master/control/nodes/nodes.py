@@ -9,7 +9,7 @@ a margin is it DOWN, with its attempts lost.
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
 from dlq_master.control.attempts import dispatch, losses, quarantine, ranks, reports
 from dlq_master.control.deadlines import progress as paces
-from dlq_master.control.loop.once import Done, once
+from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.nodes import (
     disk_space,
@@ -130,8 +130,7 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
         turn.note(
             "rank_signalled",
             node_id=ask.node_id,
-            job_id=row.key.job_id,
-            attempt=row.key.number,
+            key=row.key,
             actor=f"node:{ask.node_id}",
             signal=row.cause or "its own",
             node_rank=row.node_rank,
@@ -140,8 +139,7 @@ def command_done(turn: Turn, ask: CommandDone) -> None:
         turn.note(
             "command_refused",
             node_id=ask.node_id,
-            job_id=row.key.job_id,
-            attempt=row.key.number,
+            key=row.key,
             actor=f"node:{ask.node_id}",
             cause=ask.refusal,
             command=row.kind,
@@ -181,10 +179,6 @@ def _as_it_stands(turn: Turn, ask: SetNodeFlags | AcceptGpus, _word: str) -> Nod
 
 def _fenced_before(turn: Turn, ask: FenceNode, _word: str) -> Fenced:
     return Fenced(turn.node(ask.node_id), ())
-
-
-def _forgotten(_turn: Turn, _ask: ForgetNode, _word: str) -> None:
-    return None
 
 
 @once(_fenced_before)
@@ -240,7 +234,7 @@ def accept_gpus(turn: Turn, ask: AcceptGpus) -> Done[Node]:
     return Done(node, ask.node_id)
 
 
-@once(_forgotten)
+@once(nothing)
 def forget(turn: Turn, ask: ForgetNode) -> Done[None] | None:
     """Drop a node that is DOWN and holds nothing; an unknown one is gone already."""
     node = turn.state.cluster.nodes.get(ask.node_id)

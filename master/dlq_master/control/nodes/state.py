@@ -4,6 +4,7 @@ GPUs and ranks. Only `instances` is stored; every hello reports the rest anew.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -11,13 +12,37 @@ from typing import NamedTuple
 from dlq_master.control.attempts.quarantine import Suspicion
 from dlq_master.control.attempts.ranks import PHASES, RankRole
 from dlq_master.control.config import MasterConfig
-from dlq_master.control.nodes.instance_state import Instances
-from dlq_master.control.nodes.instance_state import restore as restore_instances
 from dlq_master.control.stimuli import ReportedPhase, ReportedRank
+from dlq_master.control.stimuli.nodes import AgentInstance
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.gpu_health import Action, Figures, actions_of
 from dlq_master.store.batch import Loaded
+
+META = "agent:"  # key of meta, before the node's id
+
+
+@dataclass(slots=True)
+class Instances:
+    """`heard`: the agent that opened the last session. `known`: agents whose memory accounts for
+    everything placed there.
+    """
+
+    heard: dict[NodeId, AgentInstance] = field(default_factory=dict)
+    known: dict[NodeId, AgentInstance] = field(default_factory=dict)
+    refused: dict[NodeId, AgentInstance] = field(default_factory=dict)  # and not yet told
+    told: dict[NodeId, str] = field(default_factory=dict)  # whose refusal is in the journal
+
+
+def restore_instances(instances: Instances, meta: Mapping[str, str]) -> None:
+    """The row that `instances.remember` has stored."""
+    for key, stored in meta.items():
+        if key.startswith(META) and stored:
+            heard, known = json.loads(stored)
+            node_id = NodeId(key.removeprefix(META))
+            instances.heard[node_id] = AgentInstance(*heard)
+            instances.known[node_id] = AgentInstance(*known)
+
 
 Rank = tuple[AttemptKey, int]
 

@@ -91,8 +91,7 @@ def _lose(turn: Turn, node_id: NodeId, key: AttemptKey, cause: str, actor: str =
 def _silence(turn: Turn, node_id: NodeId, key: AttemptKey, rank: int) -> None:
     turn.note(
         "rank_unaccounted",
-        job_id=key.job_id,
-        attempt=key.number,
+        key=key,
         node_id=node_id,
         actor=f"node:{node_id}",
         cause=_CAUSE,

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from dlq_common.errors import Conflict
 from dlq_master.control.loop.turn import State, Turn
-from dlq_master.control.reservations import warnings
+from dlq_master.control.reservations import reservations
 from dlq_master.control.trials import traffic
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.ids import AttemptKey, JobId
@@ -73,7 +73,7 @@ def follow(turn: Turn, happened: Iterable[Happened], actor: str = "scheduler") -
     for one in happened:
         if isinstance(one.change, Start):
             _launch(turn, one.change.job_id)
-            warnings.started(turn, one.change.job_id)
+            reservations.warn_at_start(turn, one.change.job_id)
 
 
 # --- helpers, in order of use ---------------------------------------------------------------------

@@ -1,12 +1,16 @@
 """Planning: from the working state to a plan, and from a plan to what follows from it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 from dlq_common.daemon.logs import get_logger
+from dlq_master.control.forecast.helper_health import HelperHealth
 from dlq_master.control.loop.incidents import sheltered
 from dlq_master.control.loop.turn import State, Turn
-from dlq_master.control.placement import execution, offloaded, plan_faults, unjudged
+from dlq_master.control.placement import execution, offloaded, plan_faults
 from dlq_master.control.placement.execution import look, pause_of
+from dlq_master.control.placement.offloaded import Offloaded
 from dlq_master.control.stimuli import PlanMade
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job
@@ -46,12 +50,40 @@ def plan(turn: Turn) -> float | None:
     decided = offloaded.decided(state.placement.offloaded, *now)
     state.placement.last = decided.outcome or state.placement.last
     execution.follow(turn, decided.happened)
-    unjudged.tell(turn)
+    tell_delayed(turn)
     turn.plan_due = False
     if decided.fault is not None:
         return _earliest(plan_faults.failed(turn, decided.fault), begins_s)
     plan_faults.recovered(turn)
     return _earliest(decided.wake_at_s, _pause_ends_s(state, turn.now_s), begins_s)
+
+
+def delay_of(away: Offloaded) -> str:
+    """Why nothing new is promised until people do something; empty: it is."""
+    planner = away.planner
+    if planner is None:
+        return ""
+    if (facts := planner.facts()).outdated:
+        return facts.last_failure
+    return _failing(away.health) if away.health.failing else ""
+
+
+def tell_delayed(turn: Turn) -> None:
+    """Each of them once, after a plan."""
+    away, waiting = turn.state.placement.offloaded, turn.state.cluster.unjudged
+    away.delayed &= waiting.keys()
+    if waiting and (why := delay_of(away)):
+        for job_id in sorted(waiting.keys() - away.delayed):
+            turn.note("promise_delayed", job_id=job_id, cause=why)
+        away.delayed |= waiting.keys()
+
+
+def _failing(health: HelperHealth) -> str:
+    """Without counts: it stays the same for as long as it fails in the same way."""
+    return (
+        f"nobody judges deadlines, since the planning process fails ({health.last_error}); "
+        "it is tried again, and its operator finds more in `dlq doctor`"
+    )
 
 
 def plan_made(turn: Turn, told: PlanMade) -> None:

@@ -11,6 +11,7 @@ from dlq_master.model.attempts.attempt_steps import Renewed
 from dlq_master.model.cluster.drive import Happened
 from dlq_master.model.estimates.estimate import Basis
 from dlq_master.model.event import Fact
+from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import STORED_NAMES, Checkpoint, Resizing, Taken
 from dlq_master.model.jobs.job_steps import Ran, Requeued, Reserved, Resized, ResizedLive, Usage
 from dlq_master.model.plan import Provision, Release, Reserve, Start
@@ -41,12 +42,18 @@ def _note(
     turn.note(
         kind,
         job_id=one.job_id,
-        attempt=one.attempt,
+        key=_key(one),
         node_id=one.node_id,
         actor=actor,
         cause=why,
         **facts,
     )
+
+
+def _key(one: Happened) -> AttemptKey | None:
+    if one.job_id is None or one.attempt is None:
+        return None
+    return AttemptKey(one.job_id, one.attempt)
 
 
 def line(one: Happened) -> tuple[str, dict[str, Fact]]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.forecast.helper_health import Health
 from dlq_master.control.loans.state import Followed, SwitchedOff
 from dlq_master.control.loop.incidents import Incident
@@ -14,7 +14,7 @@ from dlq_master.control.people.queues import QueueFacts
 from dlq_master.control.people.team_use import TeamUse
 from dlq_master.control.placement import scheduling
 from dlq_master.control.placement.offloaded import Planning
-from dlq_master.control.placement.unjudged import delay_of
+from dlq_master.control.placement.scheduling import delay_of
 from dlq_master.control.pool_config import PoolConfig, RentingConfig
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli.nodes import Beat

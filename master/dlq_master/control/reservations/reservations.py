@@ -9,6 +9,9 @@ When the master restarts, reservations are rows, and windows stand in the rows o
 reservation whose begin or end has passed meanwhile begins or ends at the first tick. An agent
 restarts, or the line is silent: nothing; a rank that nobody can reach is told to go when its node
 is back.
+
+A job may run into a reservation. Its owner is warned when it starts, or when its nodes are reserved
+(`reservation_ahead`). A restart of the master, or of an agent, warns nobody once more.
 """
 
 from __future__ import annotations
@@ -21,17 +24,17 @@ from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import DAY
 from dlq_master.control.attempts import losses
-from dlq_master.control.loop.once import Done, once
+from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import State, Turn
-from dlq_master.control.reservations import warnings
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
+from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job, JobState
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes import reserved as booked_nodes
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.reserved import KeptNodes
-from dlq_master.model.nodes.windows import Window, expected_left_s
+from dlq_master.model.nodes.windows import Window, expected_left_s, says_it_saves
 from dlq_master.store.tables.tenants import Reservation
 
 LONGEST_S: Final = 30.0 * DAY
@@ -80,15 +83,11 @@ def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
     if begin_s <= turn.now_s:
         _begin(turn, made)
     else:
-        warnings.reserved(turn, made.node_ids, made.reservation_id)
+        _warn_reserved(turn, made.node_ids, made.reservation_id)
     return Done(turn.state.reservations.by_id[made.reservation_id], made.reservation_id)
 
 
-def _gone(_turn: Turn, _ask: CancelReservation, _word: str) -> None:
-    return None
-
-
-@once(_gone)
+@once(nothing)
 def cancel(turn: Turn, ask: CancelReservation) -> Done[None] | None:
     """Cancel a reservation, or end it early; an unknown one is gone already."""
     found = turn.state.reservations.by_id.get(ask.reservation_id)
@@ -228,3 +227,64 @@ def _show(turn: Turn, node_ids: Iterable[NodeId], actor: str) -> None:
 
 def _may_move(job: Job) -> bool:
     return job.live_attempt is None and job.state in (JobState.QUEUED, JobState.HELD)
+
+
+def warn_at_start(turn: Turn, job_id: JobId) -> None:
+    """It has just got its GPUs."""
+    attempt = turn.state.cluster.live_attempt(turn.state.cluster.jobs[job_id])
+    if turn.state.reservations.by_id and attempt is not None:
+        _warn(turn, attempt, _ahead(turn, attempt))
+
+
+def _warn_reserved(turn: Turn, node_ids: Iterable[NodeId], reservation_id: str) -> None:
+    """These nodes have just been reserved, for later."""
+    cluster = turn.state.cluster
+    for key in sorted({key for node_id in node_ids for key in cluster.attempts_on(node_id)}):
+        attempt = cluster.attempts[key]
+        found = [it for it in _ahead(turn, attempt) if it[1].reservation_id == reservation_id]
+        if attempt.stop_cause is None:
+            _warn(turn, attempt, found)
+
+
+# --- helpers, in order of use ---------------------------------------------------------------------
+
+
+def _ahead(turn: Turn, attempt: Attempt) -> list[tuple[NodeId, Window]]:
+    """Reservations of its nodes that have not begun, the first first."""
+    nodes = turn.state.cluster.nodes
+    found = [
+        (node_id, window)
+        for node_id in attempt.lease.allocation.node_ids
+        for window in nodes[node_id].windows
+        if window.begin_s > turn.now_s
+    ]
+    return sorted(found, key=lambda it: (it[1].begin_s, it[0]))
+
+
+def _warn(turn: Turn, attempt: Attempt, ahead: list[tuple[NodeId, Window]]) -> None:
+    """The first counts: it leaves its GPUs then."""
+    if not ahead:
+        return
+    node_id, window = ahead[0]
+    job = turn.state.cluster.jobs[attempt.key.job_id]
+    left_s = expected_left_s(job)
+    begun_s = turn.now_s if attempt.started_time_s is None else attempt.started_time_s
+    if left_s is not None and begun_s + left_s <= window.begin_s:
+        return
+    turn.note(
+        "reservation_ahead",
+        key=attempt.key,
+        cause=_warning(job, node_id, window),
+        reservation=window.reservation_id,
+        begin=format_instant(window.begin_s),
+    )
+
+
+def _warning(job: Job, node_id: NodeId, window: Window) -> str:
+    what = f"{node_id} is reserved from {format_instant(window.begin_s)} ({window.reservation_id})"
+    if says_it_saves(job):
+        return f"{what}: it is asked to save then, and goes on elsewhere"
+    return (
+        f"{what}: it is asked to stop then, and starts again elsewhere. Its spec says nothing of "
+        "saving, and its unsaved work is lost then"
+    )

@@ -48,8 +48,7 @@ def order(turn: Turn, job: Job, attempt: Attempt) -> None:
     _put(turn, recording)
     turn.note(
         "profile_ordered",
-        job_id=job.job_id,
-        attempt=attempt.key.number,
+        key=attempt.key,
         cause=cause.value,
         spread=recording.spread,
     )
@@ -63,8 +62,7 @@ def take(turn: Turn, said: TakeEvidence) -> None:
         if turn.known_job(evidence.key.job_id) is not None:
             turn.note(
                 "profile_refused",
-                job_id=evidence.key.job_id,
-                attempt=evidence.key.number,
+                key=evidence.key,
                 node_id=evidence.node_id,
                 cause="nobody ordered it" if recording is None else "another fence",
             )
@@ -178,8 +176,7 @@ def _note_found(turn: Turn, recording: Recording) -> None:
     profile = turn.state.trials.traffic.profile(recording)
     turn.note(
         kind,
-        job_id=recording.key.job_id,
-        attempt=recording.key.number,
+        key=recording.key,
         cause=found.traffic.reason or found.traffic.method,
         confidence=found.traffic.confidence,
         period_s=found.period_s,

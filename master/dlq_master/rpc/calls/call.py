@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from grpc import aio
 
 from dlq_common.identity.pki import CertifiedIdentity
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Answered, Caller
 from dlq_master.rpc.calls.parts import MasterParts
 from dlq_master.rpc.calls.reads import Breathe
@@ -55,7 +55,7 @@ class Call:
         return self.let_in
 
     @property
-    def read(self) -> ReadModel:
+    def read(self) -> Published:
         """The state of the last commit."""
         return self.parts.control.published
 

@@ -11,7 +11,7 @@ from dlq_common.text.units import DAY
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.loans.reclaim_asking import ask_back
 from dlq_master.control.loans.state import Followed
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli.loans import (
     Hit,
     LendServers,
@@ -101,12 +101,12 @@ async def set_loan_controller(
 # --- answers --------------------------------------------------------------------------------------
 
 
-def _servers(node_ids: Iterable[NodeId], read: ReadModel) -> list[wire.LoanServer]:
+def _servers(node_ids: Iterable[NodeId], read: Published) -> list[wire.LoanServer]:
     nodes = (read.node(node_id) for node_id in node_ids)
     return [_server(node, read) for node in nodes if node is not None]
 
 
-def _server(node: Node, read: ReadModel) -> wire.LoanServer:
+def _server(node: Node, read: Published) -> wire.LoanServer:
     """A server as the inference side sees it."""
     flag = next((flag for flag in _STATES if flag in node.flags), None)
     note = None if flag is None else node.note(flag)
@@ -121,7 +121,7 @@ def _server(node: Node, read: ReadModel) -> wire.LoanServer:
     )
 
 
-def _controller(followed: Followed, read: ReadModel) -> wire.LoanController:
+def _controller(followed: Followed, read: Published) -> wire.LoanController:
     off = read.loans_off()
     return wire.LoanController(
         source=followed.source,

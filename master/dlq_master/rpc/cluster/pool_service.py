@@ -10,7 +10,7 @@ from dlq_common.errors import InvalidRequest, NotFound
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.machines.state import MachinesState
 from dlq_master.control.pool_config import PoolConfig
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli.machines import StopMachines
 from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
@@ -83,7 +83,7 @@ def _pool(pool: PoolConfig, machines: list[wire.Machine], words: str) -> wire.Po
     )
 
 
-def _machine(one: Machine, read: ReadModel, now_s: float) -> wire.Machine:
+def _machine(one: Machine, read: Published, now_s: float) -> wire.Machine:
     return filled(
         wire.Machine,
         one,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dlq.v1 import reservation_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import filled, from_timestamp, said, to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import CancelReservation, CreateReservation, Reservation
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.specs.intake import needed, node_id_of, words_of
@@ -50,7 +50,7 @@ async def cancel_reservation(
     return wire.CancelReservationResponse()
 
 
-def _message(one: Reservation, read: ReadModel, *, jobs: bool) -> wire.Reservation:
+def _message(one: Reservation, read: Published, *, jobs: bool) -> wire.Reservation:
     """`jobs`: with the jobs that hold GPUs there, of all users."""
     there, late = read.on_reserved(one) if jobs else ((), ())
     return filled(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from dlq.v1 import usage_service_pb2 as wire
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli.caller import Caller
 from dlq_master.model.usage.accounting import DAY_S, Account, Level, Used
 from dlq_master.rpc.calls.call import Call
@@ -72,7 +72,7 @@ async def get_costs(call: Call, request: wire.GetCostsRequest) -> wire.GetCostsR
 # --- helpers, in order of use ---------------------------------------------------------------------
 
 
-def _teams(read: ReadModel, caller: Caller) -> set[str]:
+def _teams(read: Published, caller: Caller) -> set[str]:
     return {team.name for team in read.teams() if team.member(caller.name) is not None}
 
 

@@ -20,7 +20,7 @@ from dlq_common.errors import (
 )
 from dlq_common.identity.pki import Role
 from dlq_common.text.names import printable
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
@@ -86,7 +86,7 @@ async def exec_job(
             await asyncio.gather(*beside, return_exceptions=True)
 
 
-def _running(job: Job, read: ReadModel) -> Attempt:
+def _running(job: Job, read: Published) -> Attempt:
     for attempt in read.attempts(job.job_id):
         if attempt.live:
             return attempt

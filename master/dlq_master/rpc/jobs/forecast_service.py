@@ -14,7 +14,7 @@ from dlq_common.text.names import shown
 from dlq_common.text.wire import said, to_duration, to_timestamp
 from dlq_master.control.forecast.forecasts import NOT_SUBMITTED, Unknown
 from dlq_master.control.placement.policies import live_policy
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.node import Gpu, Node, NodeState
@@ -102,7 +102,7 @@ async def _asked(call: Call, request: wire.EstimateJobRequest) -> Job:
     return (await call.ask(submit_stimulus(submission, call.caller))).job
 
 
-def changes_of(request: wire.CompareForecastsRequest, read: ReadModel) -> Changes:
+def changes_of(request: wire.CompareForecastsRequest, read: Published) -> Changes:
     """The changed assumption, checked. Raises InvalidRequest."""
     if not (request.added_nodes or request.closed_node_ids or request.policy):
         raise InvalidRequest("nothing would be otherwise: name nodes or a policy")

@@ -8,7 +8,7 @@ from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec, WorkLoss
 from dlq_common.errors import PermissionDenied
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import (
     CancelJob,
     CheckpointJob,
@@ -178,7 +178,7 @@ def _losses(after: Changed) -> list[WorkLoss]:
     return [job.stop_loss for job in jobs if job.stop_cause and job.HasField("stop_loss")]
 
 
-def _contact_s(attempt: Attempt, read: ReadModel) -> float | None:
+def _contact_s(attempt: Attempt, read: Published) -> float | None:
     """The last word of the attempt's most silent node; None when one has not been heard of. An
     absence that was announced counts as if it had been heard of for so long."""
     contacts = [_heard_s(node_id, read) for node_id in attempt.lease.allocation.node_ids]
@@ -186,7 +186,7 @@ def _contact_s(attempt: Attempt, read: ReadModel) -> float | None:
     return min(known) if known and len(known) == len(contacts) else None
 
 
-def _heard_s(node_id: NodeId, read: ReadModel) -> float | None:
+def _heard_s(node_id: NodeId, read: Published) -> float | None:
     contact_s, node = read.contact_s(node_id), read.node(node_id)
     if contact_s is None or node is None:
         return contact_s

@@ -13,7 +13,7 @@ from dlq.v1.event_pb2 import EventFilter
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.names import shown
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
@@ -77,7 +77,7 @@ def wanted_of(asked: EventFilter) -> WantedEvents:
 
 
 async def listed_events(
-    read: ReadModel, caller: Caller, request: wire.ListEventsRequest, breathe: Breathe
+    read: Published, caller: Caller, request: wire.ListEventsRequest, breathe: Breathe
 ) -> wire.ListEventsResponse:
     """A page of what the caller may see. Raises NotFound for a job that is not the caller's to
     see.
@@ -108,7 +108,7 @@ async def listed_events(
     return response
 
 
-def journal(read: ReadModel, after: int, of: Collection[JobId] = ()) -> Iterator[JournalEvent]:
+def journal(read: Published, after: int, of: Collection[JobId] = ()) -> Iterator[JournalEvent]:
     """The journal after a position, of these jobs or (none) of everybody, oldest first."""
     if not 0 < len(of) <= MOST_STORIES:
         everything = _story(read, after, None, CHUNK)
@@ -126,13 +126,13 @@ def _check_most(words: Collection[str], field: str, most: int) -> None:
         raise InvalidRequest(f"more than {most} {field}", field=field)
 
 
-def _jobs(read: ReadModel, caller: Caller, request: wire.ListEventsRequest) -> frozenset[JobId]:
+def _jobs(read: Published, caller: Caller, request: wire.ListEventsRequest) -> frozenset[JobId]:
     _check_most(request.job_ids, "job_ids", MOST_JOBS)
     named = [*([request.job_id] if request.job_id else []), *request.job_ids]
     return frozenset([visible_job(read, caller, text).job_id for text in named])
 
 
-def _begin_of(read: ReadModel, after: int, since_s: float) -> int:
+def _begin_of(read: Published, after: int, since_s: float) -> int:
     """A position after which everything of this time is found; O(log) reads of one event each."""
     low, high = after, max(after, read.last_sequence)
     while low < high:
@@ -145,7 +145,7 @@ def _begin_of(read: ReadModel, after: int, since_s: float) -> int:
     return low
 
 
-def _story(read: ReadModel, after: int, job_id: JobId | None, size: int) -> Iterator[JournalEvent]:
+def _story(read: Published, after: int, job_id: JobId | None, size: int) -> Iterator[JournalEvent]:
     while True:
         chunk = read.events(after, size, job_id)
         yield from chunk

@@ -13,7 +13,7 @@ from dlq_common.errors import InvalidRequest, PermissionDenied
 from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.wire import from_timestamp
-from dlq_master.control.read_model.ports import PastJobs, ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.attempts.attempt import LIVE, PROFILING
 from dlq_master.model.ids import JobId
@@ -21,6 +21,7 @@ from dlq_master.model.jobs.job import ENDED, Job, JobState, shown_state
 from dlq_master.rpc.calls.paging import position_of
 from dlq_master.rpc.calls.reads import LOOKED_AT, Breathe
 from dlq_master.rpc.jobs.visible import HIDDEN, NAMED, jobs_named, may_list
+from dlq_master.store.batch import PastJobs
 
 PAST_AT_ONCE: Final = 256  # rows of the disk
 MOST_NAMED: Final = 100_000
@@ -29,7 +30,7 @@ ENDED_STATES = frozenset(state.value for state in ENDED)
 
 
 async def listed(
-    request: wire.ListJobsRequest, caller: Caller, read: ReadModel, now_s: float, breathe: Breathe
+    request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float, breathe: Breathe
 ) -> AsyncIterator[Job]:
     """The jobs asked for after the page token, in the order of their ids, without end of page.
     `breathe`: others get their turn meanwhile.
@@ -49,7 +50,7 @@ async def listed(
 
 
 def _asked(
-    request: wire.ListJobsRequest, caller: Caller, read: ReadModel, now_s: float
+    request: wire.ListJobsRequest, caller: Caller, read: Published, now_s: float
 ) -> PastJobs:
     """The request without its states; a living job may lack the end that it names."""
     from_s, before_s = None, None
@@ -79,7 +80,7 @@ def _only_ended(request: wire.ListJobsRequest) -> bool:
 
 
 def _filter(
-    asked: PastJobs, states: frozenset[str], caller: Caller, read: ReadModel, *, living: bool
+    asked: PastJobs, states: frozenset[str], caller: Caller, read: Published, *, living: bool
 ) -> Callable[[Job], bool]:
     """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a
     name or a queue, and their numbers are for lists of everybody."""
@@ -106,7 +107,7 @@ def _known_state(word: str) -> str:
     return word
 
 
-def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: ReadModel) -> str | None:
+def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: Published) -> str | None:
     """Whose jobs are listed; None: everybody's. Operators who name jobs mean them, whosever."""
     if caller.sees_all and request.job_ids and not request.user:
         return None
@@ -117,7 +118,7 @@ def _listed_user(request: wire.ListJobsRequest, caller: Caller, read: ReadModel)
     return None if request.user == "*" else request.user
 
 
-def _check_others(request: wire.ListJobsRequest, caller: Caller, read: ReadModel) -> None:
+def _check_others(request: wire.ListJobsRequest, caller: Caller, read: Published) -> None:
     """PermissionDenied for what a user may not list of others."""
     known = read.others_shown
     if known == HIDDEN or (request.user != "*" and known != NAMED):
@@ -136,7 +137,7 @@ async def _candidates(
     request: wire.ListJobsRequest,
     asked: PastJobs,
     states: frozenset[str],
-    read: ReadModel,
+    read: Published,
     after: int,
 ) -> AsyncIterator[Job]:
     if request.job_ids:
@@ -155,7 +156,7 @@ async def _candidates(
         yield job
 
 
-def _named(request: wire.ListJobsRequest, read: ReadModel) -> dict[JobId, Job]:
+def _named(request: wire.ListJobsRequest, read: Published) -> dict[JobId, Job]:
     named: dict[JobId, Job] = {}
     looked_at = 0
     for text in dict.fromkeys(request.job_ids):
@@ -167,7 +168,7 @@ def _named(request: wire.ListJobsRequest, read: ReadModel) -> dict[JobId, Job]:
     return named
 
 
-def _reaches_back(asked: PastJobs, states: frozenset[str], read: ReadModel) -> bool:
+def _reaches_back(asked: PastJobs, states: frozenset[str], read: Published) -> bool:
     """Whether jobs that have left memory may be among those asked for."""
     if states and not states & ENDED_STATES:
         return False
@@ -176,7 +177,7 @@ def _reaches_back(asked: PastJobs, states: frozenset[str], read: ReadModel) -> b
 
 
 async def _with_past(
-    here: Sequence[Job], read: ReadModel, past: PastJobs, after: int
+    here: Sequence[Job], read: Published, past: PastJobs, after: int
 ) -> AsyncIterator[Job]:
     """Both, each job once, in the order of their ids; of what is in both, memory knows best."""
     place = 0
@@ -195,7 +196,7 @@ async def _with_past(
         yield job
 
 
-def _shown(job: Job, read: ReadModel) -> str:
+def _shown(job: Job, read: Published) -> str:
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
     return shown_state(job, attempt.shown_state if attempt is not None else None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import profile_pb2 as wire
 from dlq_common.text.wire import filled, to_duration, to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.trials.evidence import job_profile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
@@ -15,7 +15,7 @@ from dlq_master.model.jobs.recording import Belief, Recording
 _PLACEMENTS = {True: "together", False: "anywhere", None: "fewest"}
 
 
-def traffic_message(job: Job, read: ReadModel) -> wire.JobTraffic:
+def traffic_message(job: Job, read: Published) -> wire.JobTraffic:
     """The known traffic; empty for a job without a recording."""
     belief = read.belief(job)
     message = wire.JobTraffic(starts=[_start(one) for one in read.recordings(job.job_id)])
@@ -30,7 +30,7 @@ def traffic_message(job: Job, read: ReadModel) -> wire.JobTraffic:
     return message
 
 
-def profile_of(job: Job, read: ReadModel) -> tuple[AttemptKey, bytes] | None:
+def profile_of(job: Job, read: Published) -> tuple[AttemptKey, bytes] | None:
     """The profile of the start that is believed in, or else of the job's last that told
     anything.
     """

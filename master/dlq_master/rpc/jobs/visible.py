@@ -14,7 +14,7 @@ from dlq_common.text.names import shown
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.config import OTHERS
 from dlq_master.control.jobs import arrays
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job
@@ -26,17 +26,17 @@ NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
 
 
-def may_list(read: ReadModel, caller: Caller, job: Job) -> bool:
+def may_list(read: Published, caller: Caller, job: Job) -> bool:
     """Whether the caller's lists hold it: whole, or only that it is there."""
     return caller.may_see(job) or (read.others_shown != HIDDEN and not job.ended)
 
 
-def names_others(read: ReadModel, caller: Caller) -> bool:
+def names_others(read: Published, caller: Caller) -> bool:
     """Whether the caller may know whose a job of somebody else's is."""
     return caller.sees_all or read.others_shown == NAMED
 
 
-def shown_to_others(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
+def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
     """All that users learn of other people's jobs (dlq.v1.Job.redacted)."""
     message = job_pb2.Job(
         redacted=True,
@@ -60,7 +60,7 @@ def shown_to_others(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
     return message
 
 
-def visible_job(read: ReadModel, caller: Caller, text: str) -> Job:
+def visible_job(read: Published, caller: Caller, text: str) -> Job:
     """The job with this id, or the one task; NotFound also for another user's."""
     found = visible_jobs(read, caller, text)
     if len(found) > 1:
@@ -73,7 +73,7 @@ def visible_job(read: ReadModel, caller: Caller, text: str) -> Job:
     return found[0]
 
 
-def visible_jobs(read: ReadModel, caller: Caller, text: str) -> list[Job]:
+def visible_jobs(read: Published, caller: Caller, text: str) -> list[Job]:
     """The job with this id; or those of `12` (a whole array), `12_4`, `12_[0-3]`. Never none.
 
     NotFound when one of them is not there, or none of the caller's business: the same words for
@@ -88,7 +88,7 @@ def visible_jobs(read: ReadModel, caller: Caller, text: str) -> list[Job]:
     return known
 
 
-def jobs_named(read: ReadModel, text: str, field: str) -> list[Job | None]:
+def jobs_named(read: Published, text: str, field: str) -> list[Job | None]:
     """The job of a name, of any owner; None for what is not there."""
     try:
         named = parse_tasks(text)
@@ -102,7 +102,7 @@ def jobs_named(read: ReadModel, text: str, field: str) -> list[Job | None]:
     return [job] if array is None else list(arrays.tasks(read.job, array))
 
 
-def _tasks_named(read: ReadModel, named: TasksText, field: str) -> list[Job | None]:
+def _tasks_named(read: Published, named: TasksText, field: str) -> list[Job | None]:
     array = arrays.array_of(read.job, job_id_of(named.array_id, field))
     if array is None or len(named.indexes) > array.tasks:
         return [None]
@@ -112,7 +112,7 @@ def _tasks_named(read: ReadModel, named: TasksText, field: str) -> list[Job | No
     return [tasks.get(index) for index in named.indexes]
 
 
-def may_see_event(read: ReadModel, caller: Caller, event: JournalEvent) -> bool:
+def may_see_event(read: Published, caller: Caller, event: JournalEvent) -> bool:
     """Users see the events of their own jobs; those of nodes and of the cluster are operators'."""
     if caller.sees_all:
         return True

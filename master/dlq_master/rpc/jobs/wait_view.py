@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dlq.v1 import job_pb2
 from dlq_common.text.wire import to_duration
 from dlq_master.control.jobs.waits import RUNS
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Caller
 from dlq_master.model.ids import JobId
 from dlq_master.model.why import Reason
@@ -49,7 +49,7 @@ def with_times(
 
 
 def with_owners(
-    messages: Iterable[job_pb2.WaitReason], read: ReadModel, caller: Caller
+    messages: Iterable[job_pb2.WaitReason], read: Published, caller: Caller
 ) -> Iterator[job_pb2.WaitReason]:
     """The same, with whose the jobs in the way are, if the caller may know that."""
     names = names_others(read, caller)

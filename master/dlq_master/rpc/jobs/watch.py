@@ -9,7 +9,7 @@ from contextlib import suppress
 from dlq.v1 import job_service_pb2 as wire
 from dlq_common.errors import InvalidRequest
 from dlq_master.control.loop.watch import cursor_expired
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId
 from dlq_master.rpc.calls.call import Call
@@ -66,7 +66,7 @@ async def watch_events(
             await coming
 
 
-def _start(read: ReadModel, cursor: int, wanted: frozenset[JobId]) -> int:
+def _start(read: Published, cursor: int, wanted: frozenset[JobId]) -> int:
     """Where to begin; CursorExpired when that is behind the journal's horizon."""
     if cursor < FROM_NOW_ON:
         raise InvalidRequest("a cursor is the sequence of an event, 0 or -1", field="cursor")
@@ -77,7 +77,7 @@ def _start(read: ReadModel, cursor: int, wanted: frozenset[JobId]) -> int:
     return cursor
 
 
-def _are_whole(read: ReadModel, wanted: frozenset[JobId]) -> bool:
+def _are_whole(read: Published, wanted: frozenset[JobId]) -> bool:
     """Whether nothing of these jobs can have been cut: each of them lives."""
     jobs = [read.job(job_id) for job_id in wanted]
     few = 0 < len(jobs) <= MOST_STORIES

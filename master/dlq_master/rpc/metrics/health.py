@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.nodes.node import NodeState
 from dlq_master.rpc.metrics.metrics import Labels, family, gauge
 
 
-def health_lines(read: ReadModel, now_s: float) -> Iterator[str]:
+def health_lines(read: Published, now_s: float) -> Iterator[str]:
     """All families, one sample a line."""
     yield from _helpers(read)
     incidents = read.incidents()
@@ -35,7 +35,7 @@ def health_lines(read: ReadModel, now_s: float) -> Iterator[str]:
     yield from gauge("dlq_loop_lag_seconds", "How late the last turn came.", read.loop_lag_s())
 
 
-def _helpers(read: ReadModel) -> Iterator[str]:
+def _helpers(read: Published) -> Iterator[str]:
     helpers = read.helpers()
     failures: dict[Labels, float] = {(("helper", one.name),): one.failures for one in helpers}
     words = "Failures in a row of the planner, the twin and the policy."

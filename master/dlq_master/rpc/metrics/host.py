@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from dlq_common.clock import Clock
 from dlq_common.identity.pki import Authority
-from dlq_master.control.composition.startup_losses import Losses
+from dlq_master.control.composition.starting import Losses
 from dlq_master.rpc.audit.writer import AuditWriter
 from dlq_master.rpc.metrics.metrics import Labels, family, gauge
 from dlq_master.store.backup import FAILURE, STAMP

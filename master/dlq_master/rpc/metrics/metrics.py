@@ -15,7 +15,7 @@ from itertools import accumulate
 from dlq_common.daemon.logs import get_logger
 from dlq_common.text.addresses import split_address
 from dlq_master.control.loop.meter import BUCKETS_S, Meter
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.jobs.job import Job, shown_state
 from dlq_master.model.nodes.node import NodeState
 
@@ -32,7 +32,7 @@ class MetricsServer:
     def __init__(
         self,
         address: str,
-        published: ReadModel,
+        published: Published,
         meter: Meter,
         more: Callable[[], Iterable[str]] = tuple,
     ) -> None:
@@ -82,7 +82,7 @@ class MetricsServer:
         return _http("200 OK", page(self._published, self._meter, self._more()))
 
 
-def page(read: ReadModel, meter: Meter, more: Iterable[str] = ()) -> str:
+def page(read: Published, meter: Meter, more: Iterable[str] = ()) -> str:
     """Everything, one sample a line."""
     lines: list[str] = []
     jobs = [job for job in read.jobs() if not job.ended]
@@ -108,7 +108,7 @@ def page(read: ReadModel, meter: Meter, more: Iterable[str] = ()) -> str:
     return "\n".join([*lines, *_turns(meter), *more, ""])
 
 
-def _jobs(read: ReadModel, jobs: Iterable[Job]) -> Mapping[Labels, float]:
+def _jobs(read: Published, jobs: Iterable[Job]) -> Mapping[Labels, float]:
     found: Counter[Labels] = Counter()
     for job in jobs:
         key = job.live_key
@@ -127,14 +127,14 @@ def _deadlines(jobs: Iterable[Job]) -> Mapping[Labels, float]:
     return found
 
 
-def _nodes(read: ReadModel) -> Mapping[Labels, float]:
+def _nodes(read: Published) -> Mapping[Labels, float]:
     found: Counter[Labels] = Counter()
     for node in read.nodes():
         found[(("state", node.state.value),)] += 1
     return found
 
 
-def _gpus(read: ReadModel) -> Mapping[Labels, float]:
+def _gpus(read: Published) -> Mapping[Labels, float]:
     found: Counter[Labels] = Counter()
     for node in read.nodes():
         if node.state is NodeState.DOWN:
@@ -147,7 +147,7 @@ def _gpus(read: ReadModel) -> Mapping[Labels, float]:
     return found
 
 
-def _pools(read: ReadModel) -> Mapping[Labels, float]:
+def _pools(read: Published) -> Mapping[Labels, float]:
     return {
         (("pool", pool), ("state", state)): gpus
         for pool, level in read.levels().items()

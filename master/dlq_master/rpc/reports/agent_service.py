@@ -16,7 +16,7 @@ from dlq_common.daemon.logs import get_logger
 from dlq_common.errors import InvalidRequest, PermissionDenied, Unavailable
 from dlq_common.text.units import DAY
 from dlq_common.text.wire import to_duration
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import (
     AnnounceLeave,
     AnnounceMaintenance,
@@ -292,7 +292,7 @@ class _Conversation:
             self._line.close(because)
 
 
-def check_placed(read: ReadModel, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
+def check_placed(read: Published, node_id: NodeId, key: AttemptKey, node_rank: int) -> None:
     """PermissionDenied when the attempt's rank was placed elsewhere.
 
     An attempt that nobody remembers passes: the loop tells the agent to forget it.

@@ -15,7 +15,7 @@ from dlq_common.text.names import shown
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import LONGEST_DURATION_S
 from dlq_common.text.wire import from_duration, from_timestamp, to_duration, to_timestamp
-from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline, AskedLateness, Same
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.deadlines import due_s, slack_s

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name, named
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
 from dlq_master.model.attempts.grace import grace_s
 from dlq_master.model.event import Fact, JournalEvent
@@ -57,7 +57,7 @@ def range_message(range_: Range) -> forecast_pb2.TimeRange:
     return message
 
 
-def job_message(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
+def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
     """A job as its owner sees it at `now_s`, with what is known of its living attempt."""
     message = job_pb2.Job(
         job_id=str(job.job_id),
@@ -123,7 +123,7 @@ def job_message(job: Job, read: ReadModel, now_s: float) -> job_pb2.Job:
     return message
 
 
-def _add_waiting(message: job_pb2.Job, job: Job, read: ReadModel, now_s: float) -> None:
+def _add_waiting(message: job_pb2.Job, job: Job, read: Published, now_s: float) -> None:
     code, start = read.wait_code(job, now_s), read.start_range(job)
     if code is not None:
         message.wait_code = code.value
@@ -132,7 +132,7 @@ def _add_waiting(message: job_pb2.Job, job: Job, read: ReadModel, now_s: float) 
 
 
 def _add_living(
-    message: job_pb2.Job, job: Job, attempt: Attempt, read: ReadModel, now_s: float
+    message: job_pb2.Job, job: Job, attempt: Attempt, read: Published, now_s: float
 ) -> None:
     message.attempt_state = ATTEMPT_STATES[attempt.state]
     message.profiling = attempt.profiling
@@ -252,7 +252,7 @@ def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
     )
 
 
-def node_message(node: Node, read: ReadModel) -> node_pb2.Node:
+def node_message(node: Node, read: Published) -> node_pb2.Node:
     """A node as the cluster sees it."""
     return node_pb2.Node(
         node_id=node.node_id,

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from dlq.v1 import node_pb2
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 
 
-def reasons(node: Node, read: ReadModel) -> Iterator[node_pb2.NodeReason]:
+def reasons(node: Node, read: Published) -> Iterator[node_pb2.NodeReason]:
     """Everything that keeps a node, or some of its GPUs, from taking work."""
     if node.state is not NodeState.UP:
         contact_s = read.contact_s(node.node_id)
@@ -45,7 +45,7 @@ def _silence(node: Node, contact_s: float | None) -> str:
     )
 
 
-def gpu_statuses(node: Node, read: ReadModel) -> Iterator[node_pb2.GpuStatus]:
+def gpu_statuses(node: Node, read: Published) -> Iterator[node_pb2.GpuStatus]:
     """How each GPU of a node is."""
     holders, figures = read.holders(node.node_id), read.figures(node.node_id)
     closed = not node.open

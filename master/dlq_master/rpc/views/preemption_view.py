@@ -11,7 +11,7 @@ from dlq.v1.job_pb2 import RunEstimate
 from dlq_common.text.wire import to_duration, to_timestamp
 from dlq_master.control.attempts.losses import loss_words
 from dlq_master.control.config import OTHERS
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.unsaved import Loss, has_never_saved, stop_loss
 from dlq_master.model.ids import NodeId
@@ -22,7 +22,7 @@ from dlq_master.model.words.sentence import preempted
 NAMED = OTHERS[0]
 
 
-def add_preemptions(message: job_pb2.Job, job: Job, read: ReadModel) -> None:
+def add_preemptions(message: job_pb2.Job, job: Job, read: Published) -> None:
     """Enter them."""
     message.displaced_count = job.displaced
     if job.taken is not None and not (job.ended and job.taken.lost_s is None):
@@ -67,7 +67,7 @@ def add_stop_loss(message: job_pb2.Job, job: Job, attempt: Attempt, now_s: float
         message.stop_loss.CopyFrom(_loss_message(job, loss))
 
 
-def node_losses(node_id: NodeId, read: ReadModel, now_s: float) -> Iterator[job_pb2.WorkLoss]:
+def node_losses(node_id: NodeId, read: Published, now_s: float) -> Iterator[job_pb2.WorkLoss]:
     """The losses of jobs that leave this node because it drains."""
     for key in read.attempts_on(node_id):
         job, attempt = read.job(key.job_id), read.attempt(key)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq_master.control.composition.startup_losses import Losses
+from dlq_master.control.composition.starting import Losses
 from dlq_master.store.backup import COPY, BackupFailed, backup
 from dlq_master.store.batch import Batch
 from dlq_master.store.commit_record import SLOT_BYTES, SLOTS, CommitRecord, CommittedBatch

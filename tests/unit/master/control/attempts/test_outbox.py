@@ -2,7 +2,7 @@
 taken.
 """
 
-from dlq_master.control.attempts.outbox import Outbox
+from dlq_master.control.attempts.state import Outbox
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.store.batch import Intention
 

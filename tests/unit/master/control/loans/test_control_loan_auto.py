@@ -12,7 +12,7 @@ from dlq_common.errors import IllegalTransition
 from dlq_master.control.config import LoansConfig, MasterConfig
 from dlq_master.control.loans.load_sources import LoadUnknown
 from dlq_master.control.loans.loan_auto import Follower
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import Stimulus
 from dlq_master.control.stimuli.loans import SwitchLoans
 from dlq_master.model.event import JournalEvent
@@ -63,7 +63,7 @@ class _Asking:
         self._master = master
 
     @property
-    def published(self) -> ReadModel:
+    def published(self) -> Published:
         return self._master.loop.published
 
     def tell(self, stimulus: Stimulus) -> None: ...

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dlq.v1.event_pb2 import EventFilter
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import to_timestamp
-from dlq_master.control.read_model.ports import ReadModel
+from dlq_master.control.read_model.published import Published
 from dlq_master.model.event import JournalEvent
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.rpc.jobs import journal as rpc_journal
@@ -36,8 +36,8 @@ class Journal:
         return found[:limit]
 
 
-def read(known: Journal) -> ReadModel:
-    return cast(ReadModel, known)
+def read(known: Journal) -> Published:
+    return cast(Published, known)
 
 
 LOST = an_event(7, "node_vanished", node_id=NodeId("gpu01"), actor="master")

@@ -6,7 +6,7 @@ import pytest
 
 from dlq_common.clock import SteadyClock
 from dlq_common.identity.pki import Authority
-from dlq_master.control.composition.startup_losses import NO_LOSSES, Losses
+from dlq_master.control.composition.starting import NO_LOSSES, Losses
 from dlq_master.rpc.audit.audit import Audit
 from dlq_master.rpc.metrics.host import HostMetrics
 from dlq_master.store.commit_record import CommittedBatch

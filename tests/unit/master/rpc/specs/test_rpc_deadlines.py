@@ -11,7 +11,7 @@ from dlq.v1.job_pb2 import DeadlineStep, JobSpec
 from dlq.v1.job_service_pb2 import UpdateJobRequest
 from dlq_common.errors import InvalidRequest
 from dlq_common.text.wire import from_timestamp, to_duration, to_timestamp
-from dlq_master.control.deadlines.risk_watch import Risk
+from dlq_master.control.deadlines.risks import Risk
 from dlq_master.control.stimuli import SAME, AskedDeadline
 from dlq_master.model.estimates.estimate import Basis, Unmeasured
 from dlq_master.model.ids import JobId

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.control.deadlines.risk_watch import CALM_S, LONGEST_CALM_S, Risk, Risks, calm_s
+from dlq_master.control.deadlines.risks import CALM_S, LONGEST_CALM_S, Risk, Risks, calm_s
 from dlq_master.model.ids import JobId
 from support.builders import a_job
 
