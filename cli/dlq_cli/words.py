@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cache
 
 from google.protobuf.descriptor import EnumDescriptor
 
@@ -18,19 +20,21 @@ SLURM_CODES: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def _words(enum: EnumDescriptor, prefix: str) -> Mapping[int, str | None]:
+@cache
+def enum_words(enum: EnumDescriptor) -> Mapping[int, str | None]:
     """Numbers to lower-case words; the unspecified one, which is never sent, is None."""
+    prefix = re.sub("(?<=[a-z])(?=[A-Z])", "_", enum.name).upper() + "_"
     return {
         value.number: None if value.number == 0 else value.name.removeprefix(prefix).lower()
         for value in enum.values
     }
 
 
-JOB_STATES = _words(job_pb2.JobState.DESCRIPTOR, "JOB_STATE_")
-ATTEMPT_STATES = _words(job_pb2.AttemptState.DESCRIPTOR, "ATTEMPT_STATE_")
-HOLD_KINDS = _words(job_pb2.HoldKind.DESCRIPTOR, "HOLD_KIND_")
-NODE_STATES = _words(node_pb2.NodeState.DESCRIPTOR, "NODE_STATE_")
-LEASE_KINDS = _words(lease_pb2.LeaseKind.DESCRIPTOR, "LEASE_KIND_")
+JOB_STATES = enum_words(job_pb2.JobState.DESCRIPTOR)
+ATTEMPT_STATES = enum_words(job_pb2.AttemptState.DESCRIPTOR)
+HOLD_KINDS = enum_words(job_pb2.HoldKind.DESCRIPTOR)
+NODE_STATES = enum_words(node_pb2.NodeState.DESCRIPTOR)
+LEASE_KINDS = enum_words(lease_pb2.LeaseKind.DESCRIPTOR)
 
 # The words that `-t` takes.
 SHOWN_STATES = tuple(SLURM_CODES)

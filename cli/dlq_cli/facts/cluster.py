@@ -1,4 +1,4 @@
-"""Nodes, queues, events, pools, loans, policies, tokens and users as plain values."""
+"""Nodes, queues, events, teams, pools, loans, policies, tokens and users as plain values."""
 
 from __future__ import annotations
 
@@ -11,129 +11,154 @@ from dlq.v1 import (
     pool_service_pb2,
     queue_pb2,
     queue_service_pb2,
+    resource_pb2,
+    team_pb2,
+    team_service_pb2,
 )
-from dlq_cli.facts.common import Facts, facts_of
-from dlq_cli.words import NODE_STATES
+from dlq_cli.facts.described import described
 
-
-def node_facts(node: node_pb2.Node) -> Facts:
-    """One machine."""
-    reason = "kind words? actor? since_time"
-    host = "labels virtual_devices root_jobs cpu_count memory_bytes attempts contact_time"
-    return {
-        **facts_of(node, "node_id hostname?"),
-        "state": NODE_STATES.get(node.state),
-        **facts_of(node, "flags flag_reason?"),
-        "gpus": [facts_of(gpu, "index uuid gpu_type memory_bytes") for gpu in node.gpus],
-        "free_gpu_count": node.free_gpu_count,
-        "pool": node.pool or "training",
-        **facts_of(node, f"{host} withheld_gpu_indexes withheld_reason?"),
-        "reasons": [facts_of(one, reason) for one in node.reasons],
-        **facts_of(node, "maintenance_end_time boot_id? agent_version? version"),
-    }
-
-
-def queue_facts(queue: queue_pb2.Queue) -> Facts:
-    """One queue and its levels."""
-    level = "level threshold_gpu_seconds waiting_job_count running_job_count"
-    return {
-        **facts_of(queue, "name priority policy is_default"),
-        "levels": [facts_of(one, level) for one in queue.levels],
-        **facts_of(queue, "running_gpu_count waiting_gpu_count held_job_count"),
-    }
-
-
-def cluster_facts(cluster: queue_service_pb2.GetClusterResponse) -> Facts:
-    """The cluster as a whole, and the caller's identity as the master sees it."""
-    names = """
-        cluster_name master_version epoch caller role policy gpu_count free_gpu_count master_time
-        freeze_reason?
+node_facts = described(
+    node_pb2.Node,
     """
-    return facts_of(cluster, names)
+    node_id hostname? state flags flag_reason? gpus free_gpu_count pool labels virtual_devices
+    root_jobs cpu_count! memory_bytes! attempts contact_time withheld_gpu_indexes withheld_reason?
+    reasons maintenance_end_time boot_id? agent_version? version
+    """,
+    gpus=described(resource_pb2.Gpu, "index uuid gpu_type memory_bytes"),
+    pool=lambda node: node.pool or "training",
+    reasons=described(node_pb2.NodeReason, "kind words? actor? since_time"),
+)
 
-
-def event_facts(event: event_pb2.Event) -> Facts:
-    """One entry of the journal."""
-    names = "sequence event_time kind job_id? attempt? node_id? cause? actor? data"
-    return facts_of(event, names)
-
-
-def token_facts(token: admin_service_pb2.JoinToken) -> Facts:
-    """A join token without its secret."""
-    return facts_of(token, "token_id node_id? create_time expire_time created_by?")
-
-
-def user_facts(user: admin_service_pb2.User) -> Facts:
-    """A user of the cluster."""
-    return facts_of(user, "name role uid gid groups create_time")
-
-
-def pools_facts(told: pool_service_pb2.ListPoolsResponse) -> Facts:
-    """The whole answer of ListPools."""
-    return {
-        "pools": [pool_facts(pool) for pool in told.pools],
-        **facts_of(told, "cost_per_hour most_per_hour day_cost most_per_day"),
-    }
-
-
-def pool_facts(pool: pool_service_pb2.Pool) -> Facts:
-    """A pool with its machines."""
-    names = """
-        name provider gpu_type gpu_count price_per_hour boot_seconds minimum_billing_seconds
-        most_count available_until_time closed_reason?
+# The state of a GPU for people is with `dlq gpus`.
+status_facts = described(
+    node_pb2.GpuStatus,
     """
-    return facts_of(pool, names) | {"machines": [machine_facts(one) for one in pool.machines]}
+    state attempt? job_id conditions temperature_celsius utilization_percent used_memory_bytes
+    """,
+    job_id=lambda status: status.attempt.partition(".")[0] or None,
+    conditions=described(node_pb2.GpuCondition, "code action detail? since_time"),
+)
 
-
-def machine_facts(one: pool_service_pb2.Machine) -> Facts:
-    """A machine that is, or was, rented."""
-    names = (
-        "pool node_id instance_id? state since_time ask_time end_time fault? cost attempts job_ids"
-    )
-    return {"machine_id": one.request_id, **facts_of(one, names), "cost": round(one.cost, 6)}
-
-
-def server_facts(server: loan_service_pb2.LoanServer) -> Facts:
-    """A server of the inference side."""
-    return facts_of(server, "node_id state gpu_count attempts detail since_time actor?")
-
-
-def controller_facts(told: loan_service_pb2.LoanController) -> Facts:
-    """The controller that lends servers by load."""
-    return facts_of(told, "source busy_share load_time lent_count fault? off_by? off_time")
-
-
-def plan_facts(plan: loan_service_pb2.ReclaimPlan) -> Facts:
-    """The effects of a reclaim, planned or done; a done reclaim has no token."""
-    job_names = """
-        job_id user name action gpu_count kept_gpu_count grace_seconds lost_seconds killed
-        deadline_time
+queue_facts = described(
+    queue_pb2.Queue,
     """
-    return {
-        **facts_of(plan, "token? node_ids promised_seconds proven too_long"),
-        "jobs": [facts_of(job, job_names) for job in plan.jobs],
-    }
+    name priority policy is_default levels running_gpu_count waiting_gpu_count held_job_count
+    """,
+    levels=described(
+        queue_pb2.QueueLevel, "level threshold_gpu_seconds waiting_job_count running_job_count"
+    ),
+)
 
-
-def policy_facts(policy: policy_pb2.Policy) -> Facts:
-    """A policy and its author."""
-    return facts_of(policy, "policy settings set_by? set_time")
-
-
-def preset_facts(preset: policy_pb2.PolicyPreset) -> Facts:
-    """A policy that may be chosen."""
-    return facts_of(preset, "policy summary setting_names")
-
-
-def helper_facts(helper: policy_pb2.Helper) -> Facts:
-    """The state of a helper process of the master."""
-    return facts_of(helper, "name failing failure_count since_time last_error?")
-
-
-def planner_facts(planner: policy_pb2.Planner) -> Facts:
-    """How the planning process does."""
-    names = """
-        state plan_count failure_count start_count useless_count dropped_change_count last_failure?
-        last_plan_seconds longest_plan_seconds rest_seconds
+# The cluster as a whole, and the caller's identity as the master sees it.
+cluster_facts = described(
+    queue_service_pb2.GetClusterResponse,
     """
-    return facts_of(planner, names)
+    cluster_name master_version epoch caller role policy gpu_count free_gpu_count master_time
+    freeze_reason?
+    """,
+)
+
+event_facts = described(
+    event_pb2.Event,
+    "sequence event_time kind job_id? attempt? node_id? cause? actor? data",
+)
+
+_RULES = """
+    gpu_quota=rules.gpu_quota gpu_limit=rules.gpu_limit running_job_limit=rules.running_job_limit
+    queued_job_limit=rules.queued_job_limit share=rules.share
+"""
+_use_facts = described(
+    team_pb2.TeamUse,
+    """
+    gpu_count borrowed_gpu_count guaranteed_gpu_count running_job_count waiting_job_count job_count
+    usage_gpu_seconds use_ratio
+    """,
+)
+_member_facts = described(team_pb2.TeamMember, f"user is_default {_RULES} use!", use=_use_facts)
+# A team, its limits and its use; null: not set.
+team_facts = described(
+    team_pb2.Team,
+    f"name {_RULES} guaranteed_gpu_quota use! members create_time version",
+    use=_use_facts,
+    members=_member_facts,
+)
+teams_facts = described(
+    team_service_pb2.ListTeamsResponse,
+    "teams others notice?",
+    teams=team_facts,
+    others=_member_facts,
+)
+
+# A join token without its secret.
+token_facts = described(
+    admin_service_pb2.JoinToken, "token_id node_id? create_time expire_time created_by?"
+)
+
+user_facts = described(admin_service_pb2.User, "name role uid gid groups create_time")
+
+policy_facts = described(policy_pb2.Policy, "policy settings set_by? set_time")
+
+preset_facts = described(policy_pb2.PolicyPreset, "policy summary setting_names")
+
+# The state of a helper process of the master.
+helper_facts = described(policy_pb2.Helper, "name failing failure_count since_time last_error?")
+
+planner_facts = described(
+    policy_pb2.Planner,
+    """
+    state plan_count failure_count start_count useless_count dropped_change_count last_failure?
+    last_plan_seconds! longest_plan_seconds!
+    rest_seconds
+    """,
+)
+
+# A server of the inference side.
+server_facts = described(
+    loan_service_pb2.LoanServer, "node_id state gpu_count attempts detail since_time actor?"
+)
+
+# The controller that lends servers by load.
+controller_facts = described(
+    loan_service_pb2.LoanController,
+    "source busy_share load_time lent_count fault? off_by? off_time",
+)
+
+# The effects of a reclaim, planned or done; a done reclaim has no token.
+plan_facts = described(
+    loan_service_pb2.ReclaimPlan,
+    "token? node_ids promised_seconds! proven too_long jobs",
+    jobs=described(
+        loan_service_pb2.ReclaimedJob,
+        """
+        job_id user name action gpu_count kept_gpu_count grace_seconds!
+        lost_seconds! killed deadline_time
+        """,
+    ),
+)
+
+# A machine that is, or was, rented.
+machine_facts = described(
+    pool_service_pb2.Machine,
+    """
+    machine_id=request_id pool node_id instance_id? state since_time! ask_time! end_time fault?
+    cost attempts job_ids
+    """,
+    cost=lambda one: round(one.cost, 6),
+)
+
+# A pool with its machines.
+pool_facts = described(
+    pool_service_pb2.Pool,
+    """
+    name provider gpu_type gpu_count price_per_hour boot_seconds!
+    minimum_billing_seconds! most_count available_until_time
+    closed_reason? machines
+    """,
+    machines=machine_facts,
+)
+
+pools_facts = described(
+    pool_service_pb2.ListPoolsResponse,
+    "pools cost_per_hour most_per_hour day_cost most_per_day",
+    pools=pool_facts,
+)

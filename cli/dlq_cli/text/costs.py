@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import usage_service_pb2 as wire
-from dlq_cli.facts.cost import GROUPS, cost_facts, pool_cost_facts
-from dlq_cli.facts.usage import pool_facts, usage_facts
+from dlq_cli.facts.usage import COST_GROUPS, cost_facts, pool_cost_facts, pool_facts, usage_facts
 from dlq_cli.output.render import OutputLook, absolute
 from dlq_cli.output.rows import rows_csv, rows_text
 from dlq_common.text.wire import from_timestamp
@@ -16,7 +15,7 @@ def cost_text(answer: wire.GetCostsResponse, by: tuple[str, ...], look: OutputLo
         absolute(from_timestamp(at), look) for at in (answer.from_time, answer.until_time)
     )
     text = f"{begin} to {end}, in the currency of prices\n"
-    text += rows_text([cost_facts(one, by) for one in answer.costs], (*GROUPS, "name"), look)
+    text += rows_text([cost_facts(one, by) for one in answer.costs], (*COST_GROUPS, "name"), look)
     if answer.pools:
         pools = [pool_cost_facts(one, by) for one in answer.pools]
         text += "\n" + rows_text(pools, ("day", "pool"), look)

@@ -22,7 +22,7 @@ SHOWN = {
     "Promise": job.promise_facts(job_pb2.Promise()),
     "Estimate": job.estimate_facts(job_pb2.RunEstimate()),
     "Attempt": job.attempt_facts(job_pb2.Attempt()),
-    "Wait reason": job.reason_facts([job_pb2.WaitReason()])[0],
+    "Wait reason": job.reason_facts(job_pb2.WaitReason()),
     "Node": cluster.node_facts(node_pb2.Node()),
     "Queue": cluster.queue_facts(queue_pb2.Queue()),
     "Cluster": cluster.cluster_facts(queue_service_pb2.GetClusterResponse()),

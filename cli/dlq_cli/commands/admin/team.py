@@ -12,8 +12,8 @@ from dlq.v1 import team_pb2, team_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.cluster.teams import teams
 from dlq_cli.commands.options import examples, json_option, pass_app, yes_option
+from dlq_cli.facts.cluster import team_facts
 from dlq_cli.facts.common import tell
-from dlq_cli.facts.team import team_facts
 from dlq_cli.output.render import clean_line
 from dlq_client.teams import Teams
 from dlq_common.errors import InvalidRequest, NotFound

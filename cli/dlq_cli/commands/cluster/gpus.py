@@ -11,7 +11,8 @@ from dlq.v1 import node_pb2, resource_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.cluster.nodes import chosen_nodes, state_of
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import Facts, document, instant
+from dlq_cli.facts.cluster import status_facts
+from dlq_cli.facts.common import Facts, document
 from dlq_cli.output.render import Cell, OutputLook, table
 from dlq_client.nodes import Nodes
 from dlq_common.text.units import approximate_size
@@ -98,27 +99,6 @@ def gpu_facts(row: Row) -> Facts:
         "memory_bytes": gpu.memory_bytes,
         "virtual": node.virtual_devices,
         **status_facts(status),
-    }
-
-
-def status_facts(status: node_pb2.GpuStatus) -> Facts:
-    """How a GPU is as plain values."""
-    return {
-        "state": status.state,
-        "attempt": status.attempt or None,
-        "job_id": status.attempt.partition(".")[0] or None,
-        "conditions": [
-            {
-                "code": one.code,
-                "action": one.action,
-                "detail": one.detail or None,
-                "since_time": instant(one.since_time) if one.HasField("since_time") else None,
-            }
-            for one in status.conditions
-        ],
-        "temperature_celsius": _known(status, "temperature_celsius"),
-        "utilization_percent": _known(status, "utilization_percent"),
-        "used_memory_bytes": _known(status, "used_memory_bytes"),
     }
 
 

@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from dlq.v1 import team_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
+from dlq_cli.facts.cluster import teams_facts
 from dlq_cli.facts.common import document
-from dlq_cli.facts.team import list_facts
 from dlq_cli.output.render import Cell, table
 from dlq_client.teams import Teams
 
@@ -46,7 +46,7 @@ def teams(app: App, name: str, no_header: bool, as_json: bool) -> None:
     """
     answer = Teams(app.connection()).list(name)
     if as_json:
-        click.echo(document(list_facts(answer)))
+        click.echo(document(teams_facts(answer)))
         return
     rows = [row for team in answer.teams for row in _rows(team)]
     rows += [_row("", member.user, member.rules, member.use, "") for member in answer.others]

@@ -65,7 +65,7 @@ def submit_spec(
         pass  # one object, when it has been judged
     elif manner.as_json:
         job = judged_soon(app, answer.job) if verdict else answer.job
-        content = {**job_facts(job), "reasons": reason_facts(answer.reasons)}
+        content = {**job_facts(job), "reasons": [reason_facts(one) for one in answer.reasons]}
         if test_only:
             content |= {"spec": spec_facts(message), "origins": dict(sorted(spec.origins.items()))}
         click.echo(document({"jobs": [content]}))

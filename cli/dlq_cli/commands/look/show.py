@@ -8,8 +8,7 @@ from dlq.v1 import job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts
-from dlq_cli.facts.traffic import traffic_facts
+from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts, traffic_facts
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import attempts_text, failure_text, images_text, job_text
 from dlq_cli.output.render import facts

@@ -8,8 +8,7 @@ from dlq.v1 import job_pb2, job_service_pb2
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
-from dlq_cli.facts.job import job_facts, reason_facts, wait_facts
-from dlq_cli.facts.traffic import traffic_facts
+from dlq_cli.facts.job import job_facts, reason_facts, traffic_facts, wait_facts
 from dlq_cli.lists.columns import where, where_beside_state
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.story import failure_text, reason_text
@@ -44,9 +43,9 @@ def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:
     ahead = answer.jobs_ahead_count if answer.HasField("jobs_ahead_count") else None
     return {
         **job_facts(answer.job),
-        "reasons": reason_facts(answer.reasons),
+        "reasons": [reason_facts(one) for one in answer.reasons],
         "jobs_ahead_count": ahead,
-        "waits": wait_facts(answer.waits),
+        "waits": [wait_facts(one) for one in answer.waits],
         "traffic": traffic_facts(answer.traffic),
     }
 

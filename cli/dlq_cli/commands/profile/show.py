@@ -109,7 +109,7 @@ def _job_of(paths: Sequence[Path]) -> str | None:
 
 def _tell_job(app: App, job: str, gigabits: Sequence[float], *, as_json: bool) -> None:
     from dlq_cli.facts.common import document
-    from dlq_cli.facts.traffic import traffic_facts
+    from dlq_cli.facts.job import traffic_facts
     from dlq_cli.text.traffic import start_text
     from dlq_client.jobs import Jobs
 

@@ -9,7 +9,7 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.commands.report.usage import days_options, groups_of, one_form, span_of, tell_in_form
-from dlq_cli.facts.cost import GROUPS, costs_facts
+from dlq_cli.facts.usage import COST_GROUPS, costs_facts
 from dlq_cli.text.costs import cost_csv, cost_text
 from dlq_client.usage import Usages
 
@@ -21,7 +21,7 @@ from dlq_client.usage import Usages
         "dlq report cost -S 2026-11-01 -E 2026-11-30 --by user --csv > november.csv",
     )
 )
-@days_options(GROUPS, "job")
+@days_options(COST_GROUPS, "job")
 @pass_app
 def cost(
     app: App,
@@ -43,7 +43,7 @@ def cost(
     the total forecast when they were asked for.
     """
     one_form(as_csv=as_csv, as_json=as_json)
-    groups = groups_of(by, GROUPS)
+    groups = groups_of(by, COST_GROUPS)
     from_s, until_s = span_of(app, since, until)
     answer = Usages(app.connection()).costs(from_s, until_s, by=groups, user=user, team=team)
     facts = costs_facts(answer, groups)

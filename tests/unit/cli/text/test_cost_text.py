@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dlq.v1 import usage_service_pb2 as wire
-from dlq_cli.facts.cost import costs_facts
+from dlq_cli.facts.usage import costs_facts
 from dlq_cli.output.render import OutputLook
 from dlq_cli.text.costs import cost_csv, cost_text
 from dlq_common.text.wire import to_timestamp
