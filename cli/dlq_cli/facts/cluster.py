@@ -15,7 +15,7 @@ from dlq.v1 import (
     team_pb2,
     team_service_pb2,
 )
-from dlq_cli.facts.described import described
+from dlq_cli.facts.common import described
 
 node_facts = described(
     node_pb2.Node,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from dlq.v1 import forecast_pb2, job_pb2, profile_pb2, resource_pb2
-from dlq_cli.facts.common import Facts
-from dlq_cli.facts.described import described
+from dlq_cli.facts.common import Facts, described
 from dlq_cli.words import shown_state
 from dlq_common.live_resize import LIVE
 from dlq_common.text.arrays import IndexRange, expand, format_indexes

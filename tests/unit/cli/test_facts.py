@@ -3,7 +3,7 @@
 import pytest
 
 from dlq.v1 import job_pb2, node_pb2
-from dlq_cli.facts.described import described
+from dlq_cli.facts.common import described
 
 
 def test_fields_come_in_the_order_of_their_names() -> None:
