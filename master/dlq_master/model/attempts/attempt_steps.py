@@ -266,6 +266,7 @@ _WEIGHT: Mapping[StopCause, int] = {
 
 
 _changed = changer(Attempt)
+_OF_THE_LEASE = (Renewed, ResizeBegun, LeaveAsked, ResizeSettled)
 
 
 def step(attempt: Attempt, event: AttemptEvent, *, at_s: float) -> Attempt:
@@ -276,9 +277,9 @@ def step(attempt: Attempt, event: AttemptEvent, *, at_s: float) -> Attempt:
     target = TABLE.get((attempt.state, type(event)))
     if target is None:
         raise IllegalStep("attempt", str(attempt.key), attempt.state, event)
-    if isinstance(event, Renewed):
-        return renewed(attempt, event)
-    if isinstance(event, ResizeBegun | LeaveAsked | ResizeSettled):
+    if isinstance(event, _OF_THE_LEASE):
+        if isinstance(event, Renewed):
+            return renewed(attempt, event)
         return _resized(attempt, event, at_s)._replace(state=target)
     changes = _changes(attempt, event, at_s)
     changes["state"] = target

@@ -70,6 +70,21 @@ def vacated(
     return changes
 
 
+def ended_so(
+    job: Job,
+    usage: tuple[float, float, float, float],
+    at_s: float,
+    reason: EndReason,
+    exit_code: int | None = None,
+    signal: int | None = None,
+) -> Changes:
+    """It is over for good, with its attempt."""
+    changes = vacated(job, usage, reason, exit_code, signal)
+    changes["end_time_s"] = at_s
+    changes["hold"] = changes["blocked"] = changes["queued_since_s"] = None
+    return changes
+
+
 def ended(at_s: float) -> Changes:
     return {"end_time_s": at_s, "hold": None, "blocked": None, "queued_since_s": None}
 

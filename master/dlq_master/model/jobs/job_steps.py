@@ -376,8 +376,7 @@ def _changes(  # noqa: C901 one case per event
     """The fields that the event changes; `waits`: the job is QUEUED after it."""
     match event:
         case Completed():
-            changes = to.vacated(job, event.usage, EndReason.COMPLETED, exit_code=0)
-            return changes | to.ended(at_s)
+            return to.ended_so(job, event.usage, at_s, EndReason.COMPLETED, 0)
         case Placed():
             if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
                 raise _illegal(job, event)
@@ -385,15 +384,13 @@ def _changes(  # noqa: C901 one case per event
             changes["live_attempt"] = changes["attempts"] = event.attempt
             return changes
         case Ran():
-            return {
-                "start_time_s": at_s,
-                "first_start_time_s": (
-                    at_s if job.first_start_time_s is None else job.first_start_time_s
-                ),
-                "resizing": None,
-                "resizes": job.resizes + (event.resized is not None),
-                **to.ran_on(job, event.gpu_type),
-            }
+            changes = to.ran_on(job, event.gpu_type)
+            changes["start_time_s"], changes["resizing"] = at_s, None
+            if job.first_start_time_s is None:
+                changes["first_start_time_s"] = at_s
+            if event.resized is not None:
+                changes["resizes"] = job.resizes + 1
+            return changes
         case WidthChanged():
             return to.charged(job, event.usage) | to.ran_on(job, event.gpu_type)
         case ResizedLive():
@@ -402,9 +399,9 @@ def _changes(  # noqa: C901 one case per event
             return _requeued(job, event, at_s, waits=waits)
         case Failed():
             code, signal = event.exit_code, event.signal
-            return to.vacated(job, event.usage, event.reason, code, signal) | to.ended(at_s)
+            return to.ended_so(job, event.usage, at_s, event.reason, code, signal)
         case TimedOut():
-            return to.vacated(job, event.usage, EndReason.TIME_LIMIT) | to.ended(at_s)
+            return to.ended_so(job, event.usage, at_s, EndReason.TIME_LIMIT)
         case Cancelled():
             end = {"end_reason": EndReason.CANCELLED, **to.ended(at_s)}
             return to.waits_no_more(job, at_s) | end
