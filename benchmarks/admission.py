@@ -22,6 +22,7 @@ from statistics import median
 from benchmarks import slo_jobs
 from benchmarks.conditions import percentile
 from benchmarks.report import Report
+from benchmarks.slots_later import after, moved_on
 
 from dlq_master.model.jobs.reward import Step
 from dlq_master.policy.promise.capacity.leases import Grid, SloJob
@@ -29,7 +30,6 @@ from dlq_master.policy.promise.capacity.rules import VerdictGround
 from dlq_master.policy.promise.slots.plan import completion_s, faults
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed
 from dlq_master.policy.promise.verdicts.offer import earliest_deadline
-from support.slots_later import after, moved_on
 
 LOAD = 2.0  # the cluster starts empty: with less three days hardly fill it
 OFFERS = 20  # refusals that are also asked for the earliest deadline

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import inf
 
 import pytest
+from benchmarks.slots_later import after, moved_on
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +19,6 @@ from dlq_master.policy.promise.slots.realise import FIRM, STICKY
 from dlq_master.policy.promise.verdicts.admission import PromiseBook, admit, renewed, replan
 from dlq_master.policy.promise.verdicts.offer import FixKind, earliest_deadline, offer
 from support.extent import times
-from support.slots_later import after, moved_on
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 

@@ -10,6 +10,7 @@ from itertools import product
 from math import inf
 
 import pytest
+from benchmarks.slots_later import after
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +29,6 @@ from dlq_master.policy.promise.slots.plan import (
 )
 from dlq_master.policy.promise.solver.selector import SlotSource, Unserved, select, settled
 from support.extent import times
-from support.slots_later import after
 from unit.master.policy.promise.drawing import drawn, grid_of
 
 
