@@ -318,15 +318,7 @@ def _end(job: job_pb2.Job) -> str:
 
 
 def _when(job: job_pb2.Job, field: str, look: OutputLook) -> str:
-    times = {
-        "submit_time": job.submit_time,
-        "queue_time": job.queue_time,
-        "start_time": job.start_time,
-        "end_time": job.end_time,
-        "begin_time": job.begin_time,
-        "warning_time": job.warning_time,
-    }
-    seconds = from_timestamp(times[field])
+    seconds = from_timestamp(getattr(job, field))
     return moment(seconds, look) if seconds else ""
 
 

@@ -8,7 +8,7 @@ import click
 
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
-from dlq_cli.facts.common import document, instant
+from dlq_cli.facts.common import described, document
 from dlq_cli.facts.job import job_facts, range_facts
 from dlq_cli.lists.select import several_jobs
 from dlq_cli.lists.tasks import shown_id
@@ -66,16 +66,13 @@ def _tell(app: App, answer: wire.EstimateJobResponse, *, as_json: bool) -> None:
     click.echo(_text(answer, look), nl=False, color=look.color)
 
 
-def _facts(answer: wire.EstimateJobResponse) -> dict[str, object]:
-    has = answer.HasField
-    return {
-        "start": range_facts(answer.start) if has("start") else None,
-        "end": range_facts(answer.end) if has("end") else None,
-        "estimate_time": instant(answer.estimate_time) if has("estimate_time") else None,
-        "basis": answer.basis or None,
-        "missing": answer.missing or None,
-        "job": job_facts(answer.job) if answer.job.job_id not in ("", "0") else None,
-    }
+_facts = described(
+    wire.EstimateJobResponse,
+    "start end estimate_time basis? missing? job!",
+    start=range_facts,
+    end=range_facts,
+    job=lambda job: job_facts(job) if job.job_id not in ("", "0") else None,
+)
 
 
 def _text(answer: wire.EstimateJobResponse, look: OutputLook) -> str:

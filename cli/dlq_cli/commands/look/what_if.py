@@ -12,7 +12,7 @@ from dlq.v1 import forecast_pb2
 from dlq.v1 import forecast_service_pb2 as wire
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, json_option, pass_app
-from dlq_cli.facts.common import document, instant
+from dlq_cli.facts.common import described, document
 from dlq_cli.facts.job import range_facts
 from dlq_cli.output.render import Cell, OutputLook, age, facts, table
 from dlq_cli.text.foreseen import short_range
@@ -107,20 +107,16 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _facts(answer: wire.CompareForecastsResponse) -> dict[str, object]:
-    return {
-        "estimate_time": instant(answer.estimate_time),
-        "starts": [
-            {
-                "job_id": one.job_id,
-                "start": range_facts(one.start) if one.HasField("start") else None,
-                "other_start": range_facts(one.other_start)
-                if one.HasField("other_start")
-                else None,
-            }
-            for one in answer.starts
-        ],
-    }
+_facts = described(
+    wire.CompareForecastsResponse,
+    "estimate_time! starts",
+    starts=described(
+        wire.ComparedStart,
+        "job_id start other_start",
+        start=range_facts,
+        other_start=range_facts,
+    ),
+)
 
 
 def _summary(answer: wire.CompareForecastsResponse) -> tuple[tuple[str, str], ...]:
