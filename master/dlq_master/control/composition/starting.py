@@ -128,8 +128,8 @@ def _take_over(state: State, batch: Batch, before: Chosen) -> None:
     changed, gone = take_over(state, _policy(before))
     batch.jobs += changed
     name = state.placement.chosen.policy
-    told = {"policy": name, "settings": state.placement.chosen.words, "before": before.policy}
-    batch.events.append(_event(state, "policy_set", told, "master.toml"))
+    facts = {"policy": name, "settings": state.placement.chosen.words, "before": before.policy}
+    batch.events.append(_event(state, "policy_set", facts, "master.toml"))
     for job_id in gone:
         cause = f"the policy is {name} now, which promises no deadlines"
         batch.events.append(_event(state, "promise_dropped", {}, cause, job_id))

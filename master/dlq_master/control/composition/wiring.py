@@ -79,8 +79,8 @@ def _write_costs(turn: Turn, _touched: Touched) -> None:
 
 
 def _forget_requests(turn: Turn) -> None:
-    kept_s = turn.state.config.jobs.request_id_kept
-    turn.batch.forget_requests_before_s = turn.now_s - kept_s
+    retention_s = turn.state.config.jobs.request_id_kept
+    turn.batch.forget_requests_before_s = turn.now_s - retention_s
 
 
 def _ask_planner(state: State, now_s: float) -> None:

@@ -41,14 +41,14 @@ def read_load(source: str, timeout_s: float = TIMEOUT_S, max_age_s: float = 0.0)
     Raises LoadUnknown.
     """
     try:
-        told = _told(source, timeout_s, max_age_s)
+        load = _told(source, timeout_s, max_age_s)
     except (OSError, HTTPException, ValueError, RecursionError) as error:
         if isinstance(error, HTTPError):
             error.close()  # it is the answer, and holds the connection
         raise LoadUnknown(f"{source[:80]}: {error}") from error
-    if not 0.0 <= told <= 1.0:
-        raise LoadUnknown(f"{source[:80]}: {told} is no share from 0 to 1")
-    return told
+    if not 0.0 <= load <= 1.0:
+        raise LoadUnknown(f"{source[:80]}: {load} is no share from 0 to 1")
+    return load
 
 
 def _told(source: str, timeout_s: float, max_age_s: float) -> float:
@@ -92,10 +92,10 @@ def _number(text: str) -> float:
     """A number, or JSON with "busy", or the last cell of a line."""
     if not text.lstrip().startswith("{"):
         return _as_number(text.strip().split(",")[-1])
-    told: Mapping[str, Any] = json.loads(text)
-    if "busy" not in told:
+    answer: Mapping[str, Any] = json.loads(text)
+    if "busy" not in answer:
         raise ValueError('its JSON has no "busy"')
-    return _as_number(told["busy"])
+    return _as_number(answer["busy"])
 
 
 def _as_number(value: object) -> float:

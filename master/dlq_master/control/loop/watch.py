@@ -60,9 +60,9 @@ class Subscription:
             horizon, last = self._watchers.horizon, self._watchers.last
             if horizon > max(self._after, self._floor):
                 raise cursor_expired(self._after, horizon)
-            told = [event for event in page if event.seq <= last]
-            self._behind = len(told) == PAGE
-            return told
+            events = [event for event in page if event.seq <= last]
+            self._behind = len(events) == PAGE
+            return events
         live, self._live = self._live, []
         return [event for event in live if event.seq > self._after]
 

@@ -261,8 +261,8 @@ def _to_give(jobs: list[Job]) -> list[Job]:
     """Running jobs run in the account of the leaving user; a promise counts against the quota of a
     team. The tasks of an array stay together.
     """
-    kept = [job for job in jobs if job.live_attempt is not None or job.promised is not None]
-    single, arrays = {job.job_id for job in kept}, {job.array for job in kept if job.array}
+    retained = [job for job in jobs if job.live_attempt is not None or job.promised is not None]
+    single, arrays = {job.job_id for job in retained}, {job.array for job in retained if job.array}
     return [job for job in jobs if job.job_id not in single and job.array not in arrays]
 
 
@@ -275,8 +275,8 @@ def _give(turn: Turn, job: Job, heir: User, actor: str) -> None:
         ("person", heir.key),
         ("team", teams.team_for(turn.state, heir.name, "")),
     )
-    told = f"user: {job.user} -> {heir.name}"
-    turn.step_job(job.job_id, on_job.Updated(values=values, changes=told), actor=actor)
+    changes = f"user: {job.user} -> {heir.name}"
+    turn.step_job(job.job_id, on_job.Updated(values=values, changes=changes), actor=actor)
     gates.track(turn.state.cluster.jobs, turn.job(job.job_id), turn.now_s)
     gates.stirred[job.job_id] = None
 

@@ -96,18 +96,18 @@ def team_for(state: State, user: str, asked: str) -> str:
     Raises InvalidRequest for any other team, in the same words whether it exists or not. Not
     everybody may learn which teams exist.
     """
-    own = [team for team in state.people.teams.values() if team.member(user) is not None]
+    joined = [team for team in state.people.teams.values() if team.member(user) is not None]
     if asked:
-        names = sorted(team.name for team in own)
+        names = sorted(team.name for team in joined)
         if asked not in names:
             words = f"{user} is in no team {asked!r}{did_you_mean(asked, names)}"
             hint = f"teams of {user}: {', '.join(names) or 'none'}"
             raise InvalidRequest(words, field="spec.team", hint=hint)
         return asked
-    chosen = [team for team in own if (it := team.member(user)) is not None and it.default]
+    chosen = [team for team in joined if (it := team.member(user)) is not None and it.default]
     if chosen:
         return chosen[0].name
-    return min(own, key=lambda team: (team.created_time_s, team.name)).name if own else ""
+    return min(joined, key=lambda team: (team.created_time_s, team.name)).name if joined else ""
 
 
 def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
@@ -200,16 +200,16 @@ def _frees(state: State, place: str) -> str:
 def _check_promised(state: State, ask: SetTeam) -> None:
     quota = ask.team.slo_quota
     jobs = (state.cluster.jobs[job_id] for job_id in sorted(state.cluster.promised))
-    own = [job for job in jobs if (job.team or job.user) == ask.team.name]
-    promised = sum(job.request.gpus for job in own)
+    promised_jobs = [job for job in jobs if (job.team or job.user) == ask.team.name]
+    promised = sum(job.request.gpus for job in promised_jobs)
     if quota is not None and promised > quota and not ask.force:
-        named = ", ".join(str(job.job_id) for job in own[: policies.LISTED])
+        named = ", ".join(str(job.job_id) for job in promised_jobs[: policies.LISTED])
         raise IllegalTransition(
             f"{promised} GPUs of team {ask.team.name} are promised to jobs {named}, more than "
             f"{quota}",
             hint="with --force the quota is set all the same: these promises stand, and nothing "
             "more is promised",
-            jobs=len(own),
+            jobs=len(promised_jobs),
         )
 
 
@@ -228,8 +228,8 @@ def _without_default(state: State, team: Team) -> Iterator[Team]:
 
 
 def _facts(team: Team) -> dict[str, Any]:
-    told = {**team.rules._asdict(), "slo_quota": team.slo_quota, "members": len(team.members)}
-    return {key: value for key, value in told.items() if value is not None}
+    facts = {**team.rules._asdict(), "slo_quota": team.slo_quota, "members": len(team.members)}
+    return {key: value for key, value in facts.items() if value is not None}
 
 
 def _notices(state: State, team: Team) -> Iterator[str]:

@@ -166,41 +166,41 @@ def decided(
     def by(variant: Policy) -> Decided:
         return decide(cluster, variant, now_s, epoch, pause_starts=pause)
 
-    own = away.variants(policy)
+    variants = away.variants(policy)
     if away.asked is not None:
         away.stirred = True
-        return _meanwhile(away.asked, own, now_s, by)
+        return _meanwhile(away.asked, variants, now_s, by)
     if not away.planner.ready or now_s < away.distrust_until_s:
         again_s = max(away.distrust_until_s, now_s + max(1.0, away.planner.facts().rest_s))
-        return _woken(by(own.plain), again_s if cluster.unjudged else None)
-    first = by(own.trapped)
+        return _woken(by(variants.plain), again_s if cluster.unjudged else None)
+    first = by(variants.trapped)
     if not isinstance(first.fault, Elsewhere):
         return first
     stage = first.fault.stage
     if stage is Stage.PLAN and now_s < away.rest_until_s:
-        return _after(first, by(own.plain))
+        return _after(first, by(variants.plain))
     away.wanted = stage
     if stage is Stage.PROMISES:
-        rest = _or(by(own.waiting), lambda: by(own.plain_waiting))
+        rest = _or(by(variants.waiting), lambda: by(variants.plain_waiting))
         return _after(first, rest)
     return Decided(first.happened, now_s + PATIENCE_S[stage])
 
 
 def _meanwhile(
-    asked: PlanQuestion, own: Variants, now_s: float, by: Callable[[Policy], Decided]
+    asked: PlanQuestion, variants: Variants, now_s: float, by: Callable[[Policy], Decided]
 ) -> Decided:
     """The decision while the planner works."""
     patient_s = asked.asked_s + PATIENCE_S[asked.stage]
     if asked.stage is not Stage.PROMISES:
-        return by(own.plain) if now_s >= patient_s else Decided((), patient_s)
-    first = by(own.waiting)
+        return by(variants.plain) if now_s >= patient_s else Decided((), patient_s)
+    first = by(variants.waiting)
     if not isinstance(first.fault, Elsewhere):
         return first
     if first.fault.stage is Stage.SLOT:  # it has become due since
         patient_s = asked.asked_s + PATIENCE_S[Stage.SLOT]
-        rest = by(own.plain) if now_s >= patient_s else Decided((), patient_s)
+        rest = by(variants.plain) if now_s >= patient_s else Decided((), patient_s)
         return _after(first, rest)
-    return _after(first, by(own.plain_waiting))
+    return _after(first, by(variants.plain_waiting))
 
 
 class Applied(NamedTuple):

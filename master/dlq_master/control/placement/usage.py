@@ -23,8 +23,10 @@ def to_write(cluster: Cluster) -> Mapping[str, str]:
     if shares is None or not shares.ledger.changed:
         return {}
     shares.ledger.changed = False
-    told = {name: [round(used, 3), at_s] for name, (used, at_s) in shares.ledger.accounts.items()}
-    return {USAGE: json.dumps(told, sort_keys=True, separators=(",", ":"))}
+    accounts = {
+        name: [round(used, 3), at_s] for name, (used, at_s) in shares.ledger.accounts.items()
+    }
+    return {USAGE: json.dumps(accounts, sort_keys=True, separators=(",", ":"))}
 
 
 def restore(cluster: Cluster, stored: str | None) -> None:
