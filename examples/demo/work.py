@@ -102,8 +102,13 @@ def pace() -> float:
 
 
 def start_outside(work: Work, out: Path) -> subprocess.Popen[bytes]:
-    """The same training as a plain process: nothing of dlq in its environment."""
+    """The same training as a plain process: nothing of dlq in its environment.
+
+    Jobs do not get the variables of this shell either. Those of numerical libraries would change
+    the last digits.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("DLQ_")}
+    of_others = ("DLQ_", "OPENBLAS_", "OMP_", "MKL_")
+    plain = {name: value for name, value in os.environ.items() if not name.startswith(of_others)}
     with (out / "output.txt").open("wb") as output:
         return subprocess.Popen(work.command(out), cwd=out, stdout=output, stderr=output, env=plain)

@@ -13,9 +13,11 @@ from support.ports import free_ports
 
 JOBS = Path(__file__).resolve().parents[2] / "examples" / "jobs"
 _SMALLEST_PIPE_BYTES = 4096
-# A job gets no variable that only its submitter's shell has, and this one changes the last digits.
+# A job gets no variable that only its submitter's shell has, and these change the last digits.
 _JOBS_ENVIRONMENT = {
-    name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("OPENBLAS_", "OMP_", "MKL_"))
 }
 
 
