@@ -51,7 +51,7 @@ for policy, settings in json.loads(sys.argv[1]):
     for number in range(1, int(sys.argv[2])):
         gpus = draw.choice([1, 1, 2, 4, 8, 16])
         request = Request(gpus=gpus, sizes=draw.choice([(), (gpus, 2 * gpus), (gpus, gpus + 1)]))
-        world.submit(a_job(number, request=request, rank_base=draw.randrange(2),
+        world.submit(a_job(number, request=request, priority_base=draw.randrange(2),
             duration_estimate_s=draw.choice([None, 40.0, 400.0]),
             steps=draw.choice([(), strict(90.0), soft([(60.0, 100.0), (600.0, 20.0)])])))
         world.now_s += draw.choice([0.0, 1.0, 31.0])

@@ -225,9 +225,8 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
 _DONE_WITH = frozenset({on_attempt.Cancelled, on_attempt.TimedOut})  # nobody does its work again
 
 
-def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, now_s: float) -> on_job.Usage:
-    """The consumption of a live attempt that ends so."""
-    until_s = ended_s(attempt, now_s)
+def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: float) -> on_job.Usage:
+    """The consumption of a live attempt that ended so at `until_s` (`ended_s`)."""
     executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
@@ -355,10 +354,11 @@ def _own_failure(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
 def _job_end(
     end: on_attempt.AttemptEvent, attempt: Attempt, job: Job, usage: on_job.Usage
 ) -> on_job.JobEvent:
-    if is_reduced(attempt, job) and attempt.stop_cause in _UNASKED and _left(end):
+    reduced = is_reduced(attempt, job)
+    if reduced and attempt.stop_cause in _UNASKED and _left(end):
         return _infra(EndReason.NODE_LOST, attempt, job, usage)
     match end:
-        case on_attempt.Succeeded() if not is_reduced(attempt, job):
+        case on_attempt.Succeeded() if not reduced:
             return on_job.Completed(usage=usage)
         # On so few GPUs that is no result, but all there is to measure
         case on_attempt.Succeeded():
@@ -377,7 +377,7 @@ def _job_end(
             return _infra(EndReason.NODE_LOST, attempt, job, usage)
         case on_attempt.StartFailed():
             return _infra(EndReason.START_FAILED, attempt, job, usage)
-        case on_attempt.Failed() if is_reduced(attempt, job):  # perhaps only for being so small
+        case on_attempt.Failed() if reduced:  # perhaps only for being so small
             return on_job.Requeued(
                 reason=end.reason,
                 usage=usage,

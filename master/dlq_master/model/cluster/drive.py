@@ -137,7 +137,7 @@ def step_attempt(
         ended_s = gang.ended_s(before, now_s)
         if ended_s != now_s:  # told late: a copy costs as much as a step
             after = after._replace(ended_time_s=ended_s)
-        used = gang.usage(before, event, job, now_s)
+        used = gang.usage(before, event, job, ended_s)
         follows = gang.consequence(before, event, job, used)
         _charge_share(cluster, before, job, ended_s)
         if follows is None:  # cancelled while it ran: only the books are left to close
@@ -408,7 +408,7 @@ def _rewidened(
     _charge_share(cluster, before, job, now_s)
     if job.ended:
         return None
-    used = gang.usage(before, event, job, now_s)
+    used = gang.usage(before, event, job, gang.ended_s(before, now_s))
     return job_steps.WidthChanged(usage=used, gpu_type=_gpu_type(cluster, after, job))
 
 

@@ -352,6 +352,7 @@ TABLE: Mapping[tuple[JobState, type[JobEvent]], JobState] = {
 }
 
 
+_COMPLETED = EndReason.COMPLETED  # looked up once: it costs as much as two fields of a copy
 Placing = Callable[[Job, JobEvent], int | None]  # a position in its level; None: it keeps its own
 
 
@@ -376,7 +377,7 @@ def _changes(  # noqa: C901 one case per event
     """The fields that the event changes; `waits`: the job is QUEUED after it."""
     match event:
         case Completed():
-            return to.ended_so(job, event.usage, at_s, EndReason.COMPLETED, 0)
+            return to.ended_so(job, event.usage, at_s, _COMPLETED, 0)
         case Placed():
             if job.live_attempt is not None or job.blocked or event.attempt != job.attempts + 1:
                 raise _illegal(job, event)
