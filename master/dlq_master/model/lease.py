@@ -121,6 +121,6 @@ def hold_until_s(contact_s: float, hold_s: float) -> float:
     return contact_s + hold_s
 
 
-def reclaim_time_s(contact_s: float, hold_s: float, terms: Terms) -> float:
+def requeue_time_s(contact_s: float, hold_s: float, terms: Terms) -> float:
     """When the master may give a silent job's GPUs to somebody else."""
     return hold_until_s(contact_s, hold_s) + terms.hold_margin_s

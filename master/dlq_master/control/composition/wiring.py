@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from dlq_master.control.attempts import barrier, dispatch, live_resizes, stops
+from dlq_master.control.attempts import barrier_timeout, dispatch, live_resizes, stops
 from dlq_master.control.composition.handlers import HANDLERS
 from dlq_master.control.deadlines import missed, risks
 from dlq_master.control.jobs import eligible, limits
@@ -99,7 +99,7 @@ WIRING: Final = Wiring(
     ticks={
         "leases": (
             nodes.watch_silence,
-            barrier.watch,
+            barrier_timeout.watch,
             live_resizes.watch,
             limits.watch,
             trials.watch,

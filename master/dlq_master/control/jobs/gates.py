@@ -90,7 +90,7 @@ class Gates:
             self.begins.set(job.job_id, job.begin_time_s)
         self._track_terms(jobs, job)
         if job.blocked is Block.BACKOFF:
-            self.back_off(job)
+            self.wait_for_retry(job)
         if job.blocked is not None:
             self.stirred[job.job_id] = None
 
@@ -109,7 +109,7 @@ class Gates:
                 if term.array and term.target not in self.tallies:
                     self.tallies[term.target] = tally_of(tasks_of(jobs, term.target))
 
-    def back_off(self, job: Job) -> None:
+    def wait_for_retry(self, job: Job) -> None:
         """It is tried again when its time has come."""
         if job.retry_time_s is not None:
             self.begins.set(job.job_id, job.retry_time_s)
@@ -233,7 +233,7 @@ def build(jobs: Jobs, now_s: float) -> Gates:
         if job.array is not None or job.depends is not None or job.begin_time_s is not None:
             gates.track(jobs, job, now_s)
         if job.blocked is Block.BACKOFF:
-            gates.back_off(job)
+            gates.wait_for_retry(job)
     return gates
 
 

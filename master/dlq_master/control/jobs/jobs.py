@@ -7,7 +7,7 @@ request to save is numbered, and a repeat of it asks for nothing new.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, NotFound, PermissionDenied
-from dlq_master.control.attempts import losses
+from dlq_master.control.attempts import work_loss
 from dlq_master.control.loop.once import Done, once
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines.rent_reasons import rented_reasons
@@ -108,7 +108,7 @@ def pause(turn: Turn, ask: PauseJob) -> Done[Answer]:
     if held_otherwise and job.live_key is None:
         raise IllegalTransition(f"job {shown_id(job)} is on hold already", state=job.state.value)
     if not ask.accept_loss:
-        losses.refuse(turn, [job.live_key], losses.PAUSE)
+        work_loss.refuse(turn, [job.live_key], work_loss.PAUSE)
     if held_otherwise and job.live_key is not None:
         turn.stop(job.live_key, StopCause.PAUSE, actor=ask.caller.actor)
     elif job.hold is None:
@@ -142,7 +142,7 @@ def requeue(turn: Turn, ask: RequeueJob) -> Done[Answer]:
             state=job.state.value,
         )
     if not ask.accept_loss:
-        losses.refuse(turn, [job.live_key], losses.REQUEUE)
+        work_loss.refuse(turn, [job.live_key], work_loss.REQUEUE)
     if ask.hold and job.hold in (None, HoldKind.PAUSED, HoldKind.DEPENDENCY):
         held = on_job.Held(kind=HoldKind.USER, by=ask.caller.name)
         turn.step_job(job.job_id, held, actor=ask.caller.actor)

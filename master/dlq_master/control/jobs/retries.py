@@ -34,7 +34,7 @@ class Retries:
                     self.jobs[job.job_id] = None
                     self.due = True
                     if job.blocked is Block.BACKOFF:
-                        gates.back_off(job)
+                        gates.wait_for_retry(job)
 
 
 def build(jobs: Mapping[JobId, Job]) -> Retries:

@@ -7,7 +7,7 @@ a margin is it DOWN, with its attempts lost.
 """
 
 from dlq_common.errors import Conflict, IllegalTransition, InvalidRequest, StaleFence
-from dlq_master.control.attempts import dispatch, losses, quarantine, ranks, reports
+from dlq_master.control.attempts import dispatch, quarantine, ranks, reports, work_loss
 from dlq_master.control.deadlines import progress as paces
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import Turn
@@ -39,7 +39,7 @@ from dlq_master.control.trials import resume_times, speeds
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.ids import NodeId
-from dlq_master.model.lease import reclaim_time_s
+from dlq_master.model.lease import requeue_time_s
 from dlq_master.model.nodes import node_steps as on_node
 from dlq_master.model.nodes.node import Node, NodeFlag, NodeState
 from dlq_master.model.nodes.node import frozen as frozen_now
@@ -168,7 +168,7 @@ def watch_silence(turn: Turn) -> None:
             if heard.state is NodeState.UNREACHABLE:
                 _silence_attempts(turn, node.node_id)
         if heard.state is NodeState.UNREACHABLE:
-            _reclaim(turn, node.node_id, contact_s)
+            _requeue_after_hold(turn, node.node_id, contact_s)
         elif heard.state is NodeState.UP:
             unaccounted.watch(turn, node.node_id)
 
@@ -207,7 +207,7 @@ def set_flags(turn: Turn, ask: SetNodeFlags) -> Done[Node]:
     """Set and clear flags; flags that are so already change nothing."""
     node = turn.node(ask.node_id)
     if NodeFlag.DRAINING in ask.set_flags - node.flags and not ask.accept_loss:
-        losses.refuse(turn, turn.state.cluster.attempts_on(ask.node_id), losses.DRAIN)
+        work_loss.refuse(turn, turn.state.cluster.attempts_on(ask.node_id), work_loss.DRAIN)
     actor = ask.caller.actor
     for flag in sorted(ask.set_flags - node.flags):
         event: on_node.NodeEvent = on_node.FlagSet(flag=flag, reason=ask.reason, by=actor)
@@ -370,7 +370,7 @@ def _notice_freeze(turn: Turn) -> None:
         turn.note("requeues_frozen" if frozen else "requeues_thawed")
 
 
-def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
+def _requeue_after_hold(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     """After the hold and its margin none of our processes can run there: its attempts are lost."""
     state = turn.state
     if state.frozen:
@@ -378,7 +378,7 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
     longer_s = state.cluster.nodes[node_id].hold_extension_s
     for key in turn.state.cluster.attempts_on(node_id):
         hold_s = state.cluster.attempts[key].lease.hold_s + longer_s
-        if turn.now_s >= reclaim_time_s(contact_s, hold_s, state.terms):
+        if turn.now_s >= requeue_time_s(contact_s, hold_s, state.terms):
             reports.lose(
                 turn,
                 key,
@@ -387,10 +387,10 @@ def _reclaim(turn: Turn, node_id: NodeId, contact_s: float) -> None:
                 node_id=node_id,
             )
     if not turn.state.cluster.attempts_on(node_id):
-        since_s = turn.now_s - contact_s
-        if since_s >= state.terms.hold_s + longer_s + state.terms.hold_margin_s:
+        if turn.now_s >= requeue_time_s(contact_s, state.terms.hold_s + longer_s, state.terms):
+            since_s = round(turn.now_s - contact_s)
             turn.hang_up(node_id)
-            turn.step_node(node_id, on_node.Lost(), cause=f"silent for {round(since_s)} s")
+            turn.step_node(node_id, on_node.Lost(), cause=f"silent for {since_s} s")
 
 
 def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:

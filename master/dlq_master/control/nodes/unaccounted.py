@@ -15,7 +15,7 @@ from dlq_master.control.stimuli.nodes import OpenSession
 from dlq_master.model.attempts import attempt_steps as on_attempt
 from dlq_master.model.attempts.attempt import AttemptState, RankPhase
 from dlq_master.model.ids import AttemptKey, NodeId
-from dlq_master.model.lease import reclaim_time_s
+from dlq_master.model.lease import requeue_time_s
 
 _CAUSE = "its agent has no record of it, and it may still run"
 
@@ -61,7 +61,7 @@ def watch(turn: Turn, node_id: NodeId) -> None:
         if attempt is None or attempt.ranks[rank].gone:
             waiting.pop((key, rank), None)
             continue
-        if turn.now_s < reclaim_time_s(since_s, attempt.lease.hold_s + longer_s, state.terms):
+        if turn.now_s < requeue_time_s(since_s, attempt.lease.hold_s + longer_s, state.terms):
             continue
         if (key, rank) not in state.nodes.unexplained.get(node_id, frozenset()):
             _lose(turn, node_id, key, "its agent has no record of it, and its hold is over")

@@ -23,7 +23,7 @@ from typing import Final
 from dlq_common.errors import InvalidRequest, QuotaExceeded
 from dlq_common.text.instants import format_instant
 from dlq_common.text.units import DAY
-from dlq_master.control.attempts import losses
+from dlq_master.control.attempts import work_loss
 from dlq_master.control.loop.once import Done, nothing, once
 from dlq_master.control.loop.turn import State, Turn
 from dlq_master.control.stimuli import CancelReservation, CreateReservation
@@ -58,7 +58,7 @@ def create(turn: Turn, ask: CreateReservation) -> Done[Reservation]:
     _check(turn, begin_s, ask.end_s)
     if begin_s <= turn.now_s and not ask.accept_loss:
         there = (key for name in nodes for key in turn.state.cluster.attempts_on(name))
-        losses.refuse(turn, dict.fromkeys(there), losses.RESERVE)
+        work_loss.refuse(turn, dict.fromkeys(there), work_loss.RESERVE)
     made = Reservation(
         reservation_id=f"m{_next(turn.state)}",
         node_ids=tuple(sorted(set(nodes))),

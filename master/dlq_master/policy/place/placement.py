@@ -19,7 +19,7 @@ class Placement(NamedTuple):
 
     `counts_only`: any GPUs will do, even for a request with an explicit number of nodes. `splits`:
     any GPUs will do for a request without one. `balances`: a program chooses where `find` has found
-    that the job fits (`place.chooser`). `room`: the GPUs of which a shape takes room, where that is
+    that the job fits (`place.ilp`). `room`: the GPUs of which a shape takes room, where that is
     more than it gets; None: just those. `repacks`: where `find` has nothing, all that start in the
     plan are packed anew to make room. `pack`: the function for that. `arranges`: places the small
     jobs that start in one plan as a whole (`whole.batch`). `groups`: own and lent servers, bases

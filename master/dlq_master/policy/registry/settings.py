@@ -13,10 +13,10 @@ from dlq_master.policy.order.share import HALF_LIFE_S
 from dlq_master.policy.partition import quotas
 from dlq_master.policy.partition.quotas import Quotas
 from dlq_master.policy.place.allocation.grouped import GROUPS
-from dlq_master.policy.place.chooser import ILP
 from dlq_master.policy.place.consolidate import CONSOLIDATE
 from dlq_master.policy.place.count import COUNT
 from dlq_master.policy.place.halving import HALVING
+from dlq_master.policy.place.ilp import ILP
 from dlq_master.policy.place.packing.joint import SPACE
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.skew import SKEW, SKEW_GROUPS, Pack

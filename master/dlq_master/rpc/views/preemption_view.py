@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dlq.v1 import job_pb2
 from dlq.v1.job_pb2 import RunEstimate
 from dlq_common.text.wire import to_duration, to_timestamp
-from dlq_master.control.attempts.losses import loss_words
+from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.control.config import OTHERS
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt

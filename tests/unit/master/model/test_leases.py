@@ -11,8 +11,8 @@ from dlq_master.model.lease import (
     first_term_end_s,
     hold_until_s,
     next_boundary_s,
-    reclaim_time_s,
     renewed_term_end_s,
+    requeue_time_s,
 )
 
 INSTANTS = st.floats(0.0, 4e9, allow_nan=False)
@@ -48,7 +48,7 @@ def test_a_renewed_term_ends_one_boundary_later() -> None:
 def test_gpus_are_reclaimed_only_after_the_job_has_stopped_itself() -> None:
     terms = Terms()
     assert hold_until_s(50.0, terms.hold_s) == 3650.0
-    assert reclaim_time_s(50.0, terms.hold_s, terms) == 3655.0
+    assert requeue_time_s(50.0, terms.hold_s, terms) == 3655.0
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from dlq_master.policy.place.allocation.line import Head, RunningBlock
 from dlq_master.policy.place.allocation.mixed import start_mixed
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity, usable
-from dlq_master.policy.place.chooser import Balance
+from dlq_master.policy.place.ilp import Balance
 from dlq_master.policy.place.placement import Placement
 from dlq_master.policy.place.whole.batch import PlacementBatch
 

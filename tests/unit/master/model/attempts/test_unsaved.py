@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlq_master.control.attempts.losses import loss_words
+from dlq_master.control.attempts.work_loss import loss_words
 from dlq_master.model.attempts.attempt import AttemptState
 from dlq_master.model.attempts.unsaved import stop_loss
 from dlq_master.model.jobs.job import Checkpoint, RunRules
