@@ -34,6 +34,7 @@ REASONS = {
         "control/trials/resume_times.py",
     ),
     "one decision": (
+        "control/attempts/barrier.py",
         "dlq_profiler/identity.py",
         "devices/gpu_type.py",
     ),

@@ -386,11 +386,11 @@ def _requeue_after_hold(turn: Turn, node_id: NodeId, contact_s: float) -> None:
                 cause=f"node {node_id} silent beyond the hold",
                 node_id=node_id,
             )
-    if not turn.state.cluster.attempts_on(node_id):
-        if turn.now_s >= requeue_time_s(contact_s, state.terms.hold_s + longer_s, state.terms):
-            since_s = round(turn.now_s - contact_s)
-            turn.hang_up(node_id)
-            turn.step_node(node_id, on_node.Lost(), cause=f"silent for {since_s} s")
+    lost_s = requeue_time_s(contact_s, state.terms.hold_s + longer_s, state.terms)
+    if turn.now_s >= lost_s and not turn.state.cluster.attempts_on(node_id):
+        since_s = round(turn.now_s - contact_s)
+        turn.hang_up(node_id)
+        turn.step_node(node_id, on_node.Lost(), cause=f"silent for {since_s} s")
 
 
 def _lose_attempts(turn: Turn, node_id: NodeId, *, actor: str, cause: str) -> None:
