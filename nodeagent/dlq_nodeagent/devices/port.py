@@ -6,7 +6,7 @@ from typing import Protocol
 GIB = 1024**3
 MIB = 1024**2
 
-# Below this a GPU without processes counts as released (facts/users.md 7.3, step 4): the driver
+# Below this a GPU without processes counts as released (docs/concepts/pause.md, step 4): the driver
 # itself keeps some memory per device.
 RELEASED_MEMORY_BYTES = 500 * MIB
 

@@ -121,6 +121,7 @@ WIRING: Final = Wiring(
         _risks,
         _bookings,
         _waits,
+        renting.note_migrations,
         journal.note_steps,
         stops.tell,
         renting.provide,

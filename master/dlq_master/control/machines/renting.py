@@ -15,12 +15,15 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
+from dlq_common.daemon.logs import get_logger
+from dlq_common.errors import Conflict
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.control.machines import cost_forecasts, pools
 from dlq_master.control.machines.run_times import run_times
 from dlq_master.control.machines.state import pool_of
 from dlq_master.control.placement import execution, scheduling
 from dlq_master.control.pool_config import STATIC, PoolConfig
+from dlq_master.model.attempts.attempt_steps import StopRequested
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.machines.rented import MachineState
 from dlq_master.model.machines.renting import RentingView
@@ -30,6 +33,8 @@ from dlq_master.policy.rent.line import may_rent
 
 if TYPE_CHECKING:
     import numpy as np
+
+_log = get_logger("master.renting")
 
 
 def watch(turn: Turn) -> None:
@@ -45,10 +50,10 @@ def watch(turn: Turn) -> None:
     if decided.market is not None:
         state.machines.words = {name: words for name, (_, words) in left.items()}
         cost_forecasts.foretell(turn, decided)
-        for change in decided.plan.changes:
-            if isinstance(change, Migrate):
-                _note_migration(turn, change)
-        execution.carry_out(turn, decided.plan, machines=view.machines)
+        try:
+            execution.carry_out(turn, decided.plan, machines=view.machines)
+        except Conflict as fault:  # a bug of the stage: the other watches of this tick go on
+            _log.error("rent_plan_refused", error=fault.what)
     cost_forecasts.of_those_that_run(turn)
 
 
@@ -58,6 +63,13 @@ def arrive(turn: Turn) -> None:
     if arrived := state.cluster.migrations.arrived(state.cluster.jobs, state.cluster.attempts):
         view = execution.look(turn)._replace(machines=_machines(turn, {}))
         execution.carry_out(turn, state.policy.rent.arrivals(view, arrived))
+
+
+def note_migrations(turn: Turn, steps: Steps) -> None:
+    """Write down why a job moves to a machine, before the stop of its attempt."""
+    for one in steps.happened:
+        if isinstance(one.change, Migrate) and isinstance(one.event, StopRequested):
+            _note_migration(turn, one.change)
 
 
 def provide(turn: Turn, steps: Steps) -> None:

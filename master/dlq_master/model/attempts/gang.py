@@ -188,7 +188,7 @@ def silenced(attempt: Attempt) -> bool:
 
 
 def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
-    """Judge an attempt all of whose ranks are gone (facts/users.md 7.3, step 5, in the docs'
+    """Judge an attempt all of whose ranks are gone (docs/concepts/pause.md, step 5, in the docs'
     words):
 
     during a stop for another job, a checkpoint committed after the notice or a requeue exit code is

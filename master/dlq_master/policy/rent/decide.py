@@ -6,12 +6,12 @@
    these. The job with the largest loss chooses first. Capacity that is paid for already costs
    nothing.
 3. For the others a method of `policy.priced` chooses machines, and GPUs of them; due dates are
-nearer by the boot time.
+   nearer by the boot time.
    A machine of it is rented if the lateness of its jobs on the own nodes costs more than their
    lateness there plus the machine. The machine counts from its request to the last job's end
    (its minimum at least). The order is that of the savings, as far as the budget goes.
 4. A machine on which nobody is, and to which nobody is to come, is given back when what is paid of
-it is over.
+   it is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ServersAsked of the inference side: lent, planned to be taken back, taken back."""
+"""Servers of the inference side: lent, planned to be taken back, taken back."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STATES = {
 
 
 class ServersAsked(TypedDict):
-    """ServersAsked by name, or how many of any."""
+    """Servers by name, or how many of any."""
 
     node_ids: tuple[NodeId, ...]
     count: int

@@ -162,14 +162,12 @@ class PodmanRuntime(ProcessRuntime):
 
     def _tidy(self, attempt: OpenAttempt) -> None:
         """Our own names only, by descriptor: a mount that is still there makes rmdir fail."""
-        if not layout.exists(attempt.at, PRIVATE):
-            return
-        with opened(PRIVATE, at=attempt.at) as private:
+        with suppress(FileNotFoundError), opened(PRIVATE, at=attempt.at) as private:
             with os.scandir(private) as entries:
                 names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
             for name, is_directory in names.items():
                 (os.rmdir if is_directory else os.unlink)(name, dir_fd=private)
-        os.rmdir(PRIVATE, dir_fd=attempt.at)
+            os.rmdir(PRIVATE, dir_fd=attempt.at)
 
     def _sweep(self, living: frozenset[RankKey]) -> None:
         """Containers of this agent whose rank is over, or unknown: their shims were killed."""

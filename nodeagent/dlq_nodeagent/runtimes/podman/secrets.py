@@ -71,12 +71,10 @@ class Secrets:
     def take_back(self, key: RankKey) -> None:
         """Delete the copies for a rank; no effect without any."""
         place = self.run_dir / "secrets" / str(key)
-        if not os.path.lexists(place):
-            return
-        with opened(place) as at:
+        with suppress(FileNotFoundError), opened(place) as at:
             for name in os.listdir(at):
                 os.unlink(name, dir_fd=at)
-        place.rmdir()
+            place.rmdir()
 
     def keep_only(self, living: Collection[RankKey]) -> None:
         """Delete the copies of ended ranks and of all pulls: after a restart, before any pull."""
@@ -113,10 +111,11 @@ class Secrets:
 
     def _read(self, parts: tuple[str, ...], name: str) -> bytes | None:
         """One file, opened step by step so that no link is followed; None: there is none."""
-        if not os.path.lexists(self.directory):
-            return None
         with ExitStack() as walked:
-            at = walked.enter_context(opened(self.directory))
+            try:
+                at = walked.enter_context(opened(self.directory))
+            except FileNotFoundError:
+                return None
             try:
                 for part in parts[:-1]:
                     at = walked.enter_context(opened(part, at=at))

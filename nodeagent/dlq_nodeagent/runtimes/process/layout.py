@@ -162,21 +162,17 @@ def remove_attempt(state_dir: Path, attempts_fd: int, key: RankKey) -> None:
     directories (or too many files) finds its `job/` moved to STATE_DIR/leftover, for its owner or
     the operator. Repeating it is fine.
     """
-    if not exists(attempts_fd, str(key)):
-        return
-    with opened(str(key), at=attempts_fd) as at:
+    with suppress(FileNotFoundError), opened(str(key), at=attempts_fd) as at:
         if not _remove_job_dir(at):
             _keep_leftover(state_dir, at, key)
         for name in _OUR_NAMES:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=at)
-    os.rmdir(str(key), dir_fd=attempts_fd)
+        os.rmdir(str(key), dir_fd=attempts_fd)
 
 
 def _remove_job_dir(at: int) -> bool:
-    if not exists(at, JOB):
-        return True
-    with opened(JOB, at=at) as job:
+    with suppress(FileNotFoundError), opened(JOB, at=at) as job:
         try:
             with os.scandir(job) as entries:
                 for count, entry in enumerate(entries):

@@ -40,9 +40,7 @@ def read_log(at: int, offset: int, limit: int) -> LogChunk:
     An offset that fell into the gap moves forward to the oldest byte still there; one beyond the
     end moves back to the end. The head and the ring come in separate answers.
     """
-    if not layout.exists(at, layout.LOG_RING):
-        return LogChunk(offset=0, data=b"", end=0)
-    with opened(layout.LOG_RING, FILE, at=at) as ring_fd:
+    with suppress(FileNotFoundError), opened(layout.LOG_RING, FILE, at=at) as ring_fd:
         ring = _read_header(ring_fd)
         if ring is None:
             return LogChunk(offset=0, data=b"", end=0)
@@ -51,6 +49,7 @@ def read_log(at: int, offset: int, limit: int) -> LogChunk:
         if offset < ring.head_bytes:
             return _read_head(at, ring, offset, limit)
         return _read_ring(ring_fd, ring, offset, limit)
+    return LogChunk(offset=0, data=b"", end=0)
 
 
 def _read_header(ring_fd: int) -> _Ring | None:
