@@ -1,6 +1,6 @@
 """How much slower a job gets on a slower link: the master's own words and formulas.
 
-They live in `dlq_master.policy.sensitivity.slowdown`, which is pure and light; the place stage uses
+They live in `dlq_common.slowdown`, which is pure and light; the place stage uses
 them with these measurements.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq_master.policy.sensitivity.packing import DEFAULT as PACKLIMIT
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, Bounds, bounds, rho_of, slowdown
+from dlq_common.slowdown import OVERLAP, PACKLIMIT, Bounds, bounds, rho_of, slowdown
 from dlq_profiler.results import Interval, JobProfile
 
 # Nominal rates of a node's link, in bytes per second.

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dlq_master.policy.sensitivity.packing import DEFAULT as PACKLIMIT
+from dlq_common.slowdown import PACKLIMIT
 from dlq_profiler.prediction import LINKS, predict, skew_word
 from dlq_profiler.results import JobProfile
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO
+from dlq_common.slowdown import OVERLAP, SKEW_RHO
 from dlq_simulator.workload import TraceJob
 
 Number = int | float

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dlq_master.policy.sensitivity import packing, slowdown
+from dlq_common import slowdown
 from dlq_profiler.job import job_of
 from dlq_profiler.prediction import predict, skew_word
 from dlq_profiler.process import profiles_of
@@ -75,7 +75,7 @@ def test_rho_and_slowdown_are_the_masters() -> None:
 
 
 def test_a_skew_is_high_or_low_only_if_all_of_it_is() -> None:
-    limit = packing.DEFAULT
+    limit = slowdown.PACKLIMIT
     assert skew_word(Interval(limit + 0.01, 0.9)) == "high"
     assert skew_word(Interval(0.1, limit)) == "low"
     assert skew_word(Interval(limit, limit + 0.01)) == "unknown"

@@ -11,10 +11,11 @@ from itertools import accumulate
 from math import nextafter
 from typing import NamedTuple
 
+from dlq_common.slowdown import PACKLIMIT, rho_at
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.slowdowns import TimedRun
 from dlq_master.model.estimates.traffic import Packing
-from dlq_master.policy.sensitivity import slowdown
+from dlq_master.policy.sensitivity import overlap_fit
 
 
 class PackingRule:
@@ -67,18 +68,15 @@ class PackingRule:
         not.
         """
         tolerated = self._tolerated
-        fitted = slowdown.fit(runs)
+        fitted = overlap_fit.fit(runs)
         if fitted is not None and fitted.confident:
-            limit = slowdown.rho_at(tolerated, fitted.overlap)
+            limit = rho_at(tolerated, fitted.overlap)
             return limit, limit
         # 1 + rho, the worst, is tolerated; max(1, rho), the best, is not.
         return tolerated - 1.0, tolerated
 
 
-# Table 6 of the paper: the largest tensor of the four models that suffer (Figure 3) is at least
-# 61.0 % of the model (AlexNet). That of the six that do not is at most 14.6 % (GoogleNet). Half-way
-# between them is as far from both as can be.
-DEFAULT = 0.378
+DEFAULT = PACKLIMIT
 # A spread job that takes longer than this has suffered. At 100 Gbit/s between the nodes VGG16 and
 # AlexNet take 1.08 to 1.25 times as long, with the usual overlap, and with none. ResNet and
 # Inception take 1.01 to 1.06. These are by the bytes and the computing of the paper's models on its

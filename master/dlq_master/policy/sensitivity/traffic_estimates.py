@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dlq_common.slowdown import rho_of, rho_of_spread
 from dlq_master.model.estimates.slowdowns import TimedRun
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Belief, Cause, Recording, family_of
-from dlq_master.policy.sensitivity.slowdown import rho_of, rho_of_spread
 
 FAMILIES_KEPT = 10_000
 KEPT = 32  # recordings of a family, the newest

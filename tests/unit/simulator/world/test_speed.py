@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq_master.policy.sensitivity.slowdown import SKEW_RHO
+from dlq_common.slowdown import SKEW_RHO
 from dlq_simulator.metrics import ReplayOutcome
 from dlq_simulator.replay.engine import replay
 from dlq_simulator.settings import read_settings

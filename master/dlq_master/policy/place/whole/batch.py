@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set
 from typing import NamedTuple
 
+from dlq_common.slowdown import OVERLAP, SKEW_RHO, slowdown
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import JobId
@@ -22,7 +23,6 @@ from dlq_master.policy.place.packing.joint import (
     total_reward,
 )
 from dlq_master.policy.place.placement import Placement
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
 
 # rho of a job that nobody has measured: the mean of the five models that SKEW_RHO fits.
 UNKNOWN_RHO = 0.128

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 
+from dlq_common.slowdown import OVERLAP, SKEW_RHO, slowdown
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
@@ -17,7 +18,6 @@ from dlq_master.policy.place.whole.batch import UNKNOWN_RHO, stretch
 from dlq_master.policy.reasons.explain import explain
 from dlq_master.policy.registry.registry import build
 from dlq_master.policy.registry.settings import PolicyError
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, SKEW_RHO, slowdown
 from dlq_master.policy.turn import decide
 from support.builders import World, a_job, a_node
 

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_common.slowdown import OVERLAP, rho_of, rho_of_spread, slowdown
 from dlq_master.model.estimates.traffic import TrafficProfile
 from dlq_master.model.ids import AttemptKey, JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.recording import Cause, Found, Recording, Told
 from dlq_master.policy.sensitivity import traffic_estimates
-from dlq_master.policy.sensitivity.slowdown import OVERLAP, rho_of, rho_of_spread, slowdown
 from dlq_master.policy.sensitivity.traffic_estimates import (
     FRESH_S,
     LATE_S,

@@ -3,16 +3,14 @@
 One iteration computes for `compute_s` and sends its bytes between nodes for `comm_s`: rho = comm_s
 / compute_s. If both overlap perfectly it takes max(1, rho) as long as computing alone, without any
 overlap 1 + rho. Between them lies (1 + rho^g)^(1/g), the form of goodput schedulers. Its g >= 1
-says how well this cluster's jobs overlap, and is fitted to measurements.
+says how well this cluster's jobs overlap, and is fitted to measurements
+(`dlq_master.policy.sensitivity.overlap_fit`). The place stage and the profiler use these formulas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import inf, sqrt
+from math import inf
 from typing import NamedTuple
-
-from dlq_master.model.estimates.slowdowns import TimedRun
 
 # A spread job computes and communicates with the overlap that fits eleven measured jobs best. The
 # mean error is 6.3 %, each between perfect overlap (inf) and none (1).
@@ -22,13 +20,10 @@ OVERLAP = 1.45
 # (skew .618 .743 .092 .039 .086, rho .250 .233 .061 .060 .037).
 SKEW_RHO = 0.356
 LEAST_COMPUTING = 0.01  # part of an iteration
-MOST_OVERLAP = 16.0  # from here on the form is max(1, rho) within 5 %
-# A fit is believed from so many measured runs on. Each of them, predicted from all the others, may
-# be off by no more than this on average.
-LEAST_RUNS = 10
-LARGEST_ERROR = 0.15
-NEWEST = 200  # runs that are fitted
-FOLDS = 12  # parts that are left out in turn
+# A job with more skew is kept together. Table 6 of Tiresias: the largest tensor of the four models
+# that suffer (Figure 3) is at least 61.0 % of the model (AlexNet). That of the others is at most
+# 14.6 % (GoogleNet). Half-way between them is as far from both as can be.
+PACKLIMIT = 0.378
 
 
 class Bounds(NamedTuple):
@@ -36,18 +31,6 @@ class Bounds(NamedTuple):
 
     low: float
     high: float
-
-
-class Fit(NamedTuple):
-    """`overlap` is g; `error` the mean of |foretold / measured - 1|, each run left out in turn."""
-
-    overlap: float
-    error: float
-    runs: int
-
-    @property
-    def confident(self) -> bool:
-        return self.runs >= LEAST_RUNS and self.error <= LARGEST_ERROR
 
 
 def rho_of(bytes_per_iteration: float, compute_s: float, bytes_per_s: float) -> float:
@@ -97,50 +80,3 @@ def rho_at(tolerated: float, overlap: float) -> float:
     if overlap == inf:
         return tolerated
     return float((tolerated**overlap - 1.0) ** (1.0 / overlap))
-
-
-def fit(runs: Iterable[TimedRun]) -> Fit | None:
-    """The overlap that fits the spread runs with a rho best; None without any.
-
-    Least squares of the slowdowns, so that those that cost most are foretold best. The error is
-    that of runs that the fit has not seen. Each of `FOLDS` parts is left out in turn (each run,
-    while there are no more of them).
-    """
-    pairs = [
-        (run.profile.rho, run.slowdown)
-        for run in runs
-        if run.spread and run.profile.rho is not None
-    ][-NEWEST:]
-    if not pairs:
-        return None
-    folds = min(FOLDS, len(pairs))
-    misses = []
-    for fold in range(folds):
-        rest = [pair for place, pair in enumerate(pairs) if place % folds != fold]
-        overlap = _overlap(rest or pairs)
-        misses += [abs(slowdown(rho, overlap) / took - 1.0) for rho, took in pairs[fold::folds]]
-    return Fit(_overlap(pairs), sum(misses) / len(misses), len(pairs))
-
-
-def _overlap(pairs: Sequence[tuple[float, float]]) -> float:
-    """The best g: of a coarse grid, then by golden section between its neighbours."""
-
-    def misfit(overlap: float) -> float:
-        misses = [slowdown(rho, overlap) - took for rho, took in pairs]
-        return sum([miss * miss for miss in misses], start=0.0)
-
-    best = min(range(len(_GRID)), key=lambda place: misfit(_GRID[place]))
-    low, high = _GRID[max(0, best - 1)], _GRID[min(best + 1, len(_GRID) - 1)]
-    for _ in range(_STEPS):
-        third = (high - low) * _GOLDEN
-        left, right = high - third, low + third
-        if misfit(left) <= misfit(right):
-            high = right
-        else:
-            low = left
-    return (low + high) / 2
-
-
-_GRID: list[float] = [MOST_OVERLAP ** (place / 12) for place in range(13)]
-_STEPS = 12  # the interval shrinks to a three-hundredth
-_GOLDEN = (sqrt(5.0) - 1.0) / 2.0

@@ -9,17 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dlq_common.slowdown import bounds, rho_at, rho_of, slowdown
 from dlq_master.model.estimates.slowdowns import TimedRun
 from dlq_master.model.estimates.traffic import TrafficProfile
+from dlq_master.policy.sensitivity.overlap_fit import LEAST_RUNS, fit
 from dlq_master.policy.sensitivity.packing import PackingRule
-from dlq_master.policy.sensitivity.slowdown import (
-    LEAST_RUNS,
-    bounds,
-    fit,
-    rho_at,
-    rho_of,
-    slowdown,
-)
 from support.builders import World
 
 # Two processes with DDP and gloo, unshaped and at 800 Mbit/s: model bytes per iteration (MB),
