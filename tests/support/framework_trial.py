@@ -76,7 +76,7 @@ class Undisturbed:
             env={
                 name: value
                 for name, value in os.environ.items()
-                if not name.startswith(("DLQ_", "SLURM"))
+                if not name.startswith(("DLQ_", "SLURM", "OPENBLAS_", "OMP_", "MKL_"))
             },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -10,6 +10,9 @@ from support.users_view import UsersView
 FOUR_NODES = ("e2e-a", "e2e-b", "e2e-c", "e2e-d")
 TWO_WHOLE_NODES = ("-N", "2", "--gpus-per-node", "8")
 
+# torchrun sets this for several processes of a node, as in the undisturbed run, and not for one.
+ONE_THREAD = ("--env", "OMP_NUM_THREADS=1")
+
 
 def train_on_other_nodes(
     user: UsersView,
@@ -30,7 +33,14 @@ def train_on_other_nodes(
         out, *options, "--unhurried-while", str(unhurried), torchrun=("--nproc-per-node", "1")
     )
     job = user.submit(
-        *borrowing(), *TWO_WHOLE_NODES, *saves, "--checkpoint-dir", str(out), "--", *words
+        *borrowing(),
+        *TWO_WHOLE_NODES,
+        *saves,
+        "--checkpoint-dir",
+        str(out),
+        *ONE_THREAD,
+        "--",
+        *words,
     )
     trained = Trained(user, job, unhurried=unhurried)
     trained.wait_for_start(1)
