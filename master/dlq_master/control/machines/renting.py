@@ -67,6 +67,8 @@ def arrive(turn: Turn) -> None:
 
 def note_migrations(turn: Turn, steps: Steps) -> None:
     """Write down why a job moves to a machine, before the stop of its attempt."""
+    if not turn.state.config.pools:
+        return
     for one in steps.happened:
         if isinstance(one.change, Migrate) and isinstance(one.event, StopRequested):
             _note_migration(turn, one.change)

@@ -79,9 +79,7 @@ def ended_so(
     signal: int | None = None,
 ) -> Changes:
     """It is over for good, with its attempt."""
-    changes = charged(job, usage)
-    changes["live_attempt"] = None
-    changes["end_reason"], changes["exit_code"], changes["signal"] = reason, exit_code, signal
+    changes = vacated(job, usage, reason, exit_code, signal)
     changes["end_time_s"] = at_s
     changes["hold"] = changes["blocked"] = changes["queued_since_s"] = None
     return changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from dlq_master.control.loop.turn import Steps, Turn
 from dlq_master.control.stimuli import AskedLateness, SetNodeFlags
@@ -13,7 +14,11 @@ from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job_steps import Placed
 from dlq_master.model.nodes.node import NodeFlag
 from dlq_master.model.nodes.node_steps import FlagSet
+from dlq_master.model.plan import Migrate, Plan
 from dlq_master.model.resources import Request
+from dlq_master.model.view import View
+from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.rent.stage import RentDecision, RentQuestion, RentsNothing
 from support.lent_servers import Server, saves
 from support.master_harness import ROOT
 from support.rented import HOUR_S, RentedHost, Site
@@ -186,3 +191,27 @@ def test_a_node_keeps_what_happens_to_it_while_a_job_is_started_there() -> None:
     saves(own(site), key)
     assert where(site, key.job_id) == (host.node_id, 4)
     assert site.master.node(host.node_id).flags == {NodeFlag.CORDONED}
+
+
+class Mistaken(RentsNothing):
+    """A stage with a bug: it sends a job to a machine that nobody has rented."""
+
+    def __init__(self, stage: RentsNothing, key: AttemptKey) -> None:
+        self._stage, self._key = stage, key
+
+    def decide(self, view: View, asked: RentQuestion) -> RentDecision:
+        lost = Migrate(self._key, "nowhere-1", 1, 0.0, Reason(ReasonCode.RENTED))
+        return self._stage.decide(view, asked)._replace(plan=Plan((lost,)))
+
+
+def test_a_refused_plan_moves_no_job_and_leaves_the_rest_of_the_tick_alone() -> None:
+    site, key = crawls()
+    policy = site.master.state.policy
+    object.__setattr__(policy, "rent", Mistaken(policy.rent, key))
+    with capture_logs() as logs:
+        site.tick()
+    told = [line["event"] for line in logs]
+    assert "rent_plan_refused" in told
+    assert "tick_refused" not in told
+    assert "job_moves" not in site.master.words()
+    assert site.master.attempt(key.job_id).stop_cause is None
