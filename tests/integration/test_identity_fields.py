@@ -34,6 +34,7 @@ JOB_CALLS: dict[str, Callable[[str], Any]] = {
     "RequeueJob": lambda job: wire.RequeueJobRequest(job_id=job, request_id="x7"),
     "SignalJob": lambda job: wire.SignalJobRequest(job_id=job, request_id="x8", signal="USR1"),
     "CheckpointJob": lambda job: wire.CheckpointJobRequest(job_id=job, request_id="x9"),
+    "AttendJob": lambda job: wire.AttendJobRequest(job_id=job),
     "ExplainJob": lambda job: wire.ExplainJobRequest(job_id=job),
     "ListEvents": lambda job: wire.ListEventsRequest(job_id=job),
     "WatchEvents": lambda job: wire.WatchEventsRequest(job_ids=[job]),

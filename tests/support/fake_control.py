@@ -401,6 +401,9 @@ class FakeControl:
         reason = Reason(ReasonCode.RESOURCES, "gpus", 8, 2, (JobId(1),))
         return say.Explained(self.published.all_jobs[ask.job_id], (reason,), 4)
 
+    def _AttendJob(self, ask: say.AttendJob) -> Job:
+        return self.published.all_jobs[ask.job_id]
+
     def _OpenSession(self, ask: say.OpenSession) -> say.Opened:
         self._sessions += 1
         facts: dict[str, Any] = {

@@ -275,6 +275,10 @@ class FakeMaster(
             traffic=self.traffic.get(job.job_id),
         )
 
+    def AttendJob(self, request: wire.AttendJobRequest, context: Any) -> wire.AttendJobResponse:
+        self._note("AttendJob", request, context)
+        return wire.AttendJobResponse(job=self._job(request.job_id, context))
+
     def ListEvents(self, request: wire.ListEventsRequest, context: Any) -> wire.ListEventsResponse:
         self._note("ListEvents", request, context)
         named = {request.job_id, *request.job_ids} - {""}

@@ -175,6 +175,7 @@ class JobsConfig:
     # forgiven.
     forgive_after: Seconds = Seconds(3600.0)
     kill_wait: Seconds = Seconds(30.0)  # grace at the time limit of a job that was warned of it
+    attend_silence: Seconds = Seconds(30.0)  # then an interactive job without a client is cancelled
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
     queued_per_user: int = 10_000  # jobs of one user that have not ended
     # One user may submit so many jobs at once, and so many a second in the long run.

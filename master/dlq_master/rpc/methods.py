@@ -58,6 +58,7 @@ SERVICES: Mapping[str, Mapping[str, RpcMethod]] = {
         "WatchEvents": RpcMethod(USERS, watch.watch_events),
         "ReadLogs": RpcMethod(USERS, logs.read_logs),
         "ExecJob": RpcMethod(USERS, execs.exec_job, changes=True),
+        "AttendJob": RpcMethod(USERS, jobs.attend_job),
     },
     "dlq.v1.NodeService": {
         "ListNodes": RpcMethod(LOOKERS, facts.list_nodes),

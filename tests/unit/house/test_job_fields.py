@@ -33,6 +33,7 @@ BY_HAND = {
     ),
     **dict.fromkeys(("container.mounts", "container.secrets"), "several keys of a layer each"),
     "elastic.gpu_counts": "a list or a range",
+    "interactive.attended": "said by commands that stay with their job, never by a spec",
 }  # fmt: skip
 
 # A field that is not there, over the wire of one that is; the limit is its own.

@@ -12,7 +12,7 @@ from dlq_master.control.loans import loans, reclaims
 from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import pool_hellos, pools, provider_answers
 from dlq_master.control.nodes import gpu_health, labels, maintenance, nodes
-from dlq_master.control.people import people, teams
+from dlq_master.control.people import attendance, people, teams
 from dlq_master.control.placement import policies, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import Opened, OpenSession
@@ -27,6 +27,7 @@ _LATE: Final[tuple[Callable[[Turn, Any], Answer], ...]] = (
     jobs.pause,
     jobs.resume,
     jobs.explain,
+    attendance.attend,
     updating.update,
     jobs.requeue,
     jobs.signal,

@@ -10,7 +10,7 @@ from dlq_master.control.loans import loans
 from dlq_master.control.loop.turn import State, Steps, Turn, Wiring
 from dlq_master.control.machines import pools, renting
 from dlq_master.control.nodes import nodes
-from dlq_master.control.people import people
+from dlq_master.control.people import attendance, people
 from dlq_master.control.placement import avoided_nodes, scheduling, usage
 from dlq_master.control.read_model import journal
 from dlq_master.control.read_model.published import Published
@@ -102,6 +102,7 @@ WIRING: Final = Wiring(
             barrier_timeout.watch,
             live_resizes.watch,
             limits.watch,
+            attendance.watch,
             trials.watch,
             loans.watch,
             renting.watch,

@@ -34,6 +34,8 @@ class JobsState:
     retries: Retries = field(default_factory=Retries)  # jobs that the cluster has failed
     waits: Waits = field(default_factory=Waits)  # how long jobs have waited, by reason
     beats: dict[JobId, Beat] = field(default_factory=dict)
+    # attended jobs, and when their clients were last heard
+    attended: dict[JobId, float] = field(default_factory=dict)
     unknown_types: set[JobId] = field(default_factory=set)  # jobs whose GPU type no node has yet
 
     @classmethod
@@ -46,6 +48,7 @@ class JobsState:
         """Take over what is stored, and work out the rest from the jobs of `cluster`."""
         for job in loaded.jobs:
             self.note_unknown_type(cluster, job)
+            self.note_attended(job, now_s)
         self.gates = gates_of(cluster.jobs, now_s)
         self.retries = retries_of(cluster.jobs)
         self.waits = Waits(loaded.waited, cluster.jobs.values())
@@ -60,6 +63,11 @@ class JobsState:
             cluster.capacity.ready()
             if not cluster.capacity.total.keys() >= {*gpu_types}:
                 self.unknown_types.add(job.job_id)
+
+    def note_attended(self, job: Job, now_s: float) -> None:
+        """Remember a job that lives only while its client says that it is there."""
+        if job.rules.attended and not job.ended:
+            self.attended[job.job_id] = now_s
 
     def forget(self, job_id: JobId) -> None:
         """Remove everything that was only kept for this ended job."""

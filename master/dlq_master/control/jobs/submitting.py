@@ -29,7 +29,7 @@ from dlq_master.control.stimuli import (
     SubmitJob,
     Submitted,
 )
-from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN
+from dlq_master.model.estimates.estimate import DECLARED, NOTHING_KNOWN, Basis, Unmeasured
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.eligible import Array
@@ -151,7 +151,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         nice=ask.nice,
         time_limit_s=ask.time_limit_s,
         duration_estimate_s=ask.run_estimate_s,
-        basis=NOTHING_KNOWN if ask.run_estimate_s is None else DECLARED,
+        basis=_basis(ask),
         steps=deadline_updates.steps_of(turn, ask.deadlines, turn.now_s, field="spec.deadlines"),
         step_count=ask.step_count,
         rules=_with_graces(ask, state.config.jobs),
@@ -172,6 +172,13 @@ def _off_reserved(turn: Turn, job: Job) -> Job:
     """It may be placed in the turn in which it comes."""
     avoid = reservations.kept_off(turn.state, job, turn.now_s).off
     return job._replace(request=replace(job.request, avoid=avoid)) if avoid else job
+
+
+def _basis(ask: SubmitJob) -> Basis:
+    """A job that its client ends is never sent to be measured."""
+    if ask.run_estimate_s is not None:
+        return DECLARED
+    return Basis(unmeasured=Unmeasured.INTERACTIVE) if ask.rules.attended else NOTHING_KNOWN
 
 
 def lateness_of(turn: Turn, asked: AskedLateness | None) -> Lateness | None:
@@ -234,6 +241,7 @@ def _tasks(first: Job, asked: AskedArray) -> list[Job]:
 def _enter(turn: Turn, ask: SubmitJob, job: Job) -> None:
     state = turn.state
     state.jobs.note_unknown_type(state.cluster, job)
+    state.jobs.note_attended(job, turn.now_s)
     state.deadlines.note_cancel_late(job)
     state.cluster.put_job(job)
     state.jobs.gates.track(state.cluster.jobs, job, turn.now_s)

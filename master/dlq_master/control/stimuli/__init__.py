@@ -33,6 +33,7 @@ from dlq_master.control.stimuli.jobs import AskedDeadline as AskedDeadline
 from dlq_master.control.stimuli.jobs import AskedDependency as AskedDependency
 from dlq_master.control.stimuli.jobs import AskedLateness as AskedLateness
 from dlq_master.control.stimuli.jobs import AskedTerm as AskedTerm
+from dlq_master.control.stimuli.jobs import AttendJob as AttendJob
 from dlq_master.control.stimuli.jobs import CancelJob as CancelJob
 from dlq_master.control.stimuli.jobs import CheckpointJob as CheckpointJob
 from dlq_master.control.stimuli.jobs import Explained as Explained

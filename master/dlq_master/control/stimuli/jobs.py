@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from dlq_master.control.stimuli.caller import Answered, CallerRequest
+from dlq_master.control.stimuli.caller import Answered, Caller, CallerRequest
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import HoldKind, Job, RunRules
@@ -202,6 +202,15 @@ class SignalJob(JobEdit):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointJob(JobEdit):
     """Ask all ranks to save and go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttendJob(Answered[Job]):
+    """The client of an interactive job is there; with `bind` it is tied to it from now on."""
+
+    caller: Caller
+    job_id: JobId
+    bind: bool = False
 
 
 @dataclass(frozen=True, slots=True)

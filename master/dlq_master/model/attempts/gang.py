@@ -269,6 +269,8 @@ def consequence(
     if job.ended:
         return None
     event = _job_end(end, attempt, job, used)
+    if job.rules.attended:
+        return _once(event)
     if isinstance(event, on_job.Requeued):
         if attempt.regrant is not None and not event.failed_nodes:
             event = replace(event, regrant=attempt.regrant, resizing=_resizing(attempt))
@@ -276,6 +278,16 @@ def consequence(
             event = replace(event, taken=taken)
         if _got_on(attempt, job, used):
             return replace(event, forgives=True)
+    return event
+
+
+def _once(event: on_job.JobEvent) -> on_job.JobEvent:
+    """A job with a client is never run again: its input, and its terminal, are over."""
+    match event:
+        case on_job.Requeued(reason=reason, usage=usage, exit_code=code, signal=signal):
+            return on_job.Failed(reason=reason, usage=usage, exit_code=code, signal=signal)
+        case on_job.Poisoned(reason=reason, usage=usage):
+            return on_job.Failed(reason=reason, usage=usage)
     return event
 
 

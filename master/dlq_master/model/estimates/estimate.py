@@ -32,6 +32,7 @@ class Unmeasured(StrEnum):
     TOO_FEW_STEPS = "too_few_steps"
     TRIAL_FAILED = "trial_failed"  # it cannot run on fewer GPUs than it asks for
     TRIAL_LOST = "trial_lost"  # twice, with nodes or before it ran
+    INTERACTIVE = "interactive"  # its client ends it
 
 
 class Basis(NamedTuple):

@@ -83,6 +83,7 @@ class RunRules(NamedTuple):
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
     cancel_late: bool = False  # once its last deadline cannot be kept any more, it is cancelled
     saves: bool = True  # its spec says how it saves, or is notified
+    attended: bool = False  # it lives while its client says it is there, and is never run again
 
 
 class Checkpoint(NamedTuple):

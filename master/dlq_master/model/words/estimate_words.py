@@ -67,5 +67,7 @@ def _missing(job: Job, profile_s: float | None) -> str:
             return f"it told fewer than two steps within {within}"
         case Unmeasured.TRIAL_FAILED:
             return "its trial on fewer GPUs failed; its own steps may still tell it"
+        case Unmeasured.INTERACTIVE:
+            return "its client decides when it ends; -t bounds it"
         case _:
             return "its trials were lost with their nodes; its own steps may still tell it"

@@ -10,6 +10,7 @@ from dlq_common.errors import PermissionDenied
 from dlq_common.text.wire import to_timestamp
 from dlq_master.control.read_model.published import Published
 from dlq_master.control.stimuli import (
+    AttendJob,
     CancelJob,
     CheckpointJob,
     ExplainJob,
@@ -24,6 +25,7 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs.job import HoldKind
+from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import page_size_of
 from dlq_master.rpc.calls.reads import ENCODED
@@ -152,6 +154,17 @@ async def checkpoint_job(
     asked = to_timestamp(call.now_s)
     after = await changed(call, request, lambda edit: CheckpointJob(**edit))
     return wire.CheckpointJobResponse(**after, ask_time=asked)
+
+
+async def attend_job(call: Call, request: wire.AttendJobRequest) -> wire.AttendJobResponse:
+    """Only a job's own client keeps it: an operator who looks is not its client."""
+    job = visible_job(call.read, call.caller, request.job_id)
+    if not call.caller.owns(job):
+        raise PermissionDenied(
+            f"job {shown_id(job)} is kept by a client of {job.user}", user=call.caller.name
+        )
+    ask = AttendJob(caller=call.caller, job_id=job.job_id, bind=request.bind)
+    return wire.AttendJobResponse(job=job_message(await call.ask(ask), call.read, call.now_s))
 
 
 async def explain_job(call: Call, request: wire.ExplainJobRequest) -> wire.ExplainJobResponse:

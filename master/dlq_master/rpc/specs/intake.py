@@ -318,6 +318,7 @@ def rules_of(spec: JobSpec) -> RunRules:
         ),
         max_restarts=spec.retry.max_restart_count,
         cancel_late=spec.on_miss == CANCEL,
+        attended=spec.interactive.attended,
     )
     if preempt.HasField("warning_duration"):
         rules = rules._replace(warn_s=from_duration(preempt.warning_duration))

@@ -305,6 +305,12 @@ def check_span(field: str, duration: Duration, least_s: float, most_s: float) ->
 
 
 # All checks of a spec, in the order in which they refuse.
+def _check_interactive(spec: JobSpec) -> None:
+    if spec.interactive.attended and spec.HasField("array"):
+        what = "a client stays with one job; an array is many"
+        raise InvalidRequest(what, field="spec.interactive")
+
+
 CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     _check_command,
     _check_environment,
@@ -324,6 +330,7 @@ CHECKS: tuple[Callable[[JobSpec], None], ...] = (
     lambda spec: check_begin(spec.begin_time),
     check_deadlines,
     check_lateness,
+    _check_interactive,
 )
 
 

@@ -646,6 +646,7 @@ class JobSpec(_message.Message):
     TEAM_FIELD_NUMBER: _builtins.int
     ELASTIC_FIELD_NUMBER: _builtins.int
     LATENESS_FIELD_NUMBER: _builtins.int
+    INTERACTIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -764,6 +765,10 @@ class JobSpec(_message.Message):
         cost less. A promise is made for `deadlines` alone. Unset: no machine is rented for it.
         """
 
+    @_builtins.property
+    def interactive(self) -> Global___InteractiveSpec:
+        """Its client stays with it (docs/using/interactive.md). Unset: nobody does."""
+
     def __init__(
         self,
         *,
@@ -799,10 +804,11 @@ class JobSpec(_message.Message):
         team: _builtins.str = ...,
         elastic: Global___ElasticSpec | None = ...,
         lateness: Global___LatenessSpec | None = ...,
+        interactive: Global___InteractiveSpec | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -814,6 +820,30 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class InteractiveSpec(_message.Message):
+    """The tie between a job and the client that submitted it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTENDED_FIELD_NUMBER: _builtins.int
+    attended: _builtins.bool
+    """It lives only as long as its client calls AttendJob: after a silence it is cancelled. It is never
+    run again: an attempt that is preempted, or lost with its node, ends the job.
+    """
+    def __init__(
+        self,
+        *,
+        attended: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attended", b"attended"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___InteractiveSpec: _TypeAlias = InteractiveSpec  # noqa: Y015
 
 @_typing.final
 class ElasticSpec(_message.Message):
@@ -1768,8 +1798,8 @@ class RunEstimate(_message.Message):
     confidence: _builtins.str
     """"high", "medium" or "low"; empty: unknown."""
     unmeasured: _builtins.str
-    """Why it could not be measured: "no_beats", "no_total", "too_few_steps", "trial_failed" or
-    "trial_lost"; empty: it was measured, or not tried.
+    """Why it could not be measured: "no_beats", "no_total", "too_few_steps", "trial_failed",
+    "trial_lost" or "interactive"; empty: it was measured, or not tried.
     """
     detail: _builtins.str
     """The same as a sentence, with the missing resource."""

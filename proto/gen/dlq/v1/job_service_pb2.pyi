@@ -32,6 +32,58 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
+class AttendJobRequest(_message.Message):
+    """A client that is there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_ID_FIELD_NUMBER: _builtins.int
+    BIND_FIELD_NUMBER: _builtins.int
+    job_id: _builtins.str
+    """The job."""
+    bind: _builtins.bool
+    """Tie the job to this client from now on, where it is not: see InteractiveSpec.attended. A job that has
+    ended stays as it is.
+    """
+    def __init__(
+        self,
+        *,
+        job_id: _builtins.str = ...,
+        bind: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bind", b"bind", "job_id", b"job_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttendJobRequest: _TypeAlias = AttendJobRequest  # noqa: Y015
+
+@_typing.final
+class AttendJobResponse(_message.Message):
+    """The job of a client that is there."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOB_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def job(self) -> _job_pb2.Job:
+        """As it stands."""
+
+    def __init__(
+        self,
+        *,
+        job: _job_pb2.Job | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["job", b"job"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AttendJobResponse: _TypeAlias = AttendJobResponse  # noqa: Y015
+
+@_typing.final
 class Refusal(_message.Message):
     """A task of an array to which a change was not made."""
 

@@ -120,6 +120,11 @@ class JobServiceStub:
                 request_serializer=dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.SerializeToString,
                 response_deserializer=dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.FromString,
                 _registered_method=True)
+        self.AttendJob = channel.unary_unary(
+                '/dlq.v1.JobService/AttendJob',
+                request_serializer=dlq_dot_v1_dot_job__service__pb2.AttendJobRequest.SerializeToString,
+                response_deserializer=dlq_dot_v1_dot_job__service__pb2.AttendJobResponse.FromString,
+                _registered_method=True)
 
 
 class JobServiceServicer:
@@ -266,6 +271,15 @@ class JobServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AttendJob(self, request, context):
+        """Says that the client of an interactive job is there, and answers with the job. Between two calls no
+        more than [jobs] attend_silence may pass; the time in which there is no master does not count. For
+        the job's user alone. May be repeated at will. NOT_FOUND: there is no such job.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_JobServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -353,6 +367,11 @@ def add_JobServiceServicer_to_server(servicer, server):
                     servicer.ExecJob,
                     request_deserializer=dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.FromString,
                     response_serializer=dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.SerializeToString,
+            ),
+            'AttendJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.AttendJob,
+                    request_deserializer=dlq_dot_v1_dot_job__service__pb2.AttendJobRequest.FromString,
+                    response_serializer=dlq_dot_v1_dot_job__service__pb2.AttendJobResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -815,6 +834,33 @@ class JobService:
             '/dlq.v1.JobService/ExecJob',
             dlq_dot_v1_dot_job__service__pb2.ExecJobRequest.SerializeToString,
             dlq_dot_v1_dot_job__service__pb2.ExecJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AttendJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/dlq.v1.JobService/AttendJob',
+            dlq_dot_v1_dot_job__service__pb2.AttendJobRequest.SerializeToString,
+            dlq_dot_v1_dot_job__service__pb2.AttendJobResponse.FromString,
             options,
             channel_credentials,
             insecure,

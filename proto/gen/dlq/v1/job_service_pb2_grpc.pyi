@@ -105,6 +105,11 @@ class JobServiceStub:
     reached; RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not
     idempotent.
     """
+    AttendJob: _grpc.UnaryUnaryMultiCallable[_job_service_pb2.AttendJobRequest, _job_service_pb2.AttendJobResponse]
+    """Says that the client of an interactive job is there, and answers with the job. Between two calls no
+    more than [jobs] attend_silence may pass; the time in which there is no master does not count. For
+    the job's user alone. May be repeated at will. NOT_FOUND: there is no such job.
+    """
 
 @_typing.type_check_only
 class JobServiceAsyncStub(JobServiceStub):
@@ -175,6 +180,11 @@ class JobServiceAsyncStub(JobServiceStub):
     agent is gone. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be
     reached; RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not
     idempotent.
+    """
+    AttendJob: _aio.UnaryUnaryMultiCallable[_job_service_pb2.AttendJobRequest, _job_service_pb2.AttendJobResponse]  # type: ignore[assignment]
+    """Says that the client of an interactive job is there, and answers with the job. Between two calls no
+    more than [jobs] attend_silence may pass; the time in which there is no master does not count. For
+    the job's user alone. May be repeated at will. NOT_FOUND: there is no such job.
     """
 
 class JobServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -345,6 +355,17 @@ class JobServiceServicer(metaclass=_abc_1.ABCMeta):
         agent is gone. FAILED_PRECONDITION: the job does not run; UNAVAILABLE: its node cannot be
         reached; RESOURCE_EXHAUSTED: too many commands run there. Never repeated by a client: it is not
         idempotent.
+        """
+
+    @_abc_1.abstractmethod
+    def AttendJob(
+        self,
+        request: _job_service_pb2.AttendJobRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_job_service_pb2.AttendJobResponse, _abc.Awaitable[_job_service_pb2.AttendJobResponse]]:
+        """Says that the client of an interactive job is there, and answers with the job. Between two calls no
+        more than [jobs] attend_silence may pass; the time in which there is no master does not count. For
+        the job's user alone. May be repeated at will. NOT_FOUND: there is no such job.
         """
 
 def add_JobServiceServicer_to_server(servicer: JobServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
