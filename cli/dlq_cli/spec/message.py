@@ -20,6 +20,7 @@ def to_message(spec: Spec) -> job_pb2.JobSpec:
         script=spec.script or "",
         resources=resource_pb2.ResourceRequest(
             gpu_count=spec.gpu_count,
+            core_count=spec.core_count,
             node_count=spec.node_count,
             gpu_type=next(iter(spec.gpu_types), ""),
             or_gpu_types=spec.gpu_types[1:],

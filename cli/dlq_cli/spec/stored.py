@@ -105,7 +105,10 @@ def _values(spec: job_pb2.JobSpec) -> Iterator[tuple[str, object]]:
 
 
 def _resources(request: resource_pb2.ResourceRequest) -> Iterator[tuple[str, object]]:
-    yield "resources.gpus_total", request.gpu_count
+    if request.core_count:
+        yield "resources.cores", request.core_count
+    else:
+        yield "resources.gpus_total", request.gpu_count
     if types := named_types(request):
         yield "resources.gpu_type", types
     if request.constraint:

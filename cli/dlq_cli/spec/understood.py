@@ -26,6 +26,8 @@ _ORDER = (
     "begin",
 )  # fmt: skip
 
+_WIDTH = ("resources.gpus_total", "resources.gpus", "resources.cores")
+
 Row = tuple[str, str, str | None]  # label, value, where it was said
 
 
@@ -59,7 +61,7 @@ def _composed(spec: Spec) -> Iterator[Row]:
     resize = spec.elastic.resize if spec.elastic else ""
     grace_s = spec.of(GRACE)
     yield "command", _command(spec), _said(spec, "command", "run")
-    yield "gpus", _gpus(spec), _said(spec, "resources.gpus_total", "resources.gpus")
+    yield "gpus", _gpus(spec), _said(spec, *_WIDTH)
     yield "elastic", elastic_text(spec.elastic), _said(spec, "elastic.gpus", "elastic.sizes")
     yield "gpu memory", _gpu_memory(spec), _said(spec, "resources.gpu_memory")
     yield "deadline", deadlines_text(spec.deadlines), _said(spec, "deadline", "soft_deadline")
@@ -132,12 +134,22 @@ def _command(spec: Spec) -> str:
 def _gpus(spec: Spec) -> str:
     kind = f" {' or '.join(spec.gpu_types)}" if spec.gpu_types else ""
     which = _which(spec)
+    if spec.core_count:
+        return _cores(spec, which)
     if not spec.gpu_count:
         return f"as many{kind} of one node as are worth it{which}"
     if spec.node_count is None:
         return f"{spec.gpu_count}{kind} on any nodes{which}"
     nodes = "node" if spec.node_count == 1 else "nodes"
     return f"{spec.gpu_count}{kind} on {spec.node_count} {nodes}{which}"
+
+
+def _cores(spec: Spec, which: str) -> str:
+    cores = "1 core" if spec.core_count == 1 else f"{spec.core_count} cores"
+    if spec.node_count is None:
+        return f"none, {cores} on any nodes{which}"
+    nodes = "node" if spec.node_count == 1 else "nodes"
+    return f"none, {cores} on {spec.node_count} {nodes}{which}"
 
 
 def _which(spec: Spec) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dlq_cli.spec.values.container import check_container, entries_of
+from dlq_cli.spec.values.cores import cores_of
 from dlq_cli.spec.values.elastic import Elastic, base_of, check_asked, check_live, elastic_of
 from dlq_cli.spec.values.given import ReadLayer, wrong
 from dlq_cli.spec.values.presets import with_preset
@@ -40,6 +41,7 @@ class Spec:
     command: tuple[str, ...]
     script: str | None
     gpu_count: int
+    core_count: int  # of a job without GPUs; 0: it has GPUs
     node_count: int | None
     elastic: Elastic | None
     gpu_types: tuple[str, ...]  # any one of these, the one liked best first; empty: of all
@@ -72,7 +74,8 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
     merged = with_preset(merged)
     get = _Getter(merged)
     command, script = _program(get, arguments)
-    gpu_count, node_count = _width(get, base_of(merged))
+    cores = cores_of(merged)
+    gpu_count, node_count = (0, cores.nodes) if cores else _width(get, base_of(merged))
     elastic = elastic_of(merged, gpu_count // node_count if node_count else None)
     check_asked(merged, elastic, gpu_count, deadlines=bool(_deadlines(get)))
     check_live(merged, elastic, (script,) if script else command, node_count)
@@ -91,6 +94,7 @@ def finish(merged: ReadLayer, *, directory: str, arguments: tuple[str, ...] = ()
         command=command,
         script=script,
         gpu_count=gpu_count,
+        core_count=cores.total if cores else 0,
         node_count=node_count,
         elastic=elastic,
         gpu_types=get.of("resources.gpu_type", tuple) or (),

@@ -126,6 +126,9 @@ class SchedulerConfig:
     policy: str = "dlq"  # the preset that decides; `dlq admin policy set` chooses another one
     # of the preset, such as be_floor = "0.1"
     settings: Mapping[str, str] = field(default_factory=dict)
+    # So many cores of a job without GPUs count as one GPU, where jobs are ordered by service or
+    # size, and in shares. A job keeps the number with which it was submitted.
+    cores_per_gpu: float = 8.0
     # A plan that may take long is made in a process of its own, which is ended if it takes longer.
     plan_limit: Seconds = Seconds(20.0)
 

@@ -1,4 +1,8 @@
-"""The request of a job and its allocation: exact GPUs on exact nodes, as bitmasks."""
+"""The request of a job and its allocation: exact GPUs on exact nodes, as bitmasks.
+
+A job without GPUs asks for CPU cores instead. They are devices as GPUs are, of a type of their own:
+a node's job cores have the bits from FIRST_CORE on. No word about "any type" means them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ from typing import NamedTuple, TypeVar
 from dlq_master.model.ids import NodeId
 from dlq_master.model.traits import wanted
 
+CORE_TYPE = "cpu"  # of job cores; no GPU has it
+CORES_ONLY = (CORE_TYPE,)  # the types of a job without GPUs
+FIRST_CORE = (
+    1024  # the bit of a node's first job core: above those of all GPUs, whatever their number
+)
+GPU_BITS = (1 << FIRST_CORE) - 1
 PODMAN = "podman"  # the runtime of jobs with an image, as agents name it
 T = TypeVar("T")
 
@@ -24,23 +34,41 @@ class Shape(NamedTuple):
     together: bool | None = None  # on few nodes, or on any; None: as the place stage likes
     mixed: bool = False  # also on GPUs of several types at once, where a placement does that
 
+    @property
+    def real_gpus(self) -> int:
+        """Its GPUs, where cores do not count."""
+        return 0 if self.gpu_types == CORES_ONLY else self.gpus
+
     def on_type(self, gpu_type: str) -> Shape:
         return self._replace(gpu_types=(gpu_type,), mixed=False)
 
     def may_be(self, gpu_type: str) -> bool:
-        return self.gpu_types is None or gpu_type in self.gpu_types
+        if self.gpu_types is None:
+            return gpu_type != CORE_TYPE
+        return gpu_type in self.gpu_types
 
     def of_types(self, by_type: Mapping[str, T]) -> Iterable[tuple[str, T]]:
         """The GPUs of the types on which it may run, its preferred type first."""
         if self.gpu_types is None:
-            return by_type.items()
+            return only_gpus(by_type).items()
         return [(kind, by_type[kind]) for kind in self.gpu_types if kind in by_type]
+
+
+def only_gpus(by_type: Mapping[str, T]) -> Mapping[str, T]:
+    """The same without the type of job cores."""
+    if CORE_TYPE not in by_type:
+        return by_type
+    return {kind: it for kind, it in by_type.items() if kind != CORE_TYPE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """Total GPUs of a job, all or nothing. CPU and memory are limits, and its nodes must have so
     much. The limits of other jobs there are not subtracted.
+
+    A job without GPUs has the type CORE_TYPE, and `gpus` counts its cores. `core_memory_bytes` is
+    the memory that each of its cores must bring. `core_weight` is the part of a GPU by which a core
+    counts wherever jobs are compared.
 
     An elastic job may run on any of its `sizes`, and asks for one of them. With an explicit number
     of nodes the GPUs of each node stay the same, and their number changes.
@@ -62,6 +90,8 @@ class Request:
     halves_batch: bool = False  # ... or half of it
     live: bool = False  # torchrun takes whole nodes up and lets them go while it runs
     or_gpu_types: tuple[str, ...] = ()  # that will do too, all of one type; the best first
+    core_memory_bytes: int | None = None
+    core_weight: float = 0.0
     shape: Shape = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -69,13 +99,15 @@ class Request:
             raise ValueError(f"a job needs at least 1 GPU, not {self.gpus}")
         if self.nodes is not None and (self.nodes < 1 or self.gpus % self.nodes):
             raise ValueError(f"{self.gpus} GPUs cannot be split evenly over {self.nodes} nodes")
-        for name in ("cpus_per_node", "memory_bytes_per_node", "gpu_memory_bytes"):
+        for name in _SIZES:
             limit = getattr(self, name)
             if limit is not None and limit < 1:
                 raise ValueError(f"{name} must be positive, not {limit}")
         if self.mixed and (self.gpu_type is not None or self.nodes is not None):
             raise ValueError("a job that names a GPU type or a number of nodes is not mixed")
         self._check_types()
+        if self.without_gpus and (self.sizes or self.mixed or self.gpu_memory_bytes):
+            raise ValueError("a job without GPUs is not elastic, and asks for no memory of GPUs")
         if self.sizes:
             self._check_sizes()
         if self.live and (not self.sizes or self.nodes is None):
@@ -86,11 +118,37 @@ class Request:
             self.among,
             self.not_among,
             cpus=self.cpus_per_node,
-            memory_bytes=self.memory_bytes_per_node,
+            # The memory of a node's cores carries it: those are enough.
+            memory_bytes=None if self.without_gpus else self.memory_bytes_per_node,
             gpu_memory_bytes=self.least_gpu_memory_bytes,
+            core_memory_bytes=self.core_memory_bytes,
         )
         shape = Shape(self.gpus, self.nodes, self.gpu_types, self.avoid, traits, mixed=self.mixed)
         object.__setattr__(self, "shape", shape)
+
+    @property
+    def without_gpus(self) -> bool:
+        """Whether it gets cores and no GPU."""
+        return self.gpu_type == CORE_TYPE
+
+    @property
+    def real_gpus(self) -> int:
+        """Its GPUs, where cores do not count."""
+        return 0 if self.gpu_type == CORE_TYPE else self.gpus
+
+    @property
+    def cores(self) -> int:
+        """The cores of a job without GPUs."""
+        return self.gpus if self.gpu_type == CORE_TYPE else 0
+
+    @property
+    def real_base(self) -> int:
+        """The fewest GPUs that it runs on, where cores do not count."""
+        return 0 if self.gpu_type == CORE_TYPE else self.base
+
+    def weighed(self, devices: int) -> float:
+        """How many GPUs so many of its devices count for, where jobs are compared."""
+        return devices * self.core_weight if self.gpu_type == CORE_TYPE else devices
 
     @property
     def gpu_types(self) -> tuple[str, ...] | None:
@@ -134,15 +192,24 @@ class Request:
                 raise ValueError(f"size {size} is no whole number of nodes with {each} GPUs each")
 
 
+_SIZES = ("cpus_per_node", "memory_bytes_per_node", "gpu_memory_bytes", "core_memory_bytes")
+
+
 class Slot(NamedTuple):
-    """GPUs of one node; bit i of the mask is the GPU with index i."""
+    """GPUs of one node; bit i of the mask is the GPU with index i. Or job cores of it: bit
+    FIRST_CORE + i is the one with index i.
+    """
 
     node_id: NodeId
     mask: int
 
     @property
     def gpu_indices(self) -> tuple[int, ...]:
-        return tuple(indices(self.mask))
+        return tuple(indices(self.mask & GPU_BITS))
+
+    @property
+    def core_indices(self) -> tuple[int, ...]:
+        return tuple(indices(self.mask >> FIRST_CORE))
 
 
 class Allocation(NamedTuple):
@@ -188,6 +255,11 @@ def indices(mask: int) -> Iterator[int]:
         lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
+
+
+def core_mask(cores: int) -> int:
+    """The bits of the first so many job cores of a node."""
+    return (1 << cores) - 1 << FIRST_CORE
 
 
 def mask_of(gpu_indices: Iterable[int]) -> int:

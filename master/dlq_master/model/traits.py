@@ -1,9 +1,10 @@
 """Traits of nodes for which jobs may ask, and the nodes that have all traits of one job.
 
 The traits of a job are one text, joined by `&`, so that jobs with the same request have one shape.
-A trait is a runtime (`podman`), a label (`rack=r1`), a size of the host (`cpus>=8`,
-`memory>=68719476736`, bytes) or of its smallest GPU (`gpu_memory>=...`). It may also be
-`@gpu01,gpu02` (one of these nodes) or `!gpu07` (none of these).
+A trait is a runtime (`podman`), a label (`rack=r1`), or a size of the host (`cpus>=8`,
+`memory>=68719476736`, bytes). It may also be a size of its smallest GPU (`gpu_memory>=...`) or of
+each of its job cores (`core_memory>=...`). Or it is `@gpu01,gpu02` (one of these nodes) or
+`!gpu07` (none of these).
 
 Sizes are those of whole hosts, and what other jobs have declared is not taken off. A host that has
 told no size (0) is large enough.
@@ -19,8 +20,13 @@ from dlq_master.model.ids import NodeId
 _AND = "&"
 _AMONG, _NOT_AMONG = "@", "!"
 _AT_LEAST = ">="
-_CPUS, _MEMORY, _GPU_MEMORY = "cpus", "memory", "gpu_memory"
-_SIZES = (_CPUS, _MEMORY, _GPU_MEMORY)
+_CPUS, _MEMORY, _GPU_MEMORY, _CORE_MEMORY = "cpus", "memory", "gpu_memory", "core_memory"
+_SIZES = (_CPUS, _MEMORY, _GPU_MEMORY, _CORE_MEMORY)
+_OF_MEMORY = {
+    _MEMORY: "memory",
+    _GPU_MEMORY: "GPU memory",
+    _CORE_MEMORY: "memory for each core of a job without GPUs",
+}
 _GIB = 2**30
 
 
@@ -39,6 +45,8 @@ class Bearer(Protocol):
     def memory_bytes(self) -> int: ...
     @property
     def gpu_memory_bytes(self) -> int: ...
+    @property
+    def core_memory_bytes(self) -> int: ...
 
 
 def wanted(
@@ -50,10 +58,12 @@ def wanted(
     cpus: int | None = None,
     memory_bytes: int | None = None,
     gpu_memory_bytes: int | None = None,
+    core_memory_bytes: int | None = None,
 ) -> str | None:
     """The text for all of this together, equal for equal wishes; None: any node will do."""
     traits = [*([runtime] if runtime else []), *sorted(constraint)]
-    sizes = zip(_SIZES, (cpus, memory_bytes, gpu_memory_bytes), strict=True)
+    asked = (cpus, memory_bytes, gpu_memory_bytes, core_memory_bytes)
+    sizes = zip(_SIZES, asked, strict=True)
     traits += [f"{what}{_AT_LEAST}{least}" for what, least in sizes if least]
     for sign, node_ids in ((_AMONG, sorted(among)), (_NOT_AMONG, sorted(not_among))):
         if node_ids:
@@ -104,14 +114,20 @@ def _size(trait: str) -> tuple[str, int]:
 
 
 def _of(node: Bearer, what: str, unknown: int) -> int:
-    found = {_CPUS: node.cpu_count, _MEMORY: node.memory_bytes}
-    return (node.gpu_memory_bytes if what == _GPU_MEMORY else found[what]) or unknown
+    if what == _GPU_MEMORY:
+        return node.gpu_memory_bytes or unknown
+    found = {
+        _CPUS: node.cpu_count,
+        _MEMORY: node.memory_bytes,
+        _CORE_MEMORY: node.core_memory_bytes,
+    }
+    return found[what] or unknown
 
 
 def _amount(what: str, much: int) -> str:
-    if what in (_MEMORY, _GPU_MEMORY):
+    if what in _OF_MEMORY:
         gib = f"{much / _GIB:.2f}".rstrip("0").rstrip(".")  # one unit: comparable
-        return f"{gib}GiB of {'GPU ' if what == _GPU_MEMORY else ''}memory"
+        return f"{gib}GiB of {_OF_MEMORY[what]}"
     return f"{much} core{'' if much == 1 else 's'}"
 
 

@@ -21,6 +21,7 @@ BY_HAND = {
     **dict.fromkeys(
         ("resources.gpu_type", "resources.or_gpu_types"), "one key: its first type stands apart"
     ),
+    "resources.core_count": "follows from two keys: the cores, and no GPU on nodes with cpus",
     **dict.fromkeys(("resources.constraint", "environment", "labels"), "maps: merged by key"),
     **dict.fromkeys(("preempt.signal", "preempt.warning_duration"), "one key: SIG@SECONDS"),
     **dict.fromkeys(("array.ranges", "array.concurrent_count"), "a message: array"),

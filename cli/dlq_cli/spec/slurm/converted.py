@@ -11,8 +11,11 @@ from dlq_cli.spec.slurm.conversion import Conversion, TakenOption
 from dlq_cli.spec.slurm.sbatch import is_command, is_directive
 
 _NUMBERS = frozenset(
-    {"nodes", "resources.gpus", "resources.gpus_total", "resources.cpus", "retry.max_restarts"}
-)
+    {
+        "nodes", "resources.gpus", "resources.gpus_total", "resources.cores", "resources.cpus",
+        "retry.max_restarts",
+    }
+)  # fmt: skip
 
 
 def as_script(made: Conversion, *, keep: bool) -> str:

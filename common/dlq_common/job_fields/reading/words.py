@@ -21,6 +21,7 @@ from dlq_common.text.units import parse_duration, parse_size, parse_span, parse_
 
 MOST_GPUS = 1_000_000
 MOST_GPU_TYPES = 16
+MOST_CORES = 1_000_000
 MOST_NODES = 100_000
 MOST_RESTARTS = 1_000_000
 SIGNALS = ("TERM", "USR1", "USR2", "INT")
@@ -126,13 +127,15 @@ def read_nodes(raw: object) -> int:
 
 
 def read_gpus(raw: object) -> Gpus:
-    """`8`, or `h100:8` for a type."""
+    """`8`, or `h100:8` for a type; `0` for a job without GPUs."""
     text = str(raw) if isinstance(raw, int) and not isinstance(raw, bool) else raw
     found = _GPUS.fullmatch(text.strip()) if isinstance(text, str) else None
     if not found:
         raise ValueError(f"{shown(str(raw))} is not a number of GPUs: write 8 or h100:8")
-    count = at_least_one("GPU", MOST_GPUS)(found[2])
-    return Gpus(count, (found[1] or "").lower())
+    count, gpu_type = read_integer(found[2], MOST_GPUS), (found[1] or "").lower()
+    if not count and gpu_type:
+        raise ValueError(f"no GPU at all is of no type: write 0, not {shown(str(raw))}")
+    return Gpus(count, gpu_type)
 
 
 def read_gpu_types(raw: object) -> tuple[str, ...]:
@@ -148,6 +151,11 @@ def read_gpu_types(raw: object) -> tuple[str, ...]:
     if twice := next((word for word in types if types.count(word) > 1), ""):
         raise ValueError(f"GPU type {twice} is named twice")
     return types
+
+
+def read_cores(raw: object) -> int:
+    """Whole cores."""
+    return at_least_one("core", MOST_CORES)(raw)
 
 
 def read_cpus(raw: object) -> float:

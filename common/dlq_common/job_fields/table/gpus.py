@@ -19,7 +19,8 @@ GPUS_TOTAL = JobField[object](
     key="resources.gpus_total",
     read=words.read_gpus,
     flag="-G --gpus [TYPE:]N",
-    help="GPUs of the whole job, such as 8 or h100-80gb:8.  [default: 1]",
+    help="GPUs of the whole job, such as 8 or h100-80gb:8; 0: a job without GPUs, on the cores of "
+    "--cpus.  [default: 1]",
     sample="8",
     live=True,
 )
@@ -30,6 +31,14 @@ GPUS = JobField[object](
     help="GPUs of each node; without -N the job has one node.",
     sample='"h100:8"',
     comment="Of each node; `8` takes any type. Or gpus_total.",
+)
+CORES = JobField[object](
+    key="resources.cores",
+    read=words.read_cores,
+    flag="--cores N",
+    help="A job without GPUs: CPU cores of the whole job, which no other job uses meanwhile.",
+    sample="16",
+    comment="A job without GPUs: cores of the whole job. Or gpus = 0, with cpus.",
 )
 NODES = JobField[object](
     key="nodes",
@@ -85,7 +94,7 @@ CPUS = JobField(
     key="resources.cpus",
     read=words.read_cpus,
     flag="--cpus N",
-    help="CPU limit on each node, in cores.",
+    help="CPU limit on each node, in cores; with --gpus 0 its cores there.",
     sample="32",
     wire=Present[float]("resources.cpu_limit"),
     limit=Between(0.01, 100_000, "cores"),
@@ -105,6 +114,18 @@ MEMORY = JobField(
     label="memory",
     text=_size_on_each_node,
     launch="memory_limit_bytes",
+)
+MEMORY_PER_CORE = JobField(
+    key="resources.memory_per_core",
+    read=words.read_memory,
+    flag="--mem-per-core SIZE",
+    help="For a job without GPUs: memory for each core. It gets more cores where one brings less.",
+    sample='"4GiB"',
+    comment="Without GPUs: for each of its cores.",
+    wire=Present[int]("resources.core_memory_bytes"),
+    limit=AtLeast(1 << 20, "1 MiB"),
+    label="memory per core",
+    text=approximate_size,
 )
 CONSTRAINT = JobField[object](
     key="resources.constraint",

@@ -15,7 +15,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.resources import Allocation, Slot, mask_of
+from dlq_master.model.resources import GPU_BITS, Allocation, Slot, mask_of
 from dlq_master.model.usage.accounting import Level, by_day, charges, summed
 from dlq_master.store.batch import Batch
 from dlq_master.store.tables.accounts import LEVELS, Levels, PoolRow, UseRow, read_levels
@@ -132,6 +132,7 @@ def level_of(node: Node, held: int) -> Level:
     """Its GPUs, of which those of a bitmask are held. A server of the inference side counts while
     it is lent.
     """
+    held &= GPU_BITS
     free = mask_of(gpu.index for gpu in node.gpus) & ~held
     idle = (free & ~node.withheld).bit_count() if node.open else 0
     withheld = 0 if node.away else free.bit_count() - idle

@@ -97,7 +97,13 @@ def launch_command(
             None if job.time_limit_s is None or trial else max(1.0, job.time_limit_s - ran_s)
         ),
         at_barrier=attempt.at_barrier,
+        core_indexes=() if own is None else own.core_indices,
         node_gpu_counts=tuple(0 if slot is None else len(slot.gpu_indices) for slot in slots),
+        node_core_counts=tuple(
+            [0 if slot is None else len(slot.core_indices) for slot in slots]
+            if job.request.without_gpus
+            else ()
+        ),
         node_gpu_types=tuple(map(_type_of, nodes, slots)),
         record_s=None if recording is None or joining else recording.window_s,
         trial=trial,

@@ -59,7 +59,7 @@ class JobsState:
     def note_unknown_type(self, cluster: Cluster, job: Job) -> None:
         """Remember a job whose GPU type no registered node has: a node that joins may have it."""
         gpu_types = job.request.gpu_types
-        if gpu_types is not None and not job.ended:
+        if gpu_types is not None and not job.ended and not job.request.without_gpus:
             cluster.capacity.ready()
             if not cluster.capacity.total.keys() >= {*gpu_types}:
                 self.unknown_types.add(job.job_id)

@@ -20,7 +20,7 @@ from dlq_master.control.loop.turn import Answer, Turn
 from dlq_master.control.machines import renting
 from dlq_master.control.people import counts, queues, teams
 from dlq_master.control.people.queues import MOST_NICE
-from dlq_master.control.placement import gpu_types, scheduling
+from dlq_master.control.placement import cores, gpu_types, scheduling
 from dlq_master.control.reservations import reservations
 from dlq_master.control.stimuli import (
     AskedArray,
@@ -92,7 +92,7 @@ def _check_room(turn: Turn, ask: SubmitJob, team: str) -> None:
     user, asked = ask.caller.name, _count(ask)
     config = turn.state.config
     teams.check_count(turn, user, counts.of_user(user), config.jobs.queued_per_user, asked)
-    teams.check_limits(turn, team, user, ask.request.base, asked)
+    teams.check_limits(turn, team, user, ask.request.real_base, asked)
     check_queue(turn, queue_of(turn, ask.queue), user, asked)
     if turn.state.disk_full:
         raise TryAgain("the master's disk is nearly full; ends and cancels are still taken")
@@ -144,7 +144,7 @@ def _job(turn: Turn, ask: SubmitJob, team: str) -> Job:
         user=ask.caller.name,
         person=ask.caller.key,
         name=ask.name,
-        request=gpu_types.resolved(state.cluster, ask.request),
+        request=cores.fitted(turn, gpu_types.resolved(state.cluster, ask.request)),
         submit_time_s=turn.now_s,
         queue=queue,
         priority_base=queues.job_priority(state.config, queue, ask.nice),

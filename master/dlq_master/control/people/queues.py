@@ -29,6 +29,8 @@ class QueueFacts(NamedTuple):
     running_gpus: int
     waiting_gpus: int
     held: int
+    running_cores: int = 0  # of jobs without GPUs
+    waiting_cores: int = 0
 
 
 def in_order(config: MasterConfig) -> list[str]:
@@ -54,14 +56,18 @@ def count(
     running: Counter[tuple[str, int]] = Counter()
     waiting_gpus: Counter[str] = Counter()
     running_gpus: Counter[str] = Counter()
+    waiting_cores: Counter[str] = Counter()
+    running_cores: Counter[str] = Counter()
     held: Counter[str] = Counter()
     for job in jobs:
         if job.live_attempt is not None:
             running[job.queue, job.level] += 1
-            running_gpus[job.queue] += job.request.gpus
+            running_gpus[job.queue] += job.request.real_gpus
+            running_cores[job.queue] += job.request.cores
         elif job.waiting:
             waiting[job.queue, job.level] += 1
-            waiting_gpus[job.queue] += job.request.gpus
+            waiting_gpus[job.queue] += job.request.real_gpus
+            waiting_cores[job.queue] += job.request.cores
         elif job.state is JobState.HELD:
             held[job.queue] += 1
     priorities = {queue.name: queue.priority for queue in config.queues}
@@ -78,6 +84,8 @@ def count(
             running_gpus=running_gpus[name],
             waiting_gpus=waiting_gpus[name],
             held=held[name],
+            running_cores=running_cores[name],
+            waiting_cores=waiting_cores[name],
         )
         for name in in_order(config)
     )

@@ -37,8 +37,10 @@ def count(
     for job, gpus in held:
         for name in (team_of(job.account), job.account):
             use = found[name]
-            use.gpus += gpus
             use.running += 1
+            if job.request.without_gpus:
+                continue
+            use.gpus += gpus
             if job.band is Band.BORROW:
                 use.borrowed_gpus += gpus
     for account, gpu_s in used.items():

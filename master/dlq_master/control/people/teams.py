@@ -123,7 +123,7 @@ def moved(turn: Turn, job: Job, asked: str | Same) -> Job:
             hint=f"take it away first: dlq update {shown_id(job)} deadline=none",
             state=job.state.value,
         )
-    check_limits(turn, team, job.user, job.request.base, 1)
+    check_limits(turn, team, job.user, job.request.real_base, 1)
     band = Band.SPOT if job.band in (Band.BORROW, Band.LIMIT) else job.band
     return job._replace(team=team, band=band)
 
@@ -276,7 +276,7 @@ def _too_wide(state: State, account: str, limit: int | None) -> str:
         job.job_id
         for job in state.cluster.jobs.values()
         if job.waiting
-        and job.request.base > limit
+        and job.request.real_base > limit
         and account in (job.account, team_of(job.account))
     )
     return ", ".join(map(str, wide[: policies.LISTED]))

@@ -19,8 +19,7 @@ _FIELD = "spec.resources.gpu_type"
 
 def known(cluster: Cluster) -> list[str]:
     """The types of all registered nodes, by name."""
-    cluster.capacity.ready()
-    return sorted(cluster.capacity.total)
+    return cluster.capacity.gpu_types
 
 
 def meant(word: str, types: Iterable[str]) -> list[str]:
@@ -32,6 +31,8 @@ def meant(word: str, types: Iterable[str]) -> list[str]:
 def resolved(cluster: Cluster, request: Request) -> Request:
     """The request with the type that it means, as far as there is one. Raises InvalidRequest for a
     word that can mean several."""
+    if request.without_gpus:
+        return request
     words = []
     for word in request.gpu_types or ():
         types = meant(word, known(cluster))
@@ -49,6 +50,8 @@ def check_known(turn: Turn, request: Request) -> None:
     """Raises InvalidRequest for a type among several of which no node has registered, nor could be
     rented. A typing error would else stay hidden, because the other types match.
     """
+    if request.without_gpus:
+        return
     types = {*known(turn.state.cluster), *(pool.gpu_type for pool in turn.state.config.pools)}
     for word in request.gpu_types or ():
         if known(turn.state.cluster) and word not in types:

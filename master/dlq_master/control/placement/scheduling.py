@@ -102,7 +102,8 @@ def never(turn: Turn, request: Request, gpus: int | None = None) -> Reason | Non
     """Why no set of the registered nodes could ever hold this, on what it asks for or on so many
     `gpus`; None: it could, or none is known."""
     cluster = turn.state.cluster
-    if not any(node.gpus for node in cluster.nodes.values()):
+    nodes = cluster.nodes.values()
+    if not any(node.gpus or (request.without_gpus and node.cores) for node in nodes):
         return None
     shape = request.shape if gpus is None else request.shape_on(gpus)
     return sheltered(

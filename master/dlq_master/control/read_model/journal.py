@@ -59,9 +59,10 @@ def _key(one: Happened) -> AttemptKey | None:
 def line(one: Happened) -> tuple[str, dict[str, Fact]]:
     """The event's fixed word, such as "attempt_stop_requested", and its facts."""
     if isinstance(one.change, Start):
+        allocation = one.change.allocation
         return "attempt_assigned", {
-            "gpus": one.change.allocation.width,
-            "nodes": where(one.change.allocation),
+            "cores" if allocation.slots[0].core_indices else "gpus": allocation.width,
+            "nodes": where(allocation),
         }
     word = _PROMISES.get(one.change.reason.code) if isinstance(one.change, Reserve) else None
     if word is not None and isinstance(one.event, Reserved):
@@ -103,10 +104,14 @@ def resized(one: Happened) -> tuple[str, dict[str, Fact]] | None:
 
 
 def where(allocation: Allocation) -> str:
-    """`gpu01:0-3,gpu02:0` - nodes and their GPUs, in rank order."""
+    """`gpu01:0+1,gpu02:0` - nodes and their GPUs, or cores, in rank order."""
     return ",".join(
-        f"{slot.node_id}:{'+'.join(map(str, slot.gpu_indices))}" for slot in allocation.slots
+        f"{slot.node_id}:{'+'.join(map(str, slot.gpu_indices or slot.core_indices))}"
+        for slot in allocation.slots
     )
+
+
+_OF_CORES = ("cores", "core_memory_bytes")
 
 
 def _facts(event: object) -> dict[str, Fact]:
@@ -114,6 +119,8 @@ def _facts(event: object) -> dict[str, Fact]:
     for field in fields(event):  # type: ignore[arg-type] # every event of a machine is a dataclass
         if field.name in ("cause", "detail", "actor", "by"):
             continue  # the line says those in its own columns
+        if field.name in _OF_CORES and not getattr(event, field.name):
+            continue  # a node that gives none to jobs without GPUs
         name = STORED_NAMES.get(field.name, field.name)
         facts.update(_told(name, getattr(event, field.name)))
     return facts

@@ -29,7 +29,7 @@ from dlq_master.model.machines.fleet import Fleet
 from dlq_master.model.machines.rented import Machine
 from dlq_master.model.nodes.gpu_health import Figures
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.resources import indices
+from dlq_master.model.resources import Slot, core_mask
 from dlq_master.model.usage.accounting import Level
 from dlq_master.model.usage.cost import Costs
 from dlq_master.model.why import ReasonCode
@@ -327,10 +327,20 @@ class Published:
         # A GPU that is gone may still be held: it is not free, and takes none away.
         return sum(not held >> gpu.index & 1 for gpu in node.gpus)
 
+    def free_core_count(self, node_id: NodeId) -> int:
+        """Job cores of the node that no attempt holds, or is to go on with."""
+        free = core_mask(self._nodes[node_id].cores)
+        for claims in (self._on_node, self._kept):
+            for mask in claims.get(node_id, {}).values():
+                free &= ~mask
+        return free.bit_count()
+
     def holders(self, node_id: NodeId) -> dict[int, AttemptKey]:
         """The held GPUs of the node, and their attempts."""
         here = self._on_node.get(node_id, {})
-        return {index: key for key, mask in here.items() for index in indices(mask)}
+        return {
+            index: key for key, mask in here.items() for index in Slot(node_id, mask).gpu_indices
+        }
 
     def figures(self, node_id: NodeId) -> Mapping[int, Figures]:
         """The last measurements of the node's GPUs; empty before its first report."""

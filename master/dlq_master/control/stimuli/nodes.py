@@ -270,6 +270,8 @@ class Launch(RankCommand):
     node_ports: tuple[tuple[int, ...], ...] = ()  # of all ranks, once all are ready
     node_gpu_counts: tuple[int, ...] = ()
     node_gpu_types: tuple[str, ...] = ()
+    core_indexes: tuple[int, ...] = ()  # of a job without GPUs, in the place of gpu_indexes
+    node_core_counts: tuple[int, ...] = ()  # of such a gang on each node; empty: it has GPUs
     record_s: float | None = None  # its traffic, for so long from its start on; None: not
     trial: bool = False  # on fewer GPUs than the job asks for: it does nothing of its work
     sizes: tuple[int, ...] = ()  # of an elastic job: numbers of GPUs that will do, as of now

@@ -229,6 +229,7 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: flo
     """The consumption of a live attempt that ended so at `until_s` (`ended_s`)."""
     executed_s = attempt.executed_s(until_s)
     width = attempt.lease.allocation.width
+    gpus = job.request.weighed(width)
     lost_s = 0.0 if type(end) in _KEEPS_ALL else work_at_risk_s(attempt, until_s)
     worked_s = executed_s - lost_s
     if is_reduced(attempt, job):
@@ -238,7 +239,7 @@ def usage(attempt: Attempt, end: on_attempt.AttemptEvent, job: Job, until_s: flo
     elif width != job.request.gpus:
         worked_s *= job.sure_speed_on(width)
     again_s = 0.0 if type(end) in _DONE_WITH else lost_s
-    return on_job.Usage(executed_s * width, executed_s, again_s * width, worked_s)
+    return on_job.Usage(executed_s * gpus, executed_s, again_s * gpus, worked_s)
 
 
 def is_reduced(attempt: Attempt, job: Job) -> bool:

@@ -465,5 +465,7 @@ class Cluster:
             end_s = holds.lease.term_end_s
             gpus = held_gpus(job, holds)
             self.running.put(holds.key, self.priority(job), job.sequence, gpus, end_s)
+            if job.request.without_gpus:
+                self.running.without_gpus.add(job.job_id)
         elif held is not None and held.state in ACTIVE:
             self.running.remove(held.key)

@@ -414,8 +414,8 @@ def _rewidened(
 
 def _charge_share(cluster: Cluster, attempt: Attempt, job: Job, until_s: float) -> None:
     if cluster.shares is not None and attempt.started_time_s is not None:
-        width = attempt.lease.allocation.width
-        cluster.shares.ledger.charge(job.account, width, attempt.started_time_s, until_s)
+        gpus = job.request.weighed(attempt.lease.allocation.width)
+        cluster.shares.ledger.charge(job.account, gpus, attempt.started_time_s, until_s)
 
 
 def _started(

@@ -99,7 +99,8 @@ class Profiling:
         """The job has another value, or is new."""
         unknown = job.state is _QUEUED and job.duration_estimate_s is None and not job.trials
         if unknown and job.live_attempt is None and job.basis.unmeasured is None:
-            self._wonder(job)
+            if not job.request.without_gpus:  # trials are on GPUs
+                self._wonder(job)
         elif before is not None and job.job_id in self.unknown:
             self._know(before)
         if job.trial_time_s is not None and (before is None or before.trial_time_s is None):

@@ -1,4 +1,7 @@
-"""GPUs that exist, are open and are free: pools per GPU type, derived from nodes and claims."""
+"""GPUs that exist, are open and are free: pools per GPU type, derived from nodes and claims.
+
+The job cores of nodes are one pool more, of the type CORE_TYPE.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import NamedTuple
 from dlq_master.model.ids import AttemptKey, NodeId
 from dlq_master.model.nodes.free_gpus import Part, Parts, Pool, make_part
 from dlq_master.model.nodes.node import Node
-from dlq_master.model.resources import Allocation
+from dlq_master.model.resources import CORE_TYPE, Allocation, only_gpus
 from dlq_master.model.traits import Traits
 
 Pools = dict[str, Pool]
@@ -39,7 +42,7 @@ class Capacity:
         "claims",
         "closed",
         "free",
-        "free_gpus",
+        "free_devices",
         "node_ids",
         "nodes",
         "open",
@@ -58,7 +61,7 @@ class Capacity:
         self.free: Pools = {}
         self.open: Pools = {}  # GPUs of open nodes, claimed or not
         self.total: Pools = {}  # GPUs of all registered nodes
-        self.free_gpus = 0  # of all types
+        self.free_devices = 0  # of all types, job cores too
         self._masks: dict[NodeId, Mapping[str, int]] = {}
         self._homes: dict[NodeId, tuple[_Home, ...]] = {}  # of open nodes
         # Of gangs: every boundary asks for all that run.
@@ -92,7 +95,7 @@ class Capacity:
         for node_id, mask in allocation.slots:
             self.claims.setdefault(node_id, {})[key] = mask
             for pool, ordinal, _ in self._homes.get(node_id, ()):
-                self.free_gpus += pool.set(ordinal, pool.masks[ordinal] & ~mask)
+                self.free_devices += pool.set(ordinal, pool.masks[ordinal] & ~mask)
         if soon:
             self.mark_soon(allocation, soon=True)
 
@@ -101,7 +104,7 @@ class Capacity:
         for node_id, mask in allocation.slots:
             del self.claims[node_id][key]
             for pool, ordinal, owned in self._homes.get(node_id, ()):
-                self.free_gpus += pool.set(ordinal, pool.masks[ordinal] | owned & mask)
+                self.free_devices += pool.set(ordinal, pool.masks[ordinal] | owned & mask)
         if soon:
             self.mark_soon(allocation, soon=False)
 
@@ -117,6 +120,24 @@ class Capacity:
         """Bring the pools up to date; every reader of pools goes through here."""
         if self._rebuild_needed:
             self._rebuild()
+
+    @property
+    def free_gpus(self) -> int:
+        """Without job cores."""
+        cores = self.free.get(CORE_TYPE)
+        return self.free_devices - (0 if cores is None else cores.total)
+
+    @property
+    def all_gpus(self) -> int:
+        """GPUs of all registered nodes."""
+        self.ready()
+        return sum([pool.total for pool in only_gpus(self.total).values()])
+
+    @property
+    def gpu_types(self) -> list[str]:
+        """The types of GPUs of all registered nodes, sorted."""
+        self.ready()
+        return sorted(only_gpus(self.total))
 
     def claimed(self, node_id: NodeId) -> int:
         mask = 0
@@ -185,7 +206,7 @@ class Capacity:
             pool = self.free[gpu_type]
             usable = owned & ~withheld if opened else 0
             self.open[gpu_type].set(ordinal, usable)
-            self.free_gpus += pool.set(ordinal, usable & ~claimed)
+            self.free_devices += pool.set(ordinal, usable & ~claimed)
             homes.append(_Home(pool, ordinal, usable))
         self._homes[node_id] = tuple(homes) if opened else ()
 
@@ -205,7 +226,7 @@ class Capacity:
                 pools[gpu_type] = Pool(sizes, self.node_ids, traits)
             for ordinal, mask in enumerate(owned):
                 self.total[gpu_type].set(ordinal, mask)
-        self.free_gpus = 0
+        self.free_devices = 0
         for node_id in self.node_ids:
             self._refresh(node_id)
 
@@ -216,4 +237,5 @@ def others(before: Node, node: Node) -> bool:
 
 
 def _had(node: Node) -> tuple[object, ...]:
-    return (node.gpus, node.runtimes, node.labels, node.cpu_count, node.memory_bytes)
+    sizes = (node.cpu_count, node.memory_bytes, node.cores, node.core_memory_bytes)
+    return (node.gpus, node.runtimes, node.labels, *sizes)

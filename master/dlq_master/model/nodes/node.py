@@ -1,4 +1,4 @@
-"""A GPU host as the master knows it."""
+"""A host as the master knows it: its GPUs, and the cores that it gives to jobs without GPUs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.lease import Terms
 from dlq_master.model.nodes.gpu_health import Cleared, GpuCondition
 from dlq_master.model.nodes.windows import Window
+from dlq_master.model.resources import CORE_TYPE, core_mask
 
 
 class NodeState(StrEnum):
@@ -107,6 +108,8 @@ class Node(NamedTuple):
     pool: NodePool = NodePool.TRAINING
     windows: tuple[Window, ...] = ()  # in which it is reserved, the first to begin first
     resizes_live: bool = False  # its agent knows how ranks join and leave a job that runs
+    cores: int = 0  # that it gives to jobs without GPUs; the others are for its GPUs
+    core_memory_bytes: int = 0  # that each of these brings to its job
 
     @property
     def open(self) -> bool:
@@ -158,10 +161,12 @@ class Node(NamedTuple):
         return min((gpu.memory_bytes for gpu in self.gpus if gpu.memory_bytes), default=0)
 
     def masks(self) -> dict[str, int]:
-        """GPU type -> bitmask of the indices of that type."""
+        """GPU type -> bitmask of the indices of that type; job cores are of the type CORE_TYPE."""
         masks: dict[str, int] = {}
         for gpu in self.gpus:
             masks[gpu.gpu_type] = masks.get(gpu.gpu_type, 0) | 1 << gpu.index
+        if self.cores:
+            masks[CORE_TYPE] = core_mask(self.cores)
         return masks
 
 

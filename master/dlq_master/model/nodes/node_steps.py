@@ -50,6 +50,8 @@ class Registered:
     runtimes: frozenset[str] = frozenset()
     resizes_live: bool = False
     pool: NodePool = NodePool.TRAINING
+    cores: int = 0
+    core_memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from dlq_master.model.ids import NodeId
 from dlq_master.model.nodes.node import Node, NodeFlag, NodePool
-from dlq_master.model.resources import Shape
+from dlq_master.model.resources import Shape, only_gpus
 from dlq_master.model.traits import has_all
 
 
@@ -62,7 +62,7 @@ def could_hold(nodes: Iterable[Node], shape: Shape) -> bool:
 def _own(node: Node | None) -> Counter[str]:
     if node is None or not is_own(node):
         return Counter()
-    return Counter({kind: mask.bit_count() for kind, mask in node.masks().items()})
+    return Counter({kind: mask.bit_count() for kind, mask in only_gpus(node.masks()).items()})
 
 
 def _foreign(node: Node | None) -> set[NodeId]:

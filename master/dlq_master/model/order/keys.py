@@ -67,7 +67,8 @@ def had(job: Job, attempt: Attempt | None, now_s: float) -> Had:
     if attempt is None or attempt.started_time_s is None:
         return _had((job.attained_gpu_s, executed_s, None, unaged_s, 0.0))
     runs_s = now_s - attempt.started_time_s
-    attained_gpu_s = job.attained_gpu_s + runs_s * job.request.gpus
+    request = job.request
+    attained_gpu_s = job.attained_gpu_s + runs_s * request.weighed(request.gpus)
     return _had((attained_gpu_s, executed_s + runs_s, attempt.started_time_s, unaged_s, 0.0))
 
 

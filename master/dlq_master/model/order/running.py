@@ -30,10 +30,14 @@ class RunningIndex:
     their priority but promoted ones. So a plan can keep them as one sum without looking at each.
     """
 
-    __slots__ = ("by_priority", "by_term", "gpus_by_priority", "gpus_together", "places")
+    __slots__ = (
+        *("by_priority", "by_term", "gpus_by_priority", "gpus_together", "places"),
+        "without_gpus",
+    )
 
     def __init__(self) -> None:
         self.places: dict[JobId, Place] = {}
+        self.without_gpus: set[JobId] = set()  # of these: their width is one of cores
         self.by_priority: dict[int, dict[JobId, int]] = {}  # priority -> job -> sequence
         self.by_term: dict[float, dict[AttemptKey, None]] = {}  # attempts by the end of their term
         self.gpus_by_priority: dict[int, int] = {}
@@ -85,6 +89,7 @@ class RunningIndex:
         """Its attempt runs no longer, or stands elsewhere."""
         job_id = key.job_id
         priority, sequence, gpus, term_end_s = self.places.pop(job_id)
+        self.without_gpus.discard(job_id)
         members = self.by_priority[priority]
         del members[job_id]
         if members:

@@ -96,8 +96,10 @@ def charges(
     attempt: Attempt, job: Job, until_s: float, pools: Mapping[NodeId, str], from_s: float = 0.0
 ) -> Iterator[tuple[Account, Used]]:
     """The charge of an attempt from its placement to `until_s`, when its GPUs fell free, or now if
-    it lives; nothing before `from_s`. `pools`: of its nodes.
+    it lives; nothing before `from_s`. `pools`: of its nodes. A job without GPUs holds none.
     """
+    if job.request.without_gpus:
+        return
     use_class = _class_of(attempt, job)
     for pool, gpus in _widths(attempt, pools).items():
         for use, begin_s, end_s in pieces(attempt, job, until_s):

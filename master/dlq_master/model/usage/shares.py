@@ -26,7 +26,7 @@ class ShareLedger:
         self._accounts = dict(accounts)
         self.changed = False  # since whoever stores it has last looked
 
-    def charge(self, account: str, gpus: int, begin_s: float, end_s: float) -> None:
+    def charge(self, account: str, gpus: float, begin_s: float, end_s: float) -> None:
         """So many GPUs were used from `begin_s` to `end_s`."""
         used, at_s = self._accounts.get(account, (0.0, end_s))
         later_s = max(at_s, end_s)
@@ -35,7 +35,7 @@ class ShareLedger:
         self._accounts[account] = used, later_s
         self.changed = True
 
-    def used(self, gpus: int, begin_s: float, end_s: float) -> float:
+    def used(self, gpus: float, begin_s: float, end_s: float) -> float:
         """The weight at `end_s` of so many GPUs from `begin_s` on."""
         span_s = max(0.0, end_s - begin_s)
         return gpus * self.half_life_s / _LN2 * (1.0 - self._left(span_s))

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection
 from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.nodes.node import Node
 from dlq_master.model.plan import Admit, Reject
-from dlq_master.model.resources import Shape
+from dlq_master.model.resources import CORES_ONLY, Shape, only_gpus
 from dlq_master.model.traits import chosen, each_alone, has_all, runtime_of, too_small
 from dlq_master.model.view import View
 from dlq_master.model.why import Reason, ReasonCode
+from dlq_master.policy.admit.cores import never_cores
 from dlq_master.policy.admit.submission import late
 from dlq_master.policy.place.allocation.mixed import all_types
 from dlq_master.policy.place.placement import Placement
@@ -35,6 +36,8 @@ def admissions(
     waits = {} if profiles is None else late(view, profiles)
     for job_id in sorted(cluster.pending):
         job = cluster.jobs[job_id]
+        if not (job.request.without_gpus or cluster.capacity.gpu_types):
+            continue  # only nodes without GPUs have come yet
         reason = never(cluster, placement, cluster.shape(job))
         if reason is None and job_id in waits:
             continue
@@ -51,8 +54,10 @@ def never(cluster: Cluster, placement: Placement, shape: Shape) -> Reason | None
     shape = shape._replace(avoid=())  # what it avoids just now says nothing about ever
     totals = cluster.capacity.total
     pools = [pool for _, pool in shape.of_types(totals)]
+    if shape.gpu_types == CORES_ONLY:
+        return never_cores(cluster.nodes.values(), pools, placement, shape)
     if not pools:
-        known = ", ".join(totals) or "none"
+        known = ", ".join(only_gpus(totals)) or "none"
         asked = " or ".join(shape.gpu_types or ())
         kind = f"{asked} " if asked else ""
         return Reason(

@@ -116,8 +116,7 @@ def from_history(cluster: Cluster, job: Job) -> Estimate | None:
 def _types(cluster: Cluster, job: Job) -> list[str]:
     if job.gpu_type_promised:
         return [job.gpu_type_promised]
-    cluster.capacity.ready()
-    return sorted(job.request.gpu_types or cluster.capacity.total)
+    return sorted(job.request.gpu_types or cluster.capacity.gpu_types)
 
 
 def _from_trials(cluster: Cluster, job: Job) -> Estimate | None:

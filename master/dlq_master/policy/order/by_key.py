@@ -26,12 +26,12 @@ def always(key: Key) -> KeyRule:
 
 def smallest(job: Job, _had: Had) -> tuple[float, ...]:
     """The fewest GPUs."""
-    return (job.request.gpus,)
+    return (job.request.weighed(job.request.gpus),)
 
 
 def widest(job: Job, _had: Had) -> tuple[float, ...]:
     """The most GPUs."""
-    return (-job.request.gpus,)
+    return (-job.request.weighed(job.request.gpus),)
 
 
 def shortest(job: Job, had: Had) -> tuple[float, ...]:
@@ -43,7 +43,7 @@ def shortest_service(job: Job, had: Had) -> tuple[float, ...]:
     """The smallest remaining service, in GPU-seconds; a job whose run time nobody knows comes
     last.
     """
-    return (remaining_s(job, had) * job.request.gpus,)
+    return (remaining_s(job, had) * job.request.weighed(job.request.gpus),)
 
 
 def shortest_on_base(job: Job, had: Had) -> tuple[float, ...]:

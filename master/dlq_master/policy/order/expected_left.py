@@ -38,23 +38,23 @@ def expected_left(profile_s: float | None, aging: float = 0.0) -> KeyRule:
     stride_s = FIRST_GPU_S / aging if aging else 0.0
 
     def key(job: Job, had: Had) -> tuple[float, ...]:
-        left = _left(job, had, profile_s)
+        left, base = _left(job, had, profile_s), job.request.weighed(job.request.base)
         if left is not None:
-            return left + aging * had.unaged_s, job.request.base
+            return left + aging * had.unaged_s, base
         left = bound_gpu_s(had.attained_gpu_s)
         if stride_s:
             left += floor(had.unaged_s / stride_s) * FIRST_GPU_S
-        return left, job.request.base
+        return left, base
 
     return always(key)
 
 
 def _left(job: Job, had: Had, profile_s: float | None) -> float | None:
     """Where something is known of it."""
-    base, executed_s = job.request.base, had.executed_s
+    base, executed_s = job.request.weighed(job.request.base), had.executed_s
     if profile_s is not None and job.duration_estimate_s is None and executed_s < profile_s:
         return max(0.0, profile_s - executed_s - had.kept_s) * base
-    wide = sqrt(base) / job.speed_on(base)
+    wide = sqrt(base) / job.speed_on(job.request.base)
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - executed_s - had.kept_s) * wide
     if job.steps and executed_s < job.steps[0].deadline_s:

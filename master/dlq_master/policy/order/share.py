@@ -70,7 +70,7 @@ def weigh(view: View, rules: ShareRules) -> Weigh | None:
     term = int(view.now_s // cluster.terms.be_term_s)
     if shares is None or term <= shares.term:
         return None
-    gpus = sum(pool.total for pool in cluster.capacity.total.values())
+    gpus = cluster.capacity.all_gpus
     found = ratios(usage(cluster, view.now_s), asking(cluster), rules, gpus * PRIOR_S)
     levels = {name: level_of(ratio) for name, ratio in found.items()}
     return Weigh(term, tuple(sorted((n, level) for n, level in levels.items() if level)), _WEIGHED)
@@ -84,10 +84,9 @@ def usage(cluster: Cluster, now_s: float) -> dict[str, float]:
     found = defaultdict(float, ledger.at(now_s))
     for key, attempt in cluster.attempts.items():
         if attempt.started_time_s is not None:
-            gpus = attempt.lease.allocation.width
-            found[cluster.jobs[key.job_id].account] += ledger.used(
-                gpus, attempt.started_time_s, now_s
-            )
+            job = cluster.jobs[key.job_id]
+            gpus = job.request.weighed(attempt.lease.allocation.width)
+            found[job.account] += ledger.used(gpus, attempt.started_time_s, now_s)
     return dict(found)
 
 

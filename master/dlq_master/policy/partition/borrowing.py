@@ -39,7 +39,8 @@ _WITHIN = Reason(ReasonCode.FITS)
 
 class LendingLine(NamedTuple):
     """Jobs of an account that hold or wait for as many GPUs each: job -> position, in the order of
-    positions. While the members of a team have no rules, the account is the team.
+    positions. A job without GPUs has none here, and counts as a job. While the members of a team
+    have no rules, the account is the team.
     """
 
     account: str
@@ -153,7 +154,7 @@ def leaving_of(
     for key, attempt in cluster.attempts.items():
         if key.job_id not in running.places:
             job, at = cluster.jobs[key.job_id], {key.job_id: 0}
-            gpus = attempt.lease.allocation.width
+            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
             found[team_of(job.account)].append(
                 LendingLine(job.account, job.band, 0, gpus, at, True)
             )
@@ -181,6 +182,7 @@ def _of_running(cluster: Cluster, running: RunningIndex | RunningByKey) -> Itera
     for job_id in running.places:
         job, place = cluster.jobs[job_id], running.places[job_id]
         gpus = min(place.gpus, job.request.base) if cluster.elastic(job) else place.gpus
+        gpus = 0 if job.request.without_gpus else gpus
         at = {job_id: running.position(job_id)}
         yield LendingLine(job.account, job.band, _without(place.priority, job), gpus, at, True)
 
@@ -190,7 +192,7 @@ def _of_waiting(cluster: Cluster, account: str, waiting: WaitingIndex) -> Iterat
         for shape, fifo in shapes.items():
             first = cluster.jobs[next(iter(fifo))]  # all of a priority are in one band
             yield LendingLine(
-                account, first.band, _without(priority, first), shape.gpus, fifo, False
+                account, first.band, _without(priority, first), shape.real_gpus, fifo, False
             )
 
 

@@ -24,7 +24,7 @@ class Room(NamedTuple):
         """Whether so many more are within its quota. A part that holds nothing may begin with any
         number: a job that is wider than its quota would wait for ever."""
         held = self.held[part]
-        return not held or held + gpus <= self.limits[part]
+        return not gpus or not held or held + gpus <= self.limits[part]
 
 
 class Quotas(NamedTuple):
@@ -54,23 +54,25 @@ class Quotas(NamedTuple):
 
     def room(self, cluster: Cluster) -> Room:
         """How much each part may hold of the registered nodes, and how much it holds."""
-        cluster.capacity.ready()
-        gpus = sum(pool.total for pool in cluster.capacity.total.values())
+        gpus = cluster.capacity.all_gpus
         return Room(self.limits(gpus), self.held(cluster))
 
     def held(self, cluster: Cluster) -> Counter[str]:
         """How many GPUs each part holds, with those that it is about to leave.
 
-        Costs O(priorities) beside the jobs that leave or are silent.
+        Costs O(priorities) beside the jobs that leave, are silent, or have no GPUs.
         """
         held: Counter[str] = Counter()
         jobs, running = cluster.jobs, cluster.running
         for priority, members in running.by_priority.items():
             part = self.part_of(jobs[next(iter(members))].queue)
             held[part] += running.gpus_by_priority[priority]
+        for job_id in running.without_gpus:
+            held[self.part_of(jobs[job_id].queue)] -= running.places[job_id].gpus
         for key in {*cluster.claims.silent, *pausing(cluster)}:
-            part = self.part_of(jobs[key.job_id].queue)
-            held[part] += cluster.attempts[key].lease.allocation.width
+            job = jobs[key.job_id]
+            if not job.request.without_gpus:
+                held[self.part_of(job.queue)] += cluster.attempts[key].lease.allocation.width
         return held
 
 

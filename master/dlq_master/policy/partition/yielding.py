@@ -159,8 +159,8 @@ def _has_room(cluster: Cluster, job: Job, leaving: Collection[_One]) -> bool:
     for one in leaving:
         attempt = cluster.live_attempt(cluster.jobs[one.job_id])
         for slot in () if attempt is None else attempt.lease.allocation.slots:
-            if any(map(shape.may_be, nodes[slot.node_id].masks())):
-                given += slot.mask.bit_count()
+            masks = nodes[slot.node_id].masks().items()
+            given += sum([(slot.mask & mask).bit_count() for it, mask in masks if shape.may_be(it)])
     cluster.capacity.ready()
     free = [pool.total for _, pool in shape.of_types(cluster.capacity.free)]
     return given > 0 and given + sum(free) >= job.request.base

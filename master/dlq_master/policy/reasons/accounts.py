@@ -25,9 +25,10 @@ class HeldByAccount:
         self.gpus: Counter[str] = Counter()
         self.jobs: Counter[str] = Counter()
         for key, attempt in cluster.attempts.items():
-            account = cluster.jobs[key.job_id].account
-            for name in (team_of(account), account):
-                self.gpus[name] += attempt.lease.allocation.width
+            job = cluster.jobs[key.job_id]
+            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
+            for name in (team_of(job.account), job.account):
+                self.gpus[name] += gpus
                 self.jobs[name] += 1
 
 
@@ -71,15 +72,16 @@ def kinds_over_account(held: HeldByAccount, policy: Policy, job: Job) -> Iterato
 
 
 def holders(cluster: Cluster, account: str) -> dict[JobId, int]:
-    """Jobs of a team, or of one member of it (`TEAM/USER`), that hold GPUs, and how many; the first
-    to end comes first: O(attempts).
+    """Jobs of a team, or of one member of it (`TEAM/USER`), that run, and how many GPUs each holds;
+    the first to end comes first: O(attempts).
     """
     found: list[tuple[float, JobId, int]] = []
     for key, attempt in cluster.attempts.items():
-        theirs = cluster.jobs[key.job_id].account
-        if account in (theirs, team_of(theirs)):
-            ends_s = expected_end_s(cluster.jobs[key.job_id], attempt.started_time_s)
-            found.append((ends_s, key.job_id, attempt.lease.allocation.width))
+        job = cluster.jobs[key.job_id]
+        if account in (job.account, team_of(job.account)):
+            ends_s = expected_end_s(job, attempt.started_time_s)
+            gpus = 0 if job.request.without_gpus else attempt.lease.allocation.width
+            found.append((ends_s, key.job_id, gpus))
     return {job_id: gpus for _, job_id, gpus in sorted(found)}
 
 
@@ -105,6 +107,8 @@ def _over(
     told: Mapping[str, int] | None, held: Counter[str], job: Job, more: int, resource: str
 ) -> Iterator[Word]:
     team, account = team_of(job.account), job.account
+    if resource != "jobs" and job.request.without_gpus:
+        return
     words = (
         (f"team {team}", team, of_team(told, team)),
         (f"{job.user} in team {team}", account, of_member(told, account)),

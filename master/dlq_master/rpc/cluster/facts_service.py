@@ -63,6 +63,8 @@ async def get_cluster(call: Call, request: queues.GetClusterRequest) -> queues.G
         policy=read.policy,
         gpu_count=sum(len(node.gpus) for node in up),
         free_gpu_count=sum(read.free_gpu_count(node.node_id) for node in up),
+        core_count=sum(node.cores for node in up),
+        free_core_count=sum(read.free_core_count(node.node_id) for node in up),
         master_time=to_timestamp(call.now_s),
         freeze_reason=read.freeze_reason(),
         helpers=map(helper_message, read.helpers()),
@@ -98,5 +100,7 @@ def _queue(queue: QueueFacts) -> queue_pb2.Queue:
         ],
         running_gpu_count=queue.running_gpus,
         waiting_gpu_count=queue.waiting_gpus,
+        running_core_count=queue.running_cores,
+        waiting_core_count=queue.waiting_cores,
         held_job_count=queue.held,
     )

@@ -20,7 +20,7 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of
-from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES, array_task_message
+from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES, array_task_message, put_held
 
 NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
@@ -47,7 +47,8 @@ def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         start_time=to_timestamp(job.first_start_time_s),
         array_task=array_task_message(job),
     )
-    message.resources.gpu_count = job.request.gpus
+    message.resources.gpu_count = job.request.real_gpus
+    message.resources.core_count = job.request.cores
     executed_s = job.total_executed_s
     key = job.live_key
     attempt = read.attempt(key) if key is not None else None
@@ -55,7 +56,7 @@ def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         message.attempt_state = ATTEMPT_STATES[attempt.state]
         message.profiling = attempt.profiling
-        message.held_gpu_count = attempt.lease.allocation.width
+        put_held(message, job.request, attempt.lease.allocation)
     message.run_duration.CopyFrom(to_duration(executed_s))
     return message
 

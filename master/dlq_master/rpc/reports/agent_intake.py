@@ -41,6 +41,7 @@ LONGEST_LINE = 500
 MOST_LAST_LINES = 10
 LONGEST_TASK = 64
 MOST_GPUS_OF_A_NODE = 1024
+MOST_CORES_OF_A_NODE = 4096
 MOST_RUNTIMES = 16
 MOST_RANKS = 10_000
 MOST_GPUS_WITH_HEALTH = 64
@@ -71,7 +72,33 @@ def facts_of(facts: agent.NodeFacts) -> Registered:
         runtimes=_runtimes(facts),
         resizes_live=FEATURE in facts.features,
         pool=_pool(facts.pool),
+        cores=_cores(facts),
+        core_memory_bytes=facts.core_memory_bytes,
     )
+
+
+def _cores(facts: agent.NodeFacts) -> int:
+    """The cores for jobs without GPUs: no more than the host has, and none of rented machines,
+    which are paid for their GPUs.
+    """
+    cores, memory_bytes = facts.job_core_count, facts.core_memory_bytes
+    if not 0 <= cores <= MOST_CORES_OF_A_NODE:
+        raise InvalidRequest(
+            f"a node gives 0 to {MOST_CORES_OF_A_NODE} cores to jobs without GPUs, not {cores}",
+            field="job_core_count",
+        )
+    if facts.cpu_count and cores > facts.cpu_count:
+        raise InvalidRequest(
+            f"{cores} cores for jobs without GPUs are more than the host's {facts.cpu_count}",
+            field="job_core_count",
+        )
+    if memory_bytes < 0 or (facts.memory_bytes and cores * memory_bytes > facts.memory_bytes):
+        raise InvalidRequest(
+            f"{cores} cores with {memory_bytes} bytes each are more than the host's "
+            f"{facts.memory_bytes}",
+            field="core_memory_bytes",
+        )
+    return cores if _pool(facts.pool) is NodePool.TRAINING else 0
 
 
 def _pool(word: str) -> NodePool:

@@ -151,7 +151,8 @@ def with_sizes(spec: JobSpec) -> JobSpec:
 
 def is_sized(spec: JobSpec) -> bool:
     """Whether its number of GPUs is chosen for it."""
-    return spec.HasField("lateness") and not spec.resources.gpu_count
+    asked = spec.resources
+    return spec.HasField("lateness") and not (asked.gpu_count or asked.core_count)
 
 
 def lateness_of(spec: JobSpec) -> AskedLateness | None:

@@ -34,7 +34,8 @@ from dlq_master.control.stimuli import (
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.eligible import Relation
 from dlq_master.model.jobs.job import ExitZeroInGrace, RunRules
-from dlq_master.model.resources import PODMAN, Request
+from dlq_master.model.resources import CORE_TYPE, PODMAN, Request
+from dlq_master.rpc.specs.cores import is_without_gpus
 from dlq_master.rpc.specs.deadlines import (
     CANCEL,
     deadlines_of,
@@ -289,6 +290,8 @@ def _term(term: DependencyTerm) -> AskedTerm:
 def request_of(spec: JobSpec) -> Request:
     """The facts that the scheduler needs. The exact limits stay in the spec, for the agent."""
     asked = spec.resources
+    if is_without_gpus(asked):
+        return _without_gpus(spec)
     return Request(
         gpus=asked.gpu_count,
         nodes=said(asked, "node_count"),
@@ -305,6 +308,22 @@ def request_of(spec: JobSpec) -> Request:
         not_among=nodes_of(asked.excluded_node_ids),
         sizes=sizes_of(spec),
         live=spec.elastic.resize == LIVE,
+    )
+
+
+def _without_gpus(spec: JobSpec) -> Request:
+    """Cores take the place of GPUs: they are devices of a type of their own."""
+    asked = spec.resources
+    return Request(
+        gpus=asked.core_count,
+        nodes=said(asked, "node_count"),
+        gpu_type=CORE_TYPE,
+        memory_bytes_per_node=said(asked, "memory_limit_bytes"),
+        core_memory_bytes=said(asked, "core_memory_bytes"),
+        runtime=PODMAN if spec.HasField("container") else None,
+        constraint=labels_of(asked.constraint, "spec.resources.constraint"),
+        among=nodes_of(asked.node_ids),
+        not_among=nodes_of(asked.excluded_node_ids),
     )
 
 

@@ -26,7 +26,9 @@ from dlq_common.text.container_names import NETWORKS
 from dlq_common.text.names import check_argument, check_env, check_word, shown
 from dlq_common.text.units import DAY
 from dlq_master.model.jobs.eligible import Relation
+from dlq_master.model.resources import CORE_TYPE
 from dlq_master.rpc.specs.container_spec import RUNTIME, check_container
+from dlq_master.rpc.specs.cores import check_cores, is_without_gpus
 from dlq_master.rpc.specs.deadlines import check_deadlines, check_lateness, with_sizes
 from dlq_master.rpc.specs.elastic import check_elastic
 from dlq_master.rpc.specs.node_choice import check_choice
@@ -153,8 +155,14 @@ def _check_labels(spec: JobSpec) -> None:
 
 def _check_resources(spec: JobSpec) -> None:
     resources = spec.resources
+    if is_without_gpus(resources):
+        check_cores(spec)
+        check_choice(resources)
+        return
     if not 1 <= resources.gpu_count <= MOST_GPUS:
         raise refused("resources.gpu_count", f"must be between 1 and {MOST_GPUS}")
+    if resources.HasField("core_memory_bytes"):
+        raise refused("resources.core_memory_bytes", "means something only with core_count")
     if resources.HasField("node_count"):
         if resources.node_count < 1:
             raise refused("resources.node_count", "must be at least 1")
@@ -172,7 +180,7 @@ def _check_resources(spec: JobSpec) -> None:
 
 def _check_types(resources: ResourceRequest) -> None:
     if resources.gpu_type:
-        Passes(check_word, "GPU type").check("resources.gpu_type", resources.gpu_type)
+        _check_type("resources.gpu_type", resources.gpu_type)
     elif resources.or_gpu_types:
         raise refused(
             "resources.or_gpu_types", "means something only with gpu_type, the one liked best"
@@ -183,10 +191,16 @@ def _check_types(resources: ResourceRequest) -> None:
         )
     named = [resources.gpu_type]
     for word in resources.or_gpu_types:
-        Passes(check_word, "GPU type").check("resources.or_gpu_types", word)
+        _check_type("resources.or_gpu_types", word)
         if word in named:
             raise refused("resources.or_gpu_types", f"GPU type {word} is named twice")
         named.append(word)
+
+
+def _check_type(field: str, word: str) -> None:
+    Passes(check_word, "GPU type").check(field, word)
+    if word == CORE_TYPE:
+        raise refused(field, f"{word} is no type of GPU: a job without GPUs says core_count")
 
 
 def _check_mixed(spec: JobSpec) -> None:

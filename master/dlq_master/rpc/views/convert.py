@@ -136,9 +136,10 @@ def _add_living(
 ) -> None:
     message.attempt_state = ATTEMPT_STATES[attempt.state]
     message.profiling = attempt.profiling
-    message.held_gpu_count = attempt.lease.allocation.width
-    message.attained_gpu_seconds += attempt.service_gpu_s(now_s)
-    message.gpu_seconds += attempt.service_gpu_s(now_s)
+    put_held(message, job.request, attempt.lease.allocation)
+    service_gpu_s = job.request.weighed(attempt.lease.allocation.width) * attempt.executed_s(now_s)
+    message.attained_gpu_seconds += service_gpu_s
+    message.gpu_seconds += service_gpu_s
     message.stop_cause = attempt.stop_cause.value if attempt.stop_cause is not None else ""
     if attempt.warned_time_s is not None:
         message.warning_time.CopyFrom(to_timestamp(attempt.warned_time_s))
@@ -165,6 +166,14 @@ def _add_living(
         )
 
 
+def put_held(message: job_pb2.Job, request: Request, allocation: Allocation) -> None:
+    """The GPUs that it holds; of a job without GPUs, its cores."""
+    if request.without_gpus:
+        message.held_core_count = allocation.width
+    else:
+        message.held_gpu_count = allocation.width
+
+
 def _shown_gpu_type(node: Node, allocation: Allocation) -> str:
     index = next(iter(allocation.slots[0].gpu_indices), None)
     gpu_type = next((gpu.gpu_type for gpu in node.gpus if gpu.index == index), "")
@@ -185,9 +194,11 @@ def array_task_message(job: Job) -> job_pb2.ArrayTask | None:
 def request_message(request: Request) -> resource_pb2.ResourceRequest:
     """The request of a job."""
     return resource_pb2.ResourceRequest(
-        gpu_count=request.gpus,
+        gpu_count=request.real_gpus,
+        core_count=request.cores,
+        core_memory_bytes=request.core_memory_bytes,
         node_count=request.nodes,
-        gpu_type=request.gpu_type or "",
+        gpu_type="" if request.without_gpus else request.gpu_type or "",
         or_gpu_types=request.or_gpu_types,
         cpu_limit=request.cpus_per_node,
         memory_limit_bytes=request.memory_bytes_per_node,
@@ -243,7 +254,11 @@ def lease_message(lease: Lease, contact_s: float | None) -> lease_pb2.Lease:
         kind=LEASE_KINDS[lease.kind],
         allocation=resource_pb2.Allocation(
             slots=[
-                resource_pb2.AllocationSlot(node_id=slot.node_id, gpu_indexes=slot.gpu_indices)
+                resource_pb2.AllocationSlot(
+                    node_id=slot.node_id,
+                    gpu_indexes=slot.gpu_indices,
+                    core_indexes=slot.core_indices,
+                )
                 for slot in lease.allocation.slots
             ]
         ),
@@ -267,6 +282,9 @@ def node_message(node: Node, read: Published) -> node_pb2.Node:
         boot_id=node.boot_id,
         agent_version=node.agent_version,
         free_gpu_count=read.free_gpu_count(node.node_id),
+        job_core_count=node.cores,
+        free_core_count=read.free_core_count(node.node_id) if node.cores else 0,
+        core_memory_bytes=node.core_memory_bytes,
         attempts=[str(key) for key in read.attempts_on(node.node_id)],
         root_jobs=node.root_jobs,
         version=node.version,

@@ -203,6 +203,8 @@ class NodeFacts(_message.Message):
     POOL_FIELD_NUMBER: _builtins.int
     INSTANCE_ID_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    JOB_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     hostname: _builtins.str
     """The host's own name."""
     boot_id: _builtins.str
@@ -225,6 +227,10 @@ class NodeFacts(_message.Message):
     """
     instance_id: _builtins.str
     """Name of a rented machine at its provider. A name other than the provider's is refused."""
+    job_core_count: _builtins.int
+    """Cores that the node gives to jobs without GPUs. 0: none, as from an older agent."""
+    core_memory_bytes: _builtins.int
+    """Memory that each of these cores brings to its job."""
     @_builtins.property
     def gpus(self) -> _containers.RepeatedCompositeFieldContainer[_resource_pb2.Gpu]:
         """GPUs."""
@@ -255,10 +261,12 @@ class NodeFacts(_message.Message):
         pool: _builtins.str = ...,
         instance_id: _builtins.str = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
+        job_core_count: _builtins.int = ...,
+        core_memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "cpu_count", b"cpu_count", "features", b"features", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "agent_version", b"agent_version", "boot_id", b"boot_id", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "features", b"features", "gpus", b"gpus", "hostname", b"hostname", "instance_id", b"instance_id", "job_core_count", b"job_core_count", "memory_bytes", b"memory_bytes", "pool", b"pool", "root_jobs", b"root_jobs", "runtimes", b"runtimes", "virtual_devices", b"virtual_devices"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1211,6 +1219,8 @@ class LaunchCommand(_message.Message):
     NODE_GPU_TYPES_FIELD_NUMBER: _builtins.int
     JOINS_FIELD_NUMBER: _builtins.int
     CHECKPOINT_BASE_FIELD_NUMBER: _builtins.int
+    CORE_INDEXES_FIELD_NUMBER: _builtins.int
+    NODE_CORE_COUNTS_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     node_rank: _builtins.int
@@ -1296,6 +1306,16 @@ class LaunchCommand(_message.Message):
     def node_gpu_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The type of the gang's GPUs on each node, in rank order; empty: unknown."""
 
+    @_builtins.property
+    def core_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For a job without GPUs, its cores of this node: numbers from 0 among those for such jobs. It then
+        has no gpu_indexes.
+        """
+
+    @_builtins.property
+    def node_core_counts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """How many cores such a gang has on each node, in rank order; empty: it has GPUs."""
+
     def __init__(
         self,
         *,
@@ -1327,10 +1347,12 @@ class LaunchCommand(_message.Message):
         node_gpu_types: _abc.Iterable[_builtins.str] | None = ...,
         joins: _builtins.bool = ...,
         checkpoint_base: _builtins.str = ...,
+        core_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        node_core_counts: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "grace_duration", b"grace_duration", "hold_duration", b"hold_duration", "profile", b"profile", "spec", b"spec", "time_left_duration", b"time_left_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_barrier", b"at_barrier", "checkpoint_base", b"checkpoint_base", "checkpoint_directory", b"checkpoint_directory", "core_indexes", b"core_indexes", "fence", b"fence", "gid", b"gid", "gpu_indexes", b"gpu_indexes", "grace_duration", b"grace_duration", "groups", b"groups", "hold_duration", b"hold_duration", "job_id", b"job_id", "joins", b"joins", "master_port", b"master_port", "node_addresses", b"node_addresses", "node_core_counts", b"node_core_counts", "node_gpu_counts", b"node_gpu_counts", "node_gpu_types", b"node_gpu_types", "node_ids", b"node_ids", "node_ports", b"node_ports", "node_rank", b"node_rank", "port_first", b"port_first", "port_last", b"port_last", "profile", b"profile", "restart_count", b"restart_count", "resume_from", b"resume_from", "spec", b"spec", "time_left_duration", b"time_left_duration", "trial", b"trial", "uid", b"uid", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

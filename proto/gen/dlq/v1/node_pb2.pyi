@@ -102,6 +102,9 @@ class Node(_message.Message):
     REASONS_FIELD_NUMBER: _builtins.int
     LABELS_FIELD_NUMBER: _builtins.int
     POOL_FIELD_NUMBER: _builtins.int
+    JOB_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    FREE_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """Name of the node, from its certificate."""
     hostname: _builtins.str
@@ -132,6 +135,12 @@ class Node(_message.Message):
     """The node's pool: "training", "inference" (it runs jobs only while it is lent) or "priced" (it
     is rented).
     """
+    job_core_count: _builtins.int
+    """Cores that it gives to jobs without GPUs; the other cores are for its GPUs."""
+    free_core_count: _builtins.int
+    """Of those, cores that no attempt holds; computed, never stored."""
+    core_memory_bytes: _builtins.int
+    """Memory that each of these cores brings to its job."""
     @_builtins.property
     def flags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """"draining", "cordoned", "cleaning", "quarantined", "loaned", "lending", "reclaimed",
@@ -196,10 +205,13 @@ class Node(_message.Message):
         reasons: _abc.Iterable[Global___NodeReason] | None = ...,
         labels: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         pool: _builtins.str = ...,
+        job_core_count: _builtins.int = ...,
+        free_core_count: _builtins.int = ...,
+        core_memory_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["contact_time", b"contact_time", "maintenance_end_time", b"maintenance_end_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_version", b"agent_version", "attempts", b"attempts", "boot_id", b"boot_id", "contact_time", b"contact_time", "core_memory_bytes", b"core_memory_bytes", "cpu_count", b"cpu_count", "flag_reason", b"flag_reason", "flags", b"flags", "free_core_count", b"free_core_count", "free_gpu_count", b"free_gpu_count", "gpu_statuses", b"gpu_statuses", "gpus", b"gpus", "hostname", b"hostname", "job_core_count", b"job_core_count", "labels", b"labels", "maintenance_end_time", b"maintenance_end_time", "memory_bytes", b"memory_bytes", "node_id", b"node_id", "pool", b"pool", "reasons", b"reasons", "root_jobs", b"root_jobs", "state", b"state", "version", b"version", "virtual_devices", b"virtual_devices", "withheld_gpu_indexes", b"withheld_gpu_indexes", "withheld_reason", b"withheld_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -68,6 +68,8 @@ class Queue(_message.Message):
     RUNNING_GPU_COUNT_FIELD_NUMBER: _builtins.int
     WAITING_GPU_COUNT_FIELD_NUMBER: _builtins.int
     HELD_JOB_COUNT_FIELD_NUMBER: _builtins.int
+    RUNNING_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    WAITING_CORE_COUNT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Name."""
     priority: _builtins.int
@@ -82,6 +84,10 @@ class Queue(_message.Message):
     """GPUs its waiting jobs ask for."""
     held_job_count: _builtins.int
     """Jobs on hold."""
+    running_core_count: _builtins.int
+    """Cores held by its jobs without GPUs."""
+    waiting_core_count: _builtins.int
+    """Cores its waiting jobs without GPUs ask for."""
     @_builtins.property
     def levels(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLevel]:
         """Its levels."""
@@ -97,10 +103,12 @@ class Queue(_message.Message):
         running_gpu_count: _builtins.int = ...,
         waiting_gpu_count: _builtins.int = ...,
         held_job_count: _builtins.int = ...,
+        running_core_count: _builtins.int = ...,
+        waiting_core_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_job_count", b"held_job_count", "is_default", b"is_default", "levels", b"levels", "name", b"name", "policy", b"policy", "priority", b"priority", "running_gpu_count", b"running_gpu_count", "waiting_gpu_count", b"waiting_gpu_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held_job_count", b"held_job_count", "is_default", b"is_default", "levels", b"levels", "name", b"name", "policy", b"policy", "priority", b"priority", "running_core_count", b"running_core_count", "running_gpu_count", b"running_gpu_count", "waiting_core_count", b"waiting_core_count", "waiting_gpu_count", b"waiting_gpu_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

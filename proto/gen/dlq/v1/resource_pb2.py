@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64lq/v1/resource.proto\x12\x06\x64lq.v1\"\xd2\x03\n\x0fResourceRequest\x12\x11\n\tgpu_count\x18\x01 \x01(\x05\x12\x17\n\nnode_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\x12\x16\n\tcpu_limit\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x1f\n\x12memory_limit_bytes\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12;\n\nconstraint\x18\x06 \x03(\x0b\x32\'.dlq.v1.ResourceRequest.ConstraintEntry\x12\x10\n\x08node_ids\x18\x07 \x03(\t\x12\x19\n\x11\x65xcluded_node_ids\x18\x08 \x03(\t\x12\x1d\n\x10gpu_memory_bytes\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x14\n\x0chalves_batch\x18\n \x01(\x08\x12\x17\n\x0fmixed_gpu_types\x18\x0b \x01(\x08\x12\x14\n\x0cor_gpu_types\x18\x0c \x03(\t\x1a\x31\n\x0f\x43onstraintEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_node_countB\x0c\n\n_cpu_limitB\x15\n\x13_memory_limit_bytesB\x13\n\x11_gpu_memory_bytes\"J\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\"6\n\x0e\x41llocationSlot\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bgpu_indexes\x18\x02 \x03(\x05\"3\n\nAllocation\x12%\n\x05slots\x18\x01 \x03(\x0b\x32\x16.dlq.v1.AllocationSlotb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x64lq/v1/resource.proto\x12\x06\x64lq.v1\"\x9c\x04\n\x0fResourceRequest\x12\x11\n\tgpu_count\x18\x01 \x01(\x05\x12\x17\n\nnode_count\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\x12\x16\n\tcpu_limit\x18\x04 \x01(\x01H\x01\x88\x01\x01\x12\x1f\n\x12memory_limit_bytes\x18\x05 \x01(\x03H\x02\x88\x01\x01\x12;\n\nconstraint\x18\x06 \x03(\x0b\x32\'.dlq.v1.ResourceRequest.ConstraintEntry\x12\x10\n\x08node_ids\x18\x07 \x03(\t\x12\x19\n\x11\x65xcluded_node_ids\x18\x08 \x03(\t\x12\x1d\n\x10gpu_memory_bytes\x18\t \x01(\x03H\x03\x88\x01\x01\x12\x14\n\x0chalves_batch\x18\n \x01(\x08\x12\x17\n\x0fmixed_gpu_types\x18\x0b \x01(\x08\x12\x14\n\x0cor_gpu_types\x18\x0c \x03(\t\x12\x12\n\ncore_count\x18\r \x01(\x05\x12\x1e\n\x11\x63ore_memory_bytes\x18\x0e \x01(\x03H\x04\x88\x01\x01\x1a\x31\n\x0f\x43onstraintEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b_node_countB\x0c\n\n_cpu_limitB\x15\n\x13_memory_limit_bytesB\x13\n\x11_gpu_memory_bytesB\x14\n\x12_core_memory_bytes\"J\n\x03Gpu\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x0c\n\x04uuid\x18\x02 \x01(\t\x12\x10\n\x08gpu_type\x18\x03 \x01(\t\x12\x14\n\x0cmemory_bytes\x18\x04 \x01(\x03\"L\n\x0e\x41llocationSlot\x12\x0f\n\x07node_id\x18\x01 \x01(\t\x12\x13\n\x0bgpu_indexes\x18\x02 \x03(\x05\x12\x14\n\x0c\x63ore_indexes\x18\x03 \x03(\x05\"3\n\nAllocation\x12%\n\x05slots\x18\x01 \x03(\x0b\x32\x16.dlq.v1.AllocationSlotb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,13 +34,13 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._loaded_options = None
   _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._serialized_options = b'8\001'
   _globals['_RESOURCEREQUEST']._serialized_start=34
-  _globals['_RESOURCEREQUEST']._serialized_end=500
-  _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._serialized_start=378
-  _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._serialized_end=427
-  _globals['_GPU']._serialized_start=502
-  _globals['_GPU']._serialized_end=576
-  _globals['_ALLOCATIONSLOT']._serialized_start=578
-  _globals['_ALLOCATIONSLOT']._serialized_end=632
-  _globals['_ALLOCATION']._serialized_start=634
-  _globals['_ALLOCATION']._serialized_end=685
+  _globals['_RESOURCEREQUEST']._serialized_end=574
+  _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._serialized_start=430
+  _globals['_RESOURCEREQUEST_CONSTRAINTENTRY']._serialized_end=479
+  _globals['_GPU']._serialized_start=576
+  _globals['_GPU']._serialized_end=650
+  _globals['_ALLOCATIONSLOT']._serialized_start=652
+  _globals['_ALLOCATIONSLOT']._serialized_end=728
+  _globals['_ALLOCATION']._serialized_start=730
+  _globals['_ALLOCATION']._serialized_end=781
 # @@protoc_insertion_point(module_scope)

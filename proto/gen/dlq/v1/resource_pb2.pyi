@@ -58,9 +58,12 @@ class ResourceRequest(_message.Message):
     HALVES_BATCH_FIELD_NUMBER: _builtins.int
     MIXED_GPU_TYPES_FIELD_NUMBER: _builtins.int
     OR_GPU_TYPES_FIELD_NUMBER: _builtins.int
+    CORE_COUNT_FIELD_NUMBER: _builtins.int
+    CORE_MEMORY_BYTES_FIELD_NUMBER: _builtins.int
     gpu_count: _builtins.int
-    """GPUs of the whole job, at least 1. 0, for a job with `lateness` alone: 1, 2, 4 or 8 of one
-    node, as many as are worth it. It is resized as an elastic job.
+    """GPUs of the whole job, at least 1. 0 with core_count: a job without GPUs. 0, for a job with
+    `lateness` alone: 1, 2, 4 or 8 of one node, as many as are worth it. It is resized as an
+    elastic job.
     """
     node_count: _builtins.int
     """Size of the gang. Unset: any split over nodes will do. Set: gpu_count is divided evenly."""
@@ -78,6 +81,14 @@ class ResourceRequest(_message.Message):
     """Its GPUs may be of several types at once, where no one type has enough. It gets such GPUs last,
     from the free ones. Without gpu_type, node_count, elastic and roles.
     """
+    core_count: _builtins.int
+    """CPU cores of a job without GPUs, which then has gpu_count 0: of the whole job, at least 1. They are given out as GPUs
+    are: exact cores of exact nodes, which no other job has meanwhile. node_count divides them evenly; unset: any split.
+    Each core brings its share of the node's memory for such jobs. memory_limit_bytes, for each node, needs node_count,
+    and takes as many cores as carry it. 0: a job with GPUs.
+    """
+    core_memory_bytes: _builtins.int
+    """With core_count: memory that each of these cores must carry. The job gets more cores where one carries less."""
     @_builtins.property
     def constraint(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """Only nodes with all of these labels."""
@@ -111,11 +122,15 @@ class ResourceRequest(_message.Message):
         halves_batch: _builtins.bool = ...,
         mixed_gpu_types: _builtins.bool = ...,
         or_gpu_types: _abc.Iterable[_builtins.str] | None = ...,
+        core_count: _builtins.int = ...,
+        core_memory_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "cpu_limit", b"cpu_limit", "gpu_memory_bytes", b"gpu_memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_core_memory_bytes", b"_core_memory_bytes", "_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "core_memory_bytes", b"core_memory_bytes", "cpu_limit", b"cpu_limit", "gpu_memory_bytes", b"gpu_memory_bytes", "memory_limit_bytes", b"memory_limit_bytes", "node_count", b"node_count"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "mixed_gpu_types", b"mixed_gpu_types", "node_count", b"node_count", "node_ids", b"node_ids", "or_gpu_types", b"or_gpu_types"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_core_memory_bytes", b"_core_memory_bytes", "_cpu_limit", b"_cpu_limit", "_gpu_memory_bytes", b"_gpu_memory_bytes", "_memory_limit_bytes", b"_memory_limit_bytes", "_node_count", b"_node_count", "constraint", b"constraint", "core_count", b"core_count", "core_memory_bytes", b"core_memory_bytes", "cpu_limit", b"cpu_limit", "excluded_node_ids", b"excluded_node_ids", "gpu_count", b"gpu_count", "gpu_memory_bytes", b"gpu_memory_bytes", "gpu_type", b"gpu_type", "halves_batch", b"halves_batch", "memory_limit_bytes", b"memory_limit_bytes", "mixed_gpu_types", b"mixed_gpu_types", "node_count", b"node_count", "node_ids", b"node_ids", "or_gpu_types", b"or_gpu_types"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__core_memory_bytes: _TypeAlias = _typing.Literal["core_memory_bytes"]  # noqa: Y015
+    _WhichOneofArgType__core_memory_bytes: _TypeAlias = _typing.Literal["_core_memory_bytes", b"_core_memory_bytes"]  # noqa: Y015
     _WhichOneofReturnType__cpu_limit: _TypeAlias = _typing.Literal["cpu_limit"]  # noqa: Y015
     _WhichOneofArgType__cpu_limit: _TypeAlias = _typing.Literal["_cpu_limit", b"_cpu_limit"]  # noqa: Y015
     _WhichOneofReturnType__gpu_memory_bytes: _TypeAlias = _typing.Literal["gpu_memory_bytes"]  # noqa: Y015
@@ -124,6 +139,8 @@ class ResourceRequest(_message.Message):
     _WhichOneofArgType__memory_limit_bytes: _TypeAlias = _typing.Literal["_memory_limit_bytes", b"_memory_limit_bytes"]  # noqa: Y015
     _WhichOneofReturnType__node_count: _TypeAlias = _typing.Literal["node_count"]  # noqa: Y015
     _WhichOneofArgType__node_count: _TypeAlias = _typing.Literal["_node_count", b"_node_count"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__core_memory_bytes) -> _WhichOneofReturnType__core_memory_bytes | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cpu_limit) -> _WhichOneofReturnType__cpu_limit | None: ...
     @_typing.overload
@@ -171,27 +188,33 @@ Global___Gpu: _TypeAlias = Gpu  # noqa: Y015
 
 @_typing.final
 class AllocationSlot(_message.Message):
-    """The GPUs of one node that belong to one attempt."""
+    """The GPUs of one node, or cores of it, that belong to one attempt."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NODE_ID_FIELD_NUMBER: _builtins.int
     GPU_INDEXES_FIELD_NUMBER: _builtins.int
+    CORE_INDEXES_FIELD_NUMBER: _builtins.int
     node_id: _builtins.str
     """The node."""
     @_builtins.property
     def gpu_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Indexes of the GPUs on that node, ascending."""
 
+    @_builtins.property
+    def core_indexes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For a job without GPUs, indexes of the cores that the node gives to such jobs, from 0, ascending."""
+
     def __init__(
         self,
         *,
         node_id: _builtins.str = ...,
         gpu_indexes: _abc.Iterable[_builtins.int] | None = ...,
+        core_indexes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["gpu_indexes", b"gpu_indexes", "node_id", b"node_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["core_indexes", b"core_indexes", "gpu_indexes", b"gpu_indexes", "node_id", b"node_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

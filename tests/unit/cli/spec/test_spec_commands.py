@@ -65,8 +65,13 @@ _WITH = {
     "resources.shm_size": "image", "tasks_per_node": "compat", "checkpoint.marker": "checkpoint.dir",  # noqa: E501
     "checkpoint.preset": "checkpoint.dir", "roles.ps": "roles.workers", "on_miss": "deadline",
     "elastic.resize": "elastic.gpus", "resources.halve_batch": "resources.gpu_memory", "due": "weight", "weight": "due",  # noqa: E501
+    "resources.memory_per_core": "resources.cores",
 }  # fmt: skip
-_INSTEAD = {"run": "command", "resources.gpus": "resources.gpus_total"}
+_INSTEAD = {
+    "run": "command",
+    "resources.gpus": "resources.gpus_total",
+    "resources.cores": "resources.gpus_total",
+}
 
 
 def uncommented(form: str, keys: set[str]) -> str:
@@ -235,9 +240,9 @@ def test_a_warning_that_cannot_come_in_time_is_told(limit: str, told: str) -> No
 
 
 def test_check_reads_stdin(dlq: Dlq) -> None:
-    said = dlq("spec", "check", "-", stdin=b"#!/bin/sh\n#DLQ --gpus=0\ntrue\n")
+    said = dlq("spec", "check", "-", stdin=b"#!/bin/sh\n#DLQ --nodes=0\ntrue\n")
     assert (said.code, said.out) == (
-        1, "stdin:2: --gpus: a job needs at least one GPU\n",
+        1, "stdin:2: --nodes: a job needs at least one node\n",
     )  # fmt: skip
 
 

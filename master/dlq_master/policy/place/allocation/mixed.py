@@ -8,6 +8,7 @@ from dlq_master.model.cluster.cluster import Cluster
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.order.waiting import WaitingIndex
+from dlq_master.model.resources import only_gpus
 from dlq_master.policy.place.allocation.outcome import Outcome
 from dlq_master.policy.place.allocation.type_capacity import TypeCapacity
 from dlq_master.policy.place.placement import Placement
@@ -34,7 +35,7 @@ def start_mixed(
             if job_id not in outcome.chosen and job_id not in outcome.claims
         )
         for _, job_id, shape in line:
-            free = [type_capacity.free for type_capacity in capacities.values()]
+            free = [type_capacity.free for type_capacity in only_gpus(capacities).values()]
             if shape.gpus > sum(pool.total for pool in free) or not _may(cluster.jobs[job_id]):
                 continue
             parts = placement.find(all_types(free), shape)

@@ -54,7 +54,7 @@ class Space:
         self.blocking = blocking
         self.balance = Balance(cluster) if placement.balances else None
         self.outcome = Outcome()
-        self.spent = not capacity.free_gpus
+        self.spent = not capacity.free_devices
         self.capacities: dict[str, TypeCapacity] = {}
         for gpu_type, pool in capacity.free.items():
             self.capacities[gpu_type] = TypeCapacity(pool)

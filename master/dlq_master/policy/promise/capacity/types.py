@@ -53,7 +53,7 @@ def free_gpus(cluster: Cluster, gpu_type: str) -> int:
 
 def _home_first(cluster: Cluster) -> Iterable[str]:
     home = home_type(cluster)
-    return sorted(cluster.capacity.total, key=lambda kind: (kind != home, kind))
+    return sorted(cluster.capacity.gpu_types, key=lambda kind: (kind != home, kind))
 
 
 def _held(cluster: Cluster, job: Job) -> set[str] | None:
