@@ -11,7 +11,7 @@ from dlq_cli.spec.values.given import ReadLayer, wrong
 from dlq_common.job_fields.reading.words import PER_GPU
 
 _GPUS = ("resources.gpus_total", "resources.gpus")
-# What only a job with GPUs can have, and how it is named to people.
+# Keys of jobs with GPUs alone.
 _OF_GPUS = (
     "resources.gpu_type", "resources.gpu_memory", "resources.halve_batch", "resources.mixed_gpus",
     "elastic.gpus", "elastic.sizes", "roles.workers", "deadline", "soft_deadline", "due", "profile",

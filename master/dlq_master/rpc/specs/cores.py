@@ -1,4 +1,4 @@
-"""Jobs without GPUs, on the wire: what they ask for, and what they cannot have."""
+"""Jobs without GPUs, on the wire: their cores, and the fields that they cannot have."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def check_cores(spec: JobSpec) -> None:
 
 
 def _of_gpus(spec: JobSpec) -> dict[str, bool]:
-    """What only a job with GPUs can have, and whether this one asks for it."""
+    """The fields of jobs with GPUs alone, and whether this job asks for them."""
     asked = spec.resources
     return {
         "resources.gpu_type": bool(asked.gpu_type or asked.or_gpu_types),
