@@ -24,6 +24,8 @@ LOCK := requirements.lock
 STAMP := $(VENV)/.stamp
 SHIM_DIR := nodeagent/dlq_nodeagent/shim
 SHIM := $(SHIM_DIR)/dlq-shim
+FRONT_DIR := client/dlq_compat/front
+FRONT := $(FRONT_DIR)/dlq-front
 PROFILER_LIB := profiler/dlq_profiler/lib/libdlqprof.so
 TORCH_STAMP := .venv-torch/.stamp
 FRAMEWORKS_STAMP := .venv-frameworks/.stamp
@@ -56,7 +58,7 @@ compiler:  ## see that there is a C compiler that works
 	  'Install gcc or clang (for example `apt-get install gcc libc6-dev`) and run make again.' >&2; exit 1; }
 
 .PHONY: setup
-setup: compiler $(STAMP) $(SHIM) $(PROFILER_LIB)  ## make .venv from the lock and compile the shim and the profiler
+setup: compiler $(STAMP) $(SHIM) $(PROFILER_LIB) $(FRONT)  ## make .venv from the lock and compile the shim, the profiler and the front
 
 # uv comes from the package index when the machine has none; nothing outside the tree is touched.
 build/uv/bin/uv:
@@ -75,6 +77,9 @@ $(STAMP): $(LOCK) pyproject.toml hatch_build.py | $(UV_TOOL)
 	touch $(STAMP)
 
 $(SHIM): $(wildcard $(SHIM_DIR)/*.[ch] $(SHIM_DIR)/init/*.[ch] $(SHIM_DIR)/tasks/*.c) hatch_build.py | $(STAMP)
+	$(PY) hatch_build.py
+
+$(FRONT): $(wildcard $(FRONT_DIR)/*.[ch]) hatch_build.py | $(STAMP)
 	$(PY) hatch_build.py
 
 # The same: jobs run without a profile.
@@ -237,7 +242,7 @@ package: setup | $(UV_TOOL)  ## build the wheel, install it with each extra into
 .PHONY: clean
 clean:  ## remove everything that make made, the environments included
 	rm -rf .venv .venv-torch .venv-frameworks .venv-docs build dist .demo .e2e .mypy_cache .ruff_cache .pytest_cache .hypothesis \
-	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks profiler/dlq_profiler/lib
+	  .import_linter_cache $(SHIM) $(SHIM_DIR)/dlq-init $(SHIM_DIR)/dlq-tasks $(FRONT) profiler/dlq_profiler/lib
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 # PyTorch only by pip (uv would take the CUDA build), and only into an environment of its own.

@@ -24,6 +24,8 @@ SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
+FRONT_DIR = Path("client/dlq_compat/front")
+FRONT_NAME = "dlq-front"
 PROFILER_SOURCES = Path("profiler/src")
 PROFILER_LIBRARIES = Path("profiler/dlq_profiler/lib")
 PRELOAD_NAME = "libdlqprof.so"
@@ -92,6 +94,24 @@ def compile_shim(root: Path) -> Path | None:
             if not static:
                 raise
     return shim_dir / SHIM_NAME
+
+
+def compile_front(root: Path) -> Path | None:
+    """Compile the fast front of Slurm's commands. Without sources or compiler there is none, and
+    the commands are sh programs. Static where possible: it then starts in half the time.
+    """
+    sources = sorted(str(path) for path in (root / FRONT_DIR).glob("*.c"))
+    compiler = find_compiler()
+    if not sources or compiler is None:
+        return None
+    for static in (["-static", "-s"], ["-s"]):
+        try:
+            _compile([*compiler, *FLAGS, *static], sources, root / FRONT_DIR / FRONT_NAME)
+            break
+        except subprocess.CalledProcessError:
+            if "-static" not in static:
+                raise
+    return root / FRONT_DIR / FRONT_NAME
 
 
 def profiler_command(
@@ -167,6 +187,7 @@ class ShimBuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         shim = compile_shim(Path(self.root))
         libraries = compile_profiler(Path(self.root))
+        front = compile_front(Path(self.root))
         if shim is None:
             self.app.display_warning(
                 "dlq: the launch shim was not compiled (no C compiler found); "
@@ -178,9 +199,11 @@ class ShimBuildHook(BuildHookInterface[Any]):
         beside = [shim, shim.with_name(INIT_NAME), shim.with_name(TASKS_NAME)]
         programs = [path for path in beside if path.exists()]
         build_data["pure_python"] = False
-        build_data["tag"] = wheel_tag([*programs, *libraries])
+        build_data["tag"] = wheel_tag([*programs, *libraries, *filter(None, [front])])
         for library in libraries:
             build_data["force_include"][str(library)] = f"dlq_profiler/lib/{library.name}"
+        if front is not None:
+            build_data["force_include"][str(front)] = f"dlq_compat/front/{front.name}"
         for program in programs:
             build_data["force_include"][str(program)] = f"dlq_nodeagent/shim/{program.name}"
 
@@ -188,4 +211,5 @@ class ShimBuildHook(BuildHookInterface[Any]):
 if __name__ == "__main__":
     built = compile_shim(Path(__file__).parent)
     compile_profiler(Path(__file__).parent)
+    compile_front(Path(__file__).parent)
     print(built or "no C compiler or no C sources: the shim was not built", file=sys.stderr)

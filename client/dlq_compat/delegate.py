@@ -10,14 +10,21 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import List, Optional
+from typing import Callable, List, Optional
 
 CLI_FILE = "dlq-cli"
 """Beside this package where it is installed: the directory of that installation's `dlq`."""
 
+dlq_here: Optional[Callable[[str, List[str]], int]] = None
+"""Runs `dlq slurm NAME ARGUMENTS` in this process, where `dlq` is imported already."""
+
 
 def run(name: str, arguments: List[str]) -> int:
-    """Become `dlq slurm NAME ARGUMENTS`; returns only when there is no `dlq`."""
+    """Become `dlq slurm NAME ARGUMENTS`; returns only when there is no `dlq`, or when it is in this
+    process.
+    """
+    if dlq_here is not None:
+        return dlq_here(name, arguments)
     program = _dlq()
     if program is not None:
         os.execv(program, [program, "slurm", name, *arguments])

@@ -1,6 +1,8 @@
 """Copies the stand-ins out of the wheel, to where jobs and their containers may read them.
 
     DIRECTORY/bin/srun ...      sh: finds a Python and runs ...
+    DIRECTORY/bin/sbatch ...    the same, or the compiled front that asks the user's server (front/)
+    DIRECTORY/lib/slow/sbatch   then the sh program, for where there is no server
     DIRECTORY/lib/__main__.py   ... the package beside it
     DIRECTORY/lib/dlq_compat/
     DIRECTORY/lib/dlq-cli       where the `dlq` of this installation is
@@ -15,18 +17,18 @@ import os
 import shlex
 import sys
 from pathlib import Path
+from typing import Optional
 
 from dlq_compat.delegate import CLI_FILE
-from dlq_compat.main import PROGRAMS
+from dlq_compat.main import INSIDE, PROGRAMS
 
 _WRAPPER = """\
 #!/bin/sh
 # dlq's stand-in for Slurm's {name}.
 DLQ_SLURM_BIN=$(cd "$(dirname "$0")" && pwd)
-export DLQ_SLURM_BIN
-for python in {python} python3 /usr/bin/python3 python; do
+{export}for python in {python} python3 /usr/bin/python3 python; do
     if command -v "$python" >/dev/null 2>&1; then
-        exec "$python" -ISB "$DLQ_SLURM_BIN/../lib" {name} "$@"
+        exec "$python" -ISB "$DLQ_SLURM_BIN/{lib}" {name} "$@"
     fi
 done
 echo "{name}: dlq's stand-ins for Slurm's programs need a python3 in PATH" >&2
@@ -41,13 +43,20 @@ sys.exit(main())
 """
 
 
-def install(directory: Path) -> Path:
+FRONT = Path(__file__).parent / "front" / "dlq-front"
+"""The compiled front, where a C compiler was there when dlq was installed."""
+_FRONT_COPY = "dlq-front"
+
+
+def install(directory: Path, front: Optional[Path] = None) -> Path:
     """Write everything below `directory` and return its `bin`, which belongs first into PATH.
 
-    May be repeated, also while jobs use it: each file is replaced in one step. All users may read
-    it. OSError when it cannot be written.
+    `front`: the compiled front, for people's hosts. Jobs and containers get sh programs alone. May
+    be repeated, also while jobs use it: each file is replaced in one step. All users may read it.
+    OSError when it cannot be written.
     """
-    for made in (directory, directory / "bin", directory / "lib", directory / "lib" / "dlq_compat"):
+    lib = directory / "lib"
+    for made in (directory, directory / "bin", lib, lib / "dlq_compat", lib / "slow"):
         made.mkdir(exist_ok=True)
         made.chmod(0o755)
     package = Path(__file__).parent
@@ -55,11 +64,34 @@ def install(directory: Path) -> Path:
         _put(directory / "lib" / "dlq_compat" / source.name, source.read_bytes(), 0o644)
     _put(directory / "lib" / "__main__.py", _MAIN.encode(), 0o644)
     _put(directory / "lib" / CLI_FILE, f"{_own_cli()}\n".encode(), 0o644)
-    python = shlex.quote(os.path.realpath(sys.executable))
+    if front is not None:
+        _put(lib / _FRONT_COPY, front.read_bytes(), 0o755)
     for name in PROGRAMS:
-        text = _WRAPPER.format(name=name, python=python)
-        _put(directory / "bin" / name, text.encode(), 0o755)
+        if front is None or name in INSIDE:
+            _put(directory / "bin" / name, _wrapper(name, "../lib"), 0o755)
+        else:
+            _put(lib / "slow" / name, _wrapper(name, ".."), 0o755)
+            _link(lib / _FRONT_COPY, directory / "bin" / name)
     return directory / "bin"
+
+
+def _wrapper(name: str, lib: str) -> bytes:
+    python = shlex.quote(os.path.realpath(sys.executable))
+    # Only the rank's main process needs it: no other may hand it on to a job.
+    export = "export DLQ_SLURM_BIN\n" if name == "batch" else ""
+    return _WRAPPER.format(name=name, python=python, lib=lib, export=export).encode()
+
+
+def _link(source: Path, path: Path) -> None:
+    """One file under many names: each name is a command."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        draft.hardlink_to(source)
+    except OSError:
+        _put(path, source.read_bytes(), 0o755)
+    else:
+        draft.replace(path)
+        draft.unlink(missing_ok=True)  # both were one file before: rename did nothing
 
 
 def _own_cli() -> Path:

@@ -20,6 +20,8 @@ _REFUSED = {
     "shell beside it",
 }
 PROGRAMS = (*_HERE, *_ASKING, *_REFUSED)
+INSIDE = ("batch", "srun", "salloc")
+"""Programs that never go to a user's server: they stay as long as what they start."""
 
 
 def main() -> int:

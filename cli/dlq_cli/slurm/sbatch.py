@@ -41,7 +41,13 @@ def main(app: App, words: Sequence[str]) -> None:
             app.say(note)
     wait = "--wait" in said
     manner = Manner(
-        parsable="--parsable" in said, as_json=False, wait=wait, follow=False, verdict=False
+        parsable="--parsable" in said,
+        as_json=False,
+        wait=wait,
+        follow=False,
+        verdict=False,
+        # Slurm's says nothing; people like to know, programs may take any word for trouble.
+        reasons=sys.stderr.isatty(),
     )
     submit_spec(app, spec, manner, request_id="", test_only="--test-only" in said)
 

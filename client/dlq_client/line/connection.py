@@ -108,6 +108,9 @@ Stub = TypeVar("Stub")
 class Connection:
     """A channel and the rules of the house for using it. Not to be used across a fork."""
 
+    opener: Callable[[Identity], grpc.Channel] = staticmethod(lambda who: open_channel(who))
+    """How a channel is made. A process that has a line already puts another function here."""
+
     def __init__(
         self,
         identity: Identity,
@@ -121,7 +124,7 @@ class Connection:
         self.ids: Ids = RandomIds(self.clock)
         self._patience_s = patience_s
         self._deadline_s = deadline_s
-        self.channel = _open_channel(identity)
+        self.channel = self.opener(identity)
 
     def call(
         self,
@@ -240,7 +243,8 @@ def connect(home: Path | None = None, *, patience_s: float = PATIENCE_S) -> Conn
     return Connection(identity, patience_s=patience_s)
 
 
-def _open_channel(identity: Identity) -> grpc.Channel:
+def open_channel(identity: Identity) -> grpc.Channel:
+    """A channel of this process, with the settings of every line to the master."""
     credentials = grpc.ssl_channel_credentials(identity.ca, identity.key, identity.certificate)
     options: list[tuple[str, object]] = [
         ("grpc.ssl_target_name_override", SERVER_NAME),

@@ -65,6 +65,7 @@ def install(directory: Path) -> None:
 
     submitit and scripts then work as they are. Do not do it where the real ones are needed.
     """
+    from dlq_compat.install import FRONT
     from dlq_compat.install import install as install_into
 
     if (
@@ -74,9 +75,20 @@ def install(directory: Path) -> None:
     ):
         raise InvalidRequest(f"{directory} holds something else", hint="name a new directory")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    programs = install_into(directory.absolute())
+    programs = install_into(directory.absolute(), FRONT if FRONT.exists() else None)
     (programs / "batch").unlink(missing_ok=True)  # of use inside jobs only
     click.echo(programs)
+
+
+@slurm.command(hidden=True, epilog=examples("dlq slurm serve ~/.config/dlq/run KEY"))
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("key")
+def serve(directory: Path, key: str) -> None:
+    """Keep processes ready that run Slurm's commands. The commands start it by themselves."""
+    with quiet_grpc():
+        from dlq_cli.front.server import serve as serve_commands
+
+    serve_commands(directory, key)
 
 
 def _command(name: str, known: _Program) -> click.Command:

@@ -37,6 +37,7 @@ class Manner:
     follow: bool
     admission: bool = False  # wait until it is judged
     verdict: bool = True  # wait a moment for the verdict on its deadline
+    reasons: bool = True  # tell why it waits
 
 
 def submit_spec(
@@ -79,7 +80,7 @@ def submit_spec(
         app.say(f"{job_id} is an array: follow one of its tasks with dlq logs -f {job_id}_INDEX")
     stays = not test_only and (manner.wait or manner.follow)
     # With --wait or --follow the waiting loop reports holds.
-    if not manner.as_json and not (stays and shown_state(answer.job) == "held"):
+    if manner.reasons and not manner.as_json and not (stays and shown_state(answer.job) == "held"):
         tell_reasons(app, job_id, answer.reasons)
         if answer.reasons and job_id and not manner.parsable and not array:
             _tell_place(app, answer)

@@ -1,0 +1,15 @@
+"""The server of a user's commands: a loop of them need not start an interpreter each time.
+
+The stand-ins for Slurm's commands are a small C program (client/dlq_compat/front). It hands a call
+to a process of this room, which has everything imported, and takes the slow way where there is
+none: a Python of its own, with the same answer.
+
+    server    keeps two spare processes ready; ends when nobody calls, or when dlq was upgraded
+    spare     one process: takes one call, becomes like its caller, runs the command, ends
+    request   the bytes of a call
+    line      one process with the line to the master, for all calls; and the end of it in a spare
+
+A server belongs to one user, in a directory that nobody else may enter. It serves callers that
+stand where it stands: same groups, limits, cgroup and namespaces, which its key says. A restart of
+master or agent is nothing to it: the line is renewed as any other. Jobs have no server.
+"""

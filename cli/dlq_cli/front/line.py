@@ -1,0 +1,277 @@
+"""One line to the master for all commands of a server: a TLS handshake costs more than a command.
+
+The keeper is a process of its own, because gRPC and fork do not go together. A spare gives it the
+identity that the caller's environment names; the keeper has one channel for each identity. Bytes
+pass through it unread. What it cannot do, a spare does over a channel of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import os
+import signal
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from dlq_cli.front.request import peer_uid
+from dlq_client.line import connection
+from dlq_client.line.identity import Identity
+
+_SIZE = struct.Struct("=I")
+_LARGEST = connection.LARGEST_ANSWER_BYTES + (1 << 20)
+_MOST_CHANNELS = 4
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_PEMS = ("key", "certificate", "ca", "address")
+
+
+class KeptLine:
+    """The server's hold on its keeper: closing it ends the keeper once nobody uses it."""
+
+    def __init__(self, held: int) -> None:
+        self._held = held
+
+    def close(self) -> None:
+        """Let go."""
+        os.close(self._held)
+
+
+def start_keeper(path: Path, *not_its: int) -> KeptLine:
+    """Fork the process that keeps the line, reachable at `path`; `not_its` are descriptors that it
+    closes.
+    """
+    with suppress(FileNotFoundError):
+        path.unlink()
+    listening = socket.socket(socket.AF_UNIX)
+    umask = os.umask(0o177)
+    listening.bind(str(path))
+    os.umask(umask)
+    listening.listen(512)
+    watched, held = os.pipe()
+    if os.fork() == 0:
+        try:
+            for descriptor in (held, *not_its):
+                os.close(descriptor)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            _Keeper(path).run(listening, watched)
+        finally:
+            os._exit(0)
+    os.close(watched)
+    listening.close()
+    return KeptLine(held)
+
+
+class _Keeper:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._channels: dict[bytes, grpc.Channel] = {}
+        self._lock = threading.Lock()
+
+    def run(self, listening: socket.socket, watched: int) -> None:
+        threading.Thread(target=self._accept, args=(listening,), daemon=True).start()
+        with suppress(OSError):
+            os.read(watched, 1)  # until the server lets go
+        with suppress(OSError):
+            self._path.unlink()
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            line, _ = listening.accept()
+            if peer_uid(line) == os.geteuid():
+                threading.Thread(target=self._serve, args=(line,), daemon=True).start()
+            else:
+                line.close()
+
+    def _serve(self, line: socket.socket) -> None:
+        with line, suppress(OSError, EOFError, ValueError, TypeError):
+            channel = self._channel(_receive(line))
+            while True:
+                method, request, timeout_s = _receive(line)
+                _send(line, _answer(channel, method, request, timeout_s))
+
+    def _channel(self, pems: Sequence[Any]) -> grpc.Channel:
+        name = hashlib.sha256(marshal.dumps(tuple(pems))).digest()
+        with self._lock:
+            channel = self._channels.pop(name, None)
+            if channel is None:
+                channel = connection.open_channel(_identity(pems))
+            self._channels[name] = channel
+            while len(self._channels) > _MOST_CHANNELS:
+                del self._channels[next(iter(self._channels))]  # ends with its last call
+            return channel
+
+
+def _identity(pems: Sequence[Any]) -> Identity:
+    key, certificate, ca, address = pems
+    return Identity(
+        key=key, certificate=certificate, ca=ca, address=address, cluster="", user="", role="",
+        issued_s=0.0, expires_s=0.0,
+    )  # fmt: skip
+
+
+def _answer(
+    channel: grpc.Channel, method: str, request: bytes, timeout_s: float | None
+) -> tuple[Any, ...]:
+    """(bytes,) or (code, details, metadata)."""
+    try:
+        relay: Any = channel.unary_unary(method)
+        return (relay(request, timeout=timeout_s),)
+    except grpc.RpcError as error:
+        failed: Any = error  # it is a grpc.Call too, as the stubs do not say
+        trailing = [tuple(pair) for pair in failed.trailing_metadata() or ()]
+        return (failed.code().value[0], failed.details() or "", trailing)
+
+
+def _send(line: socket.socket, value: Any) -> None:
+    raw = marshal.dumps(value)
+    line.sendall(_SIZE.pack(len(raw)) + raw)
+
+
+def _receive(line: socket.socket) -> Any:
+    (size,) = _SIZE.unpack(_exactly(line, _SIZE.size))
+    if size > _LARGEST:
+        raise ValueError("too large")
+    return marshal.loads(_exactly(line, size))
+
+
+def _exactly(line: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = line.recv(size - len(parts))
+        if not part:
+            raise EOFError
+        parts += part
+    return bytes(parts)
+
+
+# --- in a spare -------------------------------------------------------------------------------
+
+
+def use(path: Path) -> None:
+    """From now on connections of this process go through the keeper at `path`."""
+    connection.Connection.opener = partial(RelayedChannel, path)
+
+
+class RelayedError(grpc.RpcError, grpc.Call):
+    """The master's refusal, or the loss of the line, as gRPC would raise it."""
+
+    def __init__(
+        self, code: int, details: str, trailing: Sequence[tuple[str, str | bytes]]
+    ) -> None:
+        super().__init__(details)
+        self._code, self._details, self._trailing = _CODES[code], details, tuple(trailing)
+
+    def code(self) -> grpc.StatusCode:
+        return self._code
+
+    def details(self) -> str:
+        return self._details
+
+    def trailing_metadata(self) -> Any:
+        return self._trailing
+
+    def initial_metadata(self) -> Any:
+        return ()
+
+    def is_active(self) -> bool:
+        return False
+
+    def time_remaining(self) -> float:
+        return 0.0
+
+    def cancel(self) -> bool:
+        return False
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        del callback
+        return False
+
+
+class RelayedChannel(grpc.Channel):
+    """A channel whose single requests go through the keeper; for all else it opens a real one."""
+
+    def __init__(self, path: Path, identity: Identity) -> None:
+        self._identity = identity
+        self._own: grpc.Channel | None = None
+        self._line: socket.socket | None = socket.socket(socket.AF_UNIX)
+        self._lock = threading.Lock()
+        try:
+            self._line.connect(str(path))
+            if peer_uid(self._line) != os.geteuid():
+                raise PermissionError(1, "not ours")
+            _send(self._line, tuple(getattr(identity, name) for name in _PEMS))
+        except OSError:
+            self._line = None
+
+    def unary_unary(
+        self, method: str, request_serializer: Any = None, response_deserializer: Any = None,
+        *rest: Any, **more: Any,
+    ) -> Any:  # fmt: skip
+        """A callable, as gRPC's stubs want it."""
+
+        def call(request: Any, timeout: float | None = None, **options: Any) -> Any:
+            if self._line is None or options:
+                own = self._real().unary_unary(
+                    method, request_serializer, response_deserializer, *rest, **more
+                )
+                return own(request, timeout=timeout, **options)
+            return response_deserializer(self._ask(method, request_serializer(request), timeout))
+
+        return call
+
+    def _ask(self, method: str, request: bytes, timeout_s: float | None) -> bytes:
+        with self._lock:
+            line = self._line
+            try:
+                if line is None:
+                    raise EOFError
+                _send(line, (method, request, timeout_s))
+                answer = _receive(line)
+            except (OSError, EOFError, ValueError):
+                self._line = None  # the next try goes over a channel of our own
+                lost = grpc.StatusCode.UNAVAILABLE.value[0]
+                raise RelayedError(lost, "the process with the line has ended", ()) from None
+        if len(answer) == 1:
+            return bytes(answer[0])
+        raise RelayedError(*answer)
+
+    def unary_stream(self, *rest: Any, **more: Any) -> Any:
+        return lambda *given, **named: self._real().unary_stream(*rest, **more)(*given, **named)
+
+    def stream_unary(self, *rest: Any, **more: Any) -> Any:
+        return lambda *given, **named: self._real().stream_unary(*rest, **more)(*given, **named)
+
+    def stream_stream(self, *rest: Any, **more: Any) -> Any:
+        return lambda *given, **named: self._real().stream_stream(*rest, **more)(*given, **named)
+
+    def subscribe(self, *rest: Any, **more: Any) -> None:
+        self._real().subscribe(*rest, **more)
+
+    def unsubscribe(self, callback: Any) -> None:
+        self._real().unsubscribe(callback)
+
+    def close(self) -> None:
+        """End both."""
+        if self._own is not None:
+            self._own.close()
+        if self._line is not None:
+            self._line.close()
+
+    def __enter__(self) -> RelayedChannel:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _real(self) -> grpc.Channel:
+        if self._own is None:
+            self._own = connection.open_channel(self._identity)
+        return self._own

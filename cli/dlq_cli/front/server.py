@@ -1,0 +1,186 @@
+"""The process that keeps spares ready. It has no thread and no line to the master: it forks."""
+
+from __future__ import annotations
+
+import fcntl
+import gc
+import importlib
+import os
+import pkgutil
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from dlq_cli.front import line, spare
+
+SPARES = 2
+"""One is being used while the next one waits."""
+IDLE_S = 600.0
+LOOK_EVERY_S = 5.0
+_PID = struct.Struct("=i")
+_ROOMS = ("dlq", "dlq_cli", "dlq_client", "dlq_common", "dlq_compat")
+# What a command needs when it is called, but no spare before it.
+_BY_GRPC = ("grpc._channel", "grpc._simple_stubs")  # gRPC's own, which it imports at a first use
+_LATER = ("dlq_cli.commands.admin", "dlq_cli.doctor", "dlq_compat.front")
+
+
+def serve(directory: Path, key: str) -> None:
+    """Serve the callers that have this key until nobody calls; at once return when another process
+    serves them. OSError when the directory is not ours alone.
+    """
+    found = directory.lstat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(1, "not a directory of this user alone", str(directory))
+    lock = os.open(directory / f"{key}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        import_all()
+        CommandServer(directory, key, lock).run()
+
+
+def import_all() -> None:
+    """Import what any command may need: nothing is read from disk when a call has come."""
+    for room in _ROOMS:
+        package = importlib.import_module(room)
+        for found in pkgutil.walk_packages(package.__path__, f"{room}."):
+            if not found.name.startswith(_LATER):
+                importlib.import_module(found.name)
+    for name in _BY_GRPC:
+        importlib.import_module(name)
+
+
+class CommandServer:
+    """The socket, the spares that accept on it, and the process with the line to the master."""
+
+    def __init__(self, directory: Path, key: str, lock: int) -> None:
+        self._path = directory / f"{key}.sock"
+        self._line_path = directory / f"{key}.line"
+        self._files = _files()
+        self._places = _places()
+        self._spares: set[int] = set()
+        self._lock = lock  # held by this process alone: it says that a server lives
+        self._ends, self._lives = os.pipe()
+        self._hears, self._tells = os.pipe()
+        os.set_blocking(self._hears, False)
+
+    def run(self) -> None:
+        """Serve until it is time to end; the socket is gone then."""
+        # Before the first gRPC call of anybody: this process forks and never makes one.
+        keeper = line.start_keeper(self._line_path, self._lock)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        gc.collect()
+        gc.freeze()  # spares share these pages
+        listening = _listen(self._path)
+        here = self._path.stat().st_ino
+        try:
+            self._keep(listening, here)
+        finally:
+            with suppress(OSError):
+                if self._path.stat().st_ino == here:
+                    self._path.unlink()
+            listening.close()
+            for pid in self._spares:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            keeper.close()
+
+    def _keep(self, listening: socket.socket, here: int) -> None:
+        last_s = time.monotonic()
+        look_s = last_s
+        while time.monotonic() - last_s < IDLE_S:
+            if time.monotonic() >= look_s:
+                if _inode(self._path) != here or self._files != _files():
+                    return
+                look_s = time.monotonic() + LOOK_EVERY_S
+            while len(self._spares) < SPARES:
+                self._spares.add(self._fork(listening))
+            select.select([self._hears], [], [], LOOK_EVERY_S)
+            if self._taken():
+                last_s = time.monotonic()
+            self._reap()
+
+    def fresh(self) -> bool:
+        """Whether dlq stands where it was imported from, as far as a call can afford to look. Files
+        that were edited in place end the server a few seconds later.
+        """
+        return self._places == _places()
+
+    def _fork(self, listening: socket.socket) -> int:
+        pid = os.fork()
+        if pid:
+            return pid
+        try:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for ours in (self._hears, self._lives, self._lock):
+                os.close(ours)
+            line.use(self._line_path)
+            spare.serve_one(listening, self._ends, self._tell_taken, self.fresh)
+        finally:
+            os._exit(1)
+
+    def _tell_taken(self) -> None:
+        os.write(self._tells, _PID.pack(os.getpid()))
+        os.close(self._tells)
+        os.close(self._ends)
+
+    def _taken(self) -> bool:
+        with suppress(BlockingIOError):
+            raw = os.read(self._hears, _PID.size * 64)
+            self._spares.difference_update(pid for (pid,) in _PID.iter_unpack(raw))
+            return bool(raw)
+        return False
+
+    def _reap(self) -> None:
+        with suppress(ChildProcessError):
+            while (pid := os.waitpid(-1, os.WNOHANG)[0]) > 0:
+                self._spares.discard(pid)
+
+
+def _listen(path: Path) -> socket.socket:
+    """A socket for this user alone. The lock is ours: an old socket belongs to nobody."""
+    with suppress(FileNotFoundError):
+        path.unlink()
+    listening = socket.socket(socket.AF_UNIX)
+    umask = os.umask(0o177)
+    try:
+        listening.bind(str(path))
+    finally:
+        os.umask(umask)
+    listening.listen(512)
+    return listening
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0
+
+
+def _places() -> tuple[tuple[int, int], ...]:
+    """The directories of dlq, which an upgrade removes and makes anew."""
+    paths = [path for room in _ROOMS[1:] for path in sys.modules[room].__path__]
+    return tuple((found.st_ino, found.st_mtime_ns) for found in map(_stat, paths) if found)
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except OSError:
+        return None
+
+
+def _files() -> dict[str, tuple[int, int, int]]:
+    """Every file of dlq that is imported, as it is on disk now."""
+    seen = {}
+    for name, module in list(sys.modules.items()):
+        path = getattr(module, "__file__", None)
+        if path and name.partition(".")[0] in _ROOMS:
+            found = _stat(path)
+            seen[name] = (found.st_mtime_ns, found.st_ino, found.st_size) if found else (0, 0, 0)
+    return seen
