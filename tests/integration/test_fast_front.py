@@ -172,7 +172,7 @@ def test_a_call_takes_along_what_its_caller_has(front: Front, daemons: Daemons) 
     def submitted(**more: str) -> job_pb2.JobSpec:
         done = subprocess.run(
             ["sh", "-c", f"ulimit -S -n 77; umask 027; cd where; {SUBMIT}"],
-            env=front.environment | {"PROBE": "a b\n\u00e9", "LD_PRELOAD": ""} | more,
+            env=front.environment | {"PROBE": "a b\n\u00e9", "LANG": "C.UTF-8"} | more,
             cwd=front.root, text=True, capture_output=True, check=True,
         )  # fmt: skip
         with daemons.connect() as line:
@@ -184,6 +184,7 @@ def test_a_call_takes_along_what_its_caller_has(front: Front, daemons: Daemons) 
     front.serve()
     front.only_fast()
     fast = submitted()
+    assert dict(fast.environment) == dict(slow.environment)
     assert fast == slow
     assert fast.environment["PROBE"] == "a b\n\u00e9"
     assert fast.working_directory == f"{front.root}/where"

@@ -1,8 +1,8 @@
 """The server of a user's commands: a loop of them need not start an interpreter each time.
 
 The stand-ins for Slurm's commands are a small C program (client/dlq_compat/front). It hands a call
-to a process of this room, which has everything imported, and takes the slow way where there is
-none: a Python of its own, with the same answer.
+to a process of this room, which has everything imported. Without one it takes the slow way: a
+Python of its own, with the same answer.
 
     server    keeps two spare processes ready; ends when nobody calls, or when dlq was upgraded
     spare     one process: takes one call, becomes like its caller, runs the command, ends

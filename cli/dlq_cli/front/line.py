@@ -2,7 +2,7 @@
 
 The keeper is a process of its own, because gRPC and fork do not go together. A spare gives it the
 identity that the caller's environment names; the keeper has one channel for each identity. Bytes
-pass through it unread. What it cannot do, a spare does over a channel of its own.
+pass through it unread. For streams a spare opens a channel of its own.
 """
 
 from __future__ import annotations

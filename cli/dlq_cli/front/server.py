@@ -24,7 +24,7 @@ IDLE_S = 600.0
 LOOK_EVERY_S = 5.0
 _PID = struct.Struct("=i")
 _ROOMS = ("dlq", "dlq_cli", "dlq_client", "dlq_common", "dlq_compat")
-# What a command needs when it is called, but no spare before it.
+# Heavy, and of use to other commands only.
 _BY_GRPC = ("grpc._channel", "grpc._simple_stubs")  # gRPC's own, which it imports at a first use
 _LATER = ("dlq_cli.commands.admin", "dlq_cli.doctor", "dlq_compat.front")
 

@@ -1,4 +1,4 @@
-/* What the parts of the fast front share. README.md beside this file says how it works. */
+/* The parts of the fast front share this. README.md beside this file says how it works. */
 
 #ifndef DLQ_FRONT_H
 #define DLQ_FRONT_H
@@ -21,7 +21,7 @@ struct front_call {
     char key[33];          /* names a server that stands where the caller stands */
 };
 
-/* key.c: whatever a running server cannot take over from its caller is part of the key. */
+/* key.c: things that a running server cannot take over from its caller make the key. */
 bool front_key(struct front_call *call);
 
 /* place.c */
