@@ -1,0 +1,131 @@
+"""`sbatch` in a loop: wall and CPU a call, beside real Slurm where that is installed.
+
+    python -m benchmarks.sbatch_loop [--count N] [--json]
+
+Each call is a process, as a script would start it. The CPU of dlq's calls includes that of the
+user's server of commands, which runs them. `slow` is the way without that server. Slurm's client
+CPU is that of its processes. Goal: at most 3 times Slurm's, or 14.4 ms and 9 ms where there is none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
+
+from benchmarks.living import Living  # noqa: E402
+from benchmarks.report import Report  # noqa: E402
+
+from dlq_compat.install import FRONT, install  # noqa: E402
+from support.ports import free_ports  # noqa: E402
+from support.real_slurm import RealSlurm, missing  # noqa: E402
+
+SETTINGS = """queued_per_user = 1000000
+submit_burst = 1000000
+[log]
+level = "warning"
+"""
+TIMES, SLURM_WALL_MS, SLURM_CPU_MS = 3, 4.8, 3.0
+SUBMIT = ("sbatch", "--gres=gpu:1", "--hold", "--wrap", "true")
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Measure dlq, then Slurm."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=300)
+    report = Report.begin("sbatch_loop", parser)
+    count = int(report.options.count)
+    # The address of a socket has 108 characters.
+    root = Path(tempfile.mkdtemp(prefix="dlqb", dir="/tmp"))
+    try:
+        wall_ms, cpu_ms = _slurm(report, root, count)
+        _dlq(report, root, count, TIMES * wall_ms, TIMES * cpu_ms)
+    finally:
+        shutil.rmtree(root)
+    report.end()
+
+
+def _slurm(report: Report, root: Path, count: int) -> tuple[float, float]:
+    """What a call costs there, now; else the figures of another day."""
+    if missing():
+        report.say(f"no Slurm here: {missing()}")
+        return SLURM_WALL_MS, SLURM_CPU_MS
+    (root / "slurm").mkdir()
+    first, second = free_ports(2)
+    port = first if second == first + 1 else first
+    with RealSlurm(root / "slurm", port) as slurm:
+        wall_ms, cpu_ms = loop(SUBMIT, dict(os.environ), count)
+        report.figure("Slurm, sbatch, wall", wall_ms, "ms")
+        report.figure("Slurm, sbatch, CPU of the client", cpu_ms, "ms")
+        array = [*SUBMIT, "--array=0-1000"]
+        report.figure("Slurm, sbatch of an array of 1001", loop(array, dict(os.environ), 3)[0], "ms")
+        report.figure("Slurm, squeue", loop(("squeue", "-h"), dict(os.environ), 10)[0], "ms")
+        slurm.said("scancel", "--state=PENDING")
+    return wall_ms, cpu_ms
+
+
+def _dlq(report: Report, root: Path, count: int, most_wall_ms: float, most_cpu_ms: float) -> None:
+    programs = install(root / "front", FRONT)
+    runtime = root / "x"
+    runtime.mkdir(mode=0o700)
+    with Living(root, SETTINGS) as living:
+        living.run("dlq", "login")
+        kept = {"HOME": os.environ.get("HOME", "/"), "XDG_RUNTIME_DIR": str(runtime)}
+        environment = living.environment | kept
+        environment["PATH"] = f"{programs}:{environment['PATH']}"
+        slow = loop(SUBMIT, environment | {"DLQ_SLURM_SLOW": "1"}, max(3, count // 30))
+        report.figure("dlq, sbatch, slow way, wall", slow[0], "ms")
+        report.figure("dlq, sbatch, slow way, CPU", slow[1], "ms")
+        loop(("squeue", "-h"), environment, 1)
+        while not list((runtime / "dlq").glob("*.sock")):
+            time.sleep(0.05)
+        loop(SUBMIT, environment, 5)  # the line to the master is made
+        before_s = served_s(runtime)
+        wall_ms, cpu_ms = loop(SUBMIT, environment, count)
+        cpu_ms += 1e3 * (served_s(runtime) - before_s) / count
+        report.figure("dlq, sbatch, wall", wall_ms, "ms", at_most=most_wall_ms)
+        report.figure("dlq, sbatch, CPU with the server's", cpu_ms, "ms", at_most=most_cpu_ms)
+        array = [*SUBMIT, "--array=0-9999"]
+        report.figure("dlq, sbatch of an array of 10,000", loop(array, environment, 3)[0], "ms")
+        report.figure("dlq, squeue", loop(("squeue", "-h"), environment, 10)[0], "ms")
+        shutil.rmtree(runtime / "dlq")  # ends the server
+
+
+def loop(words: tuple[str, ...] | list[str], environment: dict[str, str], count: int) -> tuple[float, float]:  # noqa: E501
+    """Milliseconds of wall and of CPU of one call of `count`."""
+    program = shutil.which(words[0], path=environment["PATH"])
+    assert program is not None
+    before, start_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    for _ in range(count):
+        done = subprocess.run(
+            [program, *words[1:]], env=environment, cwd="/tmp", capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    wall_s, after = time.perf_counter() - start_s, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return 1e3 * wall_s / count, 1e3 * cpu_s / count
+
+
+def served_s(runtime: Path) -> float:
+    """CPU seconds of the server of commands and all that it has started."""
+    total = 0
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if str(runtime).encode() in (each / "cmdline").read_bytes():
+                fields = (each / "stat").read_text().rpartition(")")[2].split()
+                total += sum(map(int, fields[11:15]))
+    return total * _TICK_S
+
+
+if __name__ == "__main__":
+    main()
