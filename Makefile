@@ -32,7 +32,7 @@ FRAMEWORKS_STAMP := .venv-frameworks/.stamp
 DOCS_STAMP := .venv-docs/.stamp
 NEEDS_FRAMEWORKS = $(filter lightning submitit hf framework% podman podman-framework%,$(or $(ONLY),framework))
 # Marked tests need more than a fresh machine, or more than two minutes; they have their own targets.
-NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or torch or frameworks or gpu or profiler)
+NOTHING_SPECIAL := not (e2e or torture or attack or podman or netns or systemd or slurm or strangers or torch or frameworks or gpu or profiler)
 # What runs PyTorch or a framework in them needs an environment that make e2e makes.
 CONTAINERS := podman and not (torch or frameworks)
 N ?= 30
@@ -201,6 +201,30 @@ podman: setup  ## containers: as root (Debian: podman conmon runc busybox-static
 .PHONY: slurm
 slurm: setup  ## dlq outgrows its own node into a real Slurm (Debian: slurm-wlm munge; root)
 	$(PY) -m pytest -q $(PATIENT) tests/slurm
+
+# The system's Python: test accounts may run it. What nobody pins here, the lock of each group does.
+STRANGERS := workflows python parsl hub lightning
+STRANGERS_PYTHON := $(firstword $(wildcard /usr/bin/python3) $(PYTHON))
+STRANGERS_STAMPS := $(STRANGERS:%=.strangers/%/.stamp) .strangers/dlq/.stamp .strangers/proxy/.stamp
+
+.strangers/%/.stamp: tests/strangers/requirements/%.lock | $(UV_TOOL)
+	$(UV) venv --quiet --clear --python $(STRANGERS_PYTHON) .strangers/$*
+	$(UV) pip sync --quiet --link-mode copy --python .strangers/$*/bin/python --require-hashes $<
+	touch $@
+
+.strangers/dlq/.stamp: $(LOCK) pyproject.toml | $(UV_TOOL)
+	$(UV) venv --quiet --clear --python $(STRANGERS_PYTHON) .strangers/dlq
+	$(UV) pip sync --quiet --link-mode copy --python .strangers/dlq/bin/python --require-hashes $(LOCK)
+	$(UV) pip install --quiet --python .strangers/dlq/bin/python --no-deps --no-build-isolation --editable .
+	touch $@
+
+.strangers/proxy/.stamp:
+	mkdir -p .strangers/proxy && cd .strangers/proxy && npm install --silent configurable-http-proxy@5.3.0
+	touch $@
+
+.PHONY: strangers
+strangers: setup $(STRANGERS_STAMPS)  ## programs that drive Slurm, on dlq and on Slurm (root; Debian: slurm-wlm munge npm); ONLY=snakemake, ... selects
+	$(PY) -m pytest -q $(PATIENT) tests/strangers $(if $(ONLY),-k '$(subst -,_,$(ONLY))')
 
 .PHONY: systemd
 systemd: setup  ## the runbook on two booted hosts: install, a gang, upgrade, remove (needs root)
