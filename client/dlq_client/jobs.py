@@ -23,6 +23,7 @@ class JobList:
 
     jobs: Sequence[job_pb2.Job]
     cursor: int
+    details: Sequence[wire.JobDetail] = ()  # one for each job, if asked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Jobs(ServiceCalls[JobServiceStub]):
         job_ids: Sequence[str] = (),
         queue: str = "",
         name: str = "",
+        with_details: bool = False,
     ) -> JobList:
         """All jobs that match; a job named by id may be any that the caller may see.
 
@@ -95,9 +97,14 @@ class Jobs(ServiceCalls[JobServiceStub]):
             job_ids=job_ids,
             queue=queue,
             name=name,
+            with_details=with_details,
         )
         pages = list(self.pages(request))
-        return JobList([job for page in pages for job in page.jobs], pages[0].cursor)
+        return JobList(
+            [job for page in pages for job in page.jobs],
+            pages[0].cursor,
+            [detail for page in pages for detail in page.details],
+        )
 
     def pages(self, request: wire.ListJobsRequest) -> Iterator[wire.ListJobsResponse]:
         """The answers of ListJobs, page after page to the last; at least one. Changes the

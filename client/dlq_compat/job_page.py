@@ -10,42 +10,78 @@ UNKNOWN = "Unknown"
 NOT_SET = "N/A"
 NULL = "(null)"
 
-# Each inner tuple is a line, as Slurm lays it out. Fields without a counterpart in dlq are left
-# out.
-_LINES: Tuple[Tuple[Tuple[str, str], ...], ...] = (
-    (("JobId", ""), ("ArrayJobId", ""), ("ArrayTaskId", ""), ("JobName", NULL)),
-    (("UserId", NULL),),
-    (("Nice", "0"), ("Account", NULL), ("QOS", NULL)),
+# Each inner tuple is a line, as Slurm lays it out. A field with the default None is left out where
+# it is not known; others read as Slurm's unset. A thing that dlq has not is always unset.
+_LINES: Tuple[Tuple[Tuple[str, Optional[str]], ...], ...] = (
+    (
+        ("JobId", ""),
+        ("ArrayJobId", None),
+        ("ArrayTaskId", None),
+        ("ArrayTaskThrottle", None),
+        ("JobName", NULL),
+    ),
+    (("UserId", NULL), ("GroupId", NULL), ("MCS_label", NOT_SET)),
+    (("Priority", "1"), ("Nice", "0"), ("Account", NULL), ("QOS", "normal")),
     (("JobState", UNKNOWN), ("Reason", "None"), ("Dependency", NULL)),
-    (("Requeue", "1"), ("Restarts", "0"), ("BatchFlag", "1"), ("ExitCode", "0:0")),
+    (("Requeue", "1"), ("Restarts", "0"), ("BatchFlag", "1"), ("Reboot", "0"), ("ExitCode", "0:0")),
+    (("DerivedExitCode", None),),
     (("RunTime", "00:00:00"), ("TimeLimit", "UNLIMITED"), ("TimeMin", NOT_SET)),
     (("SubmitTime", UNKNOWN), ("EligibleTime", UNKNOWN)),
+    (("AccrueTime", UNKNOWN),),
     (("StartTime", UNKNOWN), ("EndTime", UNKNOWN), ("Deadline", NOT_SET)),
-    (("Partition", NULL),),
+    (("PreemptEligibleTime", None), ("PreemptTime", None)),
+    (
+        ("SuspendTime", "None"),
+        ("SecsPreSuspend", "0"),
+        ("LastSchedEval", UNKNOWN),
+        ("Scheduler", "Main"),
+    ),
+    (("Partition", NULL), ("AllocNode:Sid", "%s:0" % NULL)),
     (("ReqNodeList", NULL), ("ExcNodeList", NULL)),
-    (("NodeList", NULL),),
-    (("BatchHost", ""),),
-    (("NumNodes", "1"), ("NumCPUs", "1"), ("NumTasks", ""), ("CPUs/Task", "")),
+    (("NodeList", ""),),
+    (("BatchHost", None),),
+    (
+        ("NumNodes", "1"),
+        ("NumCPUs", "1"),
+        ("NumTasks", "1"),
+        ("CPUs/Task", "1"),
+        ("ReqB:S:C:T", "0:0:*:*"),
+    ),
     (("TRES", NULL),),
-    (("Comment", ""),),
+    (("Socks/Node", "*"), ("NtasksPerN:B:S:C", "0:0:*:*"), ("CoreSpec", "*")),
+    (("JOB_GRES", None),),
+    (("MinCPUsNode", "1"), ("MinMemoryNode", "0"), ("MinTmpDiskNode", "0")),
+    (("Features", NULL), ("DelayBoot", "00:00:00")),
+    (("OverSubscribe", "OK"), ("Contiguous", "0"), ("Licenses", NULL), ("Network", NULL)),
     (("Command", NULL),),
     (("WorkDir", NULL),),
-    (("StdErr", NULL),),
+    (("Comment", None),),
+    (("StdErr", ""),),
     (("StdIn", "/dev/null"),),
-    (("StdOut", NULL),),
+    (("StdOut", ""),),
+    (("Power", ""),),
+    (("TresPerJob", None),),
+    (("TresPerNode", None),),
 )
+_BLANK_AFTER = ("Comment",)  # Slurm writes one behind it
 
 
 def page(facts: Mapping[str, str], *, one_line: bool) -> str:
-    """The page. Unknown fields read as in Slurm, or are left out where Slurm leaves them out."""
-    lines = [" ".join(words) for words in _lines(facts) if words]
-    return (" " if one_line else "\n   ").join(lines)
+    """The page with its last empty line, as scontrol prints it."""
+    between = " " if one_line else "\n   "
+    text = between.join(" ".join(words) for words in _lines(facts) if words)
+    return text + (" " if one_line else between + "\n")
 
 
 def _lines(facts: Mapping[str, str]) -> Iterator[List[str]]:
     for line in _LINES:
-        values = ((name, facts.get(name) or default) for name, default in line)
-        yield ["%s=%s" % (name, value) for name, value in values if value]
+        words = []
+        for name, default in line:
+            value = facts.get(name, "")
+            if value or default is not None:
+                blank = " " if name in _BLANK_AFTER else ""
+                words.append("%s=%s%s" % (name, value or default, blank))
+        yield words
 
 
 def clock(seconds: Optional[float]) -> str:
@@ -62,7 +98,8 @@ def tres(nodes: int, cpus: int, memory_mib: int, gpus: int) -> str:
     """`cpu=8,mem=64G,node=1,gres/gpu=8`; memory only where it has been declared."""
     words = ["cpu=%d" % cpus]
     words += ["mem=%s" % size(memory_mib)] if memory_mib else []
-    words += ["node=%d" % nodes, "gres/gpu=%d" % gpus]
+    words += ["node=%d" % nodes, "billing=%d" % cpus]
+    words += ["gres/gpu=%d" % gpus] if gpus else []
     return ",".join(words)
 
 

@@ -65,8 +65,6 @@ def _job(words: List[str], *, one_line: bool) -> int:
     if not own_names(os.environ) or (words and words[0] not in own_names(os.environ)):
         return delegate.run("scontrol", [*(["-o"] if one_line else []), "show", "job", *words])
     print(job_page.page(facts(os.environ, time.time()), one_line=one_line))
-    if not one_line:
-        print()
     return 0
 
 

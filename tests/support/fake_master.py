@@ -208,7 +208,17 @@ class FakeMaster(
             jobs=page,
             next_page_token=str(after + len(page)) if left else "",
             cursor=self.events[-1].sequence if self.events else 0,
+            details=[self._detail(job) for job in page] if request.with_details else [],
         )
+
+    def _detail(self, job: job_pb2.Job) -> wire.JobDetail:
+        detail = wire.JobDetail(
+            spec=self.specs.get(job.job_id), attempts=self.attempts.get(job.job_id, [])
+        )
+        detail.has_script = bool(detail.spec.script)
+        detail.spec.ClearField("script")
+        detail.spec.ClearField("environment")
+        return detail
 
     def CancelJob(self, request: wire.CancelJobRequest, context: Any) -> wire.CancelJobResponse:
         self._note("CancelJob", request, context)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dlq.v1 import job_pb2
 from dlq_cli.words import SLURM_CODES, shown_state
-from dlq_common.errors import InvalidRequest
 
 _LONG = {
     "PD": "PENDING", "CF": "CONFIGURING", "R": "RUNNING", "CG": "COMPLETING", "NF": "NODE_FAIL",
@@ -40,21 +39,4 @@ _OTHERS = {
     "RH": "REQUEUE_HOLD", "RV": "REVOKED", "SI": "SIGNALING", "SE": "SPECIAL_EXIT",
     "SO": "STAGE_OUT", "ST": "STOPPED",
 }  # fmt: skip
-_WORDS = {**_LONG, **_OTHERS}
-
-
-def wanted(program: str, words: list[str]) -> frozenset[str]:
-    """Long words of `R,PENDING`; empty for all. InvalidRequest for a word that is no state of
-    Slurm's.
-    """
-    found = set()
-    for word in words:
-        upper = word.upper()
-        long = _WORDS.get(upper, upper)
-        if long not in _WORDS.values() and long != "ALL":
-            raise InvalidRequest(
-                f"{program}: Invalid job state specified: {word[:40]}",
-                hint="Valid job states include: " + ",".join(sorted(_WORDS.values())),
-            )
-        found.add(long)
-    return frozenset() if "ALL" in found else frozenset(found)
+WORDS = {**_LONG, **_OTHERS}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import pwd
+import time
 from collections.abc import Mapping
-from datetime import datetime
+from functools import cache
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from dlq.v1 import job_pb2
 from dlq_cli.lists.slurm_states import code
-from dlq_cli.output.zone import LocalZone
 from dlq_cli.words import HOLD_KINDS, has_ended
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -55,13 +55,6 @@ def reason(job: job_pb2.Job) -> str:
     if held := _HELD.get(HOLD_KINDS.get(job.hold_kind) or ""):
         return held
     return _WAITS.get(job.wait_code, "Priority") if job.wait_code else _NONE
-
-
-def place(job: job_pb2.Job) -> str:
-    """Its nodes; of one that waits or has failed the reason in brackets."""
-    if code(job) in ("PD", "TO", "F"):
-        return f"({reason(job)})"
-    return nodes(job)
 
 
 def nodes(job: job_pb2.Job) -> str:
@@ -111,12 +104,17 @@ def short(seconds: float | None) -> str:
 
 def instant(stamp: Timestamp, unknown: str) -> str:
     """Local time without a zone; `unknown` for an instant that has not come."""
-    at_s = from_timestamp(stamp)
+    return instant_s(from_timestamp(stamp), unknown)
+
+
+def instant_s(at_s: float, unknown: str) -> str:
+    """The same of seconds since the epoch."""
     if not at_s:
         return unknown
-    return datetime.fromtimestamp(at_s, LocalZone()).strftime("%Y-%m-%dT%H:%M:%S")
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at_s))
 
 
+@cache
 def uid(user: str) -> int:
     """The user's number on this host."""
     try:

@@ -1,20 +1,16 @@
-"""The command lines of Slurm's programs: long and short options, with values or without.
-
-Also jobs by the ids that these programs are given.
-"""
+"""The command lines of Slurm's programs: long and short options, with values or without."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from dlq.v1 import job_pb2
+import click
+
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.lists.select import several_jobs
-from dlq_client.jobs import Jobs
-from dlq_common.errors import InvalidRequest, NotFound
-from dlq_common.text.suggest import did_you_mean
+from dlq_cli.slurm.said import SlurmSays, unknown_option
+from dlq_common.errors import InvalidRequest
 
 
 class Grammar(NamedTuple):
@@ -24,8 +20,12 @@ class Grammar(NamedTuple):
     short: Mapping[str, str]
     valued: frozenset[str]
     switches: frozenset[str]
-    refused: Mapping[str, str]  # options of Slurm's that the stand-in knows and does not do: why
+    refused: Mapping[str, str] = {}  # options of Slurm's that the stand-in does not do: why
     takes_words: bool = False  # beside options
+    optional: frozenset[str] = frozenset()  # valued ones that do without
+    same: Mapping[str, str] = {}  # further names of options
+    usage: str = ""  # printed where a word is no option
+    joined: frozenset[str] = frozenset({"jobs"})  # given twice, both lists count
 
 
 class SlurmWords(NamedTuple):
@@ -40,8 +40,8 @@ class SlurmWords(NamedTuple):
 
 
 def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
-    """Options and the rest, in any order, as getopt reads them. InvalidRequest for an unknown
-    or refused one.
+    """Options and the rest, in any order, as getopt reads them. SlurmSays for an unknown one,
+    InvalidRequest for a refused one.
     """
     options: dict[str, str] = {}
     rest: list[str] = []
@@ -59,7 +59,9 @@ def read(grammar: Grammar, words: Sequence[str]) -> SlurmWords:
         else:
             _enter_short(grammar, options, word[1:], left)
     if rest and not grammar.takes_words:
-        raise InvalidRequest(f"{grammar.program}: {rest[0]!r} is no option")
+        if grammar.usage:
+            click.echo(grammar.usage)
+        raise SlurmSays(f"{grammar.program}: error: Unrecognized option: {rest[0]}")
     for name, why in grammar.refused.items():
         if name in options:
             raise InvalidRequest(f"{grammar.program}: --{name}: {why}")
@@ -72,7 +74,7 @@ def _enter_short(grammar: Grammar, options: dict[str, str], letters: str, left: 
         letter, letters = letters[0], letters[1:]
         name = grammar.short.get(letter)
         if name is None:
-            raise _unknown(grammar, f"-{letter}")
+            raise unknown_option(grammar.program, f"-{letter}")
         if name in grammar.switches:
             options[name] = ""
             continue
@@ -87,12 +89,17 @@ def _enter(
     if name in grammar.switches:
         options[name] = value or ""
         return
+    if value is None and name in grammar.optional:
+        value = left.pop(0) if left and left[0][:1].isdecimal() else ""
     if value is None:
         if not left:
-            raise InvalidRequest(f"{grammar.program}: --{name} needs a value")
+            raise SlurmSays(
+                f"{grammar.program}: option '--{name}' requires an argument",
+                f'Try "{grammar.program} --help" for more information',
+            )
         value = left.pop(0)
     before = options.get(name)
-    joined = name == "jobs" and before  # submitit writes one -j for each
+    joined = name in grammar.joined and before  # submitit writes one -j for each
     options[name] = f"{before},{value}" if joined else value
 
 
@@ -100,23 +107,15 @@ def _whole(grammar: Grammar, name: str) -> str:
     """The option's full name: as getopt, a beginning will do where only one begins so."""
     known = grammar.valued | grammar.switches
     if name in known:
-        return name
-    begun = [each for each in known if name and each.startswith(name)]
+        return grammar.same.get(name, name)
+    begun = {grammar.same.get(each, each) for each in known if name and each.startswith(name)}
     if len(begun) != 1:
-        raise _unknown(grammar, f"--{name}")
-    return begun[0]
-
-
-def _unknown(grammar: Grammar, word: str) -> InvalidRequest:
-    known = [f"--{name}" for name in sorted(grammar.valued | grammar.switches)]
-    return InvalidRequest(
-        f"{grammar.program}: dlq's stand-in knows no {word[:40]}{did_you_mean(word, known)}",
-        hint="options: " + " ".join(known),
-    )
+        raise unknown_option(grammar.program, f"--{name}")
+    return begun.pop()
 
 
 def only_here(app: App, given: SlurmWords, grammar: Grammar) -> str:
-    """The cluster's name where `-M` asks for it (or for all), empty without -M. InvalidRequest for
+    """The cluster's name where `-M` asks for it (or for all), empty without -M. SlurmSays for
     another cluster's.
     """
     asked = given.listed("clusters")
@@ -125,33 +124,29 @@ def only_here(app: App, given: SlurmWords, grammar: Grammar) -> str:
     own = app.connection().identity.cluster
     for name in asked:
         if name.lower() not in {"all", own.lower()}:
-            raise InvalidRequest(
-                f"{grammar.program}: No cluster {name[:40]!r} known", hint=f"this one is {own}"
-            )
+            raise no_cluster(grammar.program, name)
     return own
+
+
+def no_cluster(program: str, name: str) -> SlurmSays:
+    return SlurmSays(
+        f"{program}: error: No cluster '{name[:40]}' known by database.",
+        f"{program}: error: '{name[:40]}' can't be reached now, or it is an invalid entry for "
+        "--cluster.  Use 'sacctmgr list clusters' to see available clusters.",
+    )
+
+
+def seconds_between(given: SlurmWords, program: str) -> int | None:
+    """Of --iterate; None: once."""
+    text = given.options.get("iterate")
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < 1:
+        raise SlurmSays(f"{program}: error: --iterate={text[:40]}")
+    return int(text)
 
 
 def ended(code: int) -> None:
     """End with an exit code other than 0."""
     if code:
         raise exit_codes.Ended(code)
-
-
-def known_jobs(jobs: Jobs, ids: Sequence[str]) -> Sequence[job_pb2.Job]:
-    """The jobs of `17`, `12_4`, `12`, `12_[0-3]`; of a step such as `17.batch` its job."""
-    words = list(dict.fromkeys(each.partition(".")[0] for each in ids))
-    try:
-        return _listed(jobs, words)
-    except NotFound:
-        pass
-    found: dict[str, job_pb2.Job] = {}
-    for word in words:
-        try:
-            found.update((job.job_id, job) for job in _listed(jobs, [word]))
-        except NotFound:
-            continue
-    return list(found.values())
-
-
-def _listed(jobs: Jobs, words: Sequence[str]) -> Sequence[job_pb2.Job]:
-    return jobs.list(job_ids=several_jobs(jobs, words)).jobs

@@ -14,6 +14,7 @@ from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.output.render import clean_line
 from dlq_cli.quiet import quiet_grpc
+from dlq_cli.slurm.said import SlurmSays
 from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
 from dlq_compat.version import VERSION, VERSION_WORDS
 
@@ -30,17 +31,17 @@ _PROGRAMS = {
         "Queue a script by its #SBATCH lines.",
         "sbatch --parsable --gres=gpu:8 -t 1-00:00:00 train.slurm",
     ),
-    "squeue": _Program("squeue:main", "Jobs that wait and run.", "squeue --me -o '%i %t %R'"),
+    "squeue": _Program("queue.squeue:main", "Jobs that wait and run.", "squeue --me -o '%i %t %R'"),
     "sacct": _Program(
-        "sacct:main", "States and exit codes of jobs.", "sacct -P -j 17 -o JobID,State"
+        "accounts.sacct:main", "States and exit codes of jobs.", "sacct -P -j 17 -o JobID,State"
     ),
     "scancel": _Program("scancel:main", "End jobs, or signal them.", "scancel --signal=USR1 17"),
     "scontrol": _Program(
-        "scontrol:main",
+        "control.scontrol:main",
         "show, update, hold, release, requeue, suspend and resume jobs; ping.",
         "scontrol update JobId=17 TimeLimit=60",
     ),
-    "sinfo": _Program("sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
+    "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 
 
@@ -120,7 +121,11 @@ def _command(name: str, known: _Program) -> click.Command:
 
 
 def _failed(name: str, error: DlqError) -> int:
-    """Print the error as Slurm's programs do; they end with 1 for every error."""
+    """Print the error as Slurm's programs do; the exit code."""
+    if isinstance(error, SlurmSays):
+        for line in error.lines:
+            click.echo(clean_line(line), err=True)
+        return error.code
     what = clean_line(error.what).removeprefix(f"{name}: ")
     reasons = error.reasons if isinstance(error, Unsatisfiable) else ()
     click.echo(what if what.startswith("slurm_") else f"{name}: error: {what}", err=True)

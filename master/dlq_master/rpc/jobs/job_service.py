@@ -4,6 +4,8 @@ logs.py and execs.py.
 
 from __future__ import annotations
 
+from typing import Final
+
 from dlq.v1 import job_service_pb2 as wire
 from dlq.v1.job_pb2 import JobSpec, WorkLoss
 from dlq_common.errors import PermissionDenied
@@ -24,7 +26,7 @@ from dlq_master.control.stimuli import (
 )
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import NodeId
-from dlq_master.model.jobs.job import HoldKind
+from dlq_master.model.jobs.job import HoldKind, Job
 from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.calls.paging import page_size_of
@@ -44,6 +46,8 @@ from dlq_master.rpc.specs.intake import (
     words_of,
 )
 from dlq_master.rpc.views.convert import attempt_message, job_message, reason_messages
+
+MOST_DETAILED: Final = 1_000  # jobs of a page with details
 
 
 async def submit_job(call: Call, request: wire.SubmitJobRequest) -> wire.SubmitJobResponse:
@@ -74,6 +78,8 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
 async def list_jobs(call: Call, request: wire.ListJobsRequest) -> wire.ListJobsResponse:
     read, caller = call.read, call.caller
     most = page_size_of(request.page_size)
+    if request.with_details:
+        most = min(most, MOST_DETAILED)
     # Before the list: an event that comes while it is made is told twice rather than never.
     response = wire.ListJobsResponse(cursor=read.last_sequence)
     breathe = call.breathe()
@@ -81,10 +87,27 @@ async def list_jobs(call: Call, request: wire.ListJobsRequest) -> wire.ListJobsR
         if len(response.jobs) == most:
             response.next_page_token = response.jobs[-1].job_id
             break
-        shown = job_message if caller.may_see(job) else shown_to_others
+        own = caller.may_see(job)
+        shown = job_message if own else shown_to_others
         response.jobs.append(shown(job, call.read, call.now_s))
+        if request.with_details:
+            response.details.append(_detail(job, call.read) if own else wire.JobDetail())
         await breathe(ENCODED)
     return response
+
+
+def _detail(job: Job, read: Published) -> wire.JobDetail:
+    """What a list leaves out. The environment may hold secrets, and scripts are long."""
+    detail = wire.JobDetail(
+        spec=JobSpec.FromString(read.spec(job.spec_id)),
+        attempts=[
+            attempt_message(each, _contact_s(each, read)) for each in read.attempts(job.job_id)
+        ],
+    )
+    detail.has_script = bool(detail.spec.script)
+    detail.spec.ClearField("script")
+    detail.spec.ClearField("environment")
+    return detail
 
 
 async def cancel_job(call: Call, request: wire.CancelJobRequest) -> wire.CancelJobResponse:

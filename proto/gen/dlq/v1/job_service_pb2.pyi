@@ -275,6 +275,7 @@ class ListJobsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ENDED_FROM_TIME_FIELD_NUMBER: _builtins.int
     ENDED_BEFORE_TIME_FIELD_NUMBER: _builtins.int
+    WITH_DETAILS_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """At most this many; 0 means 1,000, the most is 10,000."""
     page_token: _builtins.str
@@ -290,6 +291,8 @@ class ListJobsRequest(_message.Message):
     """Only this queue."""
     name: _builtins.str
     """Only this name."""
+    with_details: _builtins.bool
+    """Answer with a detail for each job. A page then has at most 1,000 jobs."""
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Only jobs shown in one of these states (lower-case words such as "running"); empty: all."""
@@ -319,16 +322,51 @@ class ListJobsRequest(_message.Message):
         name: _builtins.str = ...,
         ended_from_time: _timestamp_pb2.Timestamp | None = ...,
         ended_before_time: _timestamp_pb2.Timestamp | None = ...,
+        with_details: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds", "job_ids", b"job_ids", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds", "ended_before_time", b"ended_before_time", "ended_from_time", b"ended_from_time", "ended_within_seconds", b"ended_within_seconds", "job_ids", b"job_ids", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "queue", b"queue", "states", b"states", "user", b"user", "with_details", b"with_details"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ended_within_seconds: _TypeAlias = _typing.Literal["ended_within_seconds"]  # noqa: Y015
     _WhichOneofArgType__ended_within_seconds: _TypeAlias = _typing.Literal["_ended_within_seconds", b"_ended_within_seconds"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ended_within_seconds) -> _WhichOneofReturnType__ended_within_seconds | None: ...
 
 Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
+
+@_typing.final
+class JobDetail(_message.Message):
+    """What a list leaves out of a job: for programs that print all of it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SPEC_FIELD_NUMBER: _builtins.int
+    HAS_SCRIPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    has_script: _builtins.bool
+    """True where the spec has a script."""
+    @_builtins.property
+    def spec(self) -> _job_pb2.JobSpec:
+        """The spec as submitted, without its environment and without the text of its script."""
+
+    @_builtins.property
+    def attempts(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Attempt]:
+        """Its attempts, oldest first."""
+
+    def __init__(
+        self,
+        *,
+        spec: _job_pb2.JobSpec | None = ...,
+        has_script: _builtins.bool = ...,
+        attempts: _abc.Iterable[_job_pb2.Attempt] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["spec", b"spec"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "has_script", b"has_script", "spec", b"spec"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___JobDetail: _TypeAlias = JobDetail  # noqa: Y015
 
 @_typing.final
 class ListJobsResponse(_message.Message):
@@ -339,6 +377,7 @@ class ListJobsResponse(_message.Message):
     JOBS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
+    DETAILS_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """For the next page; empty on the last one."""
     cursor: _builtins.int
@@ -347,16 +386,21 @@ class ListJobsResponse(_message.Message):
     def jobs(self) -> _containers.RepeatedCompositeFieldContainer[_job_pb2.Job]:
         """The page."""
 
+    @_builtins.property
+    def details(self) -> _containers.RepeatedCompositeFieldContainer[Global___JobDetail]:
+        """One for each of `jobs`, if asked for; an empty one for a job that is redacted."""
+
     def __init__(
         self,
         *,
         jobs: _abc.Iterable[_job_pb2.Job] | None = ...,
         next_page_token: _builtins.str = ...,
         cursor: _builtins.int = ...,
+        details: _abc.Iterable[Global___JobDetail] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "details", b"details", "jobs", b"jobs", "next_page_token", b"next_page_token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

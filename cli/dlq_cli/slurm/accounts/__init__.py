@@ -1,0 +1,1 @@
+"""`sacct`, `sacctmgr`, `sshare`, `sprio`, `sdiag`, `sreport`: accounts of jobs and of users."""

@@ -1,0 +1,165 @@
+"""scontrol's changes of jobs and nodes: hold, release, requeue, suspend, resume, update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.commands.jobs.update import wishes
+from dlq_cli.output.render import clean_line
+from dlq_cli.slurm.control.showing import ids_of
+from dlq_cli.slurm.jobs.listing import everybody, named
+from dlq_cli.slurm.said import SlurmSays
+from dlq_cli.slurm.words import ended
+from dlq_client.jobs import Edited, Jobs
+from dlq_common.errors import DlqError, InvalidRequest, NotFound
+
+_Change = Callable[[Jobs, str], Edited]
+# As in Slurm they ask no question; they print the lost work.
+VERBS: Mapping[str, _Change] = {
+    "requeue": lambda jobs, target: jobs.requeue_each(target, accept_loss=True),
+    "requeuehold": lambda jobs, target: jobs.requeue_each(target, hold=True, accept_loss=True),
+    "hold": lambda jobs, target: jobs.hold_each(target),
+    "holdu": lambda jobs, target: jobs.hold_each(target),
+    "uhold": lambda jobs, target: jobs.hold_each(target),
+    "release": lambda jobs, target: jobs.release_each(target),
+    "suspend": lambda jobs, target: jobs.pause_each(target, accept_loss=True),
+    "resume": lambda jobs, target: jobs.resume_each(target),
+}
+_MAY_COME_TWICE = frozenset({"hold", "holdu", "uhold", "release"})  # a job that is so already
+_GONE = "Invalid job id specified"
+# Slurm's words for what a job's state does not allow, by verb and the job's state.
+_STATE_WORDS: Mapping[str, Mapping[str, str]] = {
+    "requeue": {"PD": "Job is pending execution"},
+    "requeuehold": {"PD": "Job is pending execution"},
+    "suspend": {"PD": "Job is pending execution"},
+    "resume": {"R": "Job is not suspended", "PD": "Job is not suspended"},
+}
+_FINISHED = "Job has already finished"
+_ENDED_CODES = frozenset({"CD", "F", "CA", "TO", "OOM", "NF", "DL"})
+
+
+def change_jobs(app: App, verb: str, rest: Sequence[str]) -> None:
+    """Change all named jobs; those that refuse are told on stderr, and the others go on."""
+    jobs = Jobs(app.connection())
+    failed = 0
+    for target in _targets(app, rest):
+        words = _refusal(app, jobs, verb, target)
+        if not words:
+            continue
+        failed = 1
+        click.echo(f"{words} for job {clean_line(target)}", err=True)
+        if verb in _MAY_COME_TWICE:
+            click.echo(f"slurm_suspend error: {words}", err=True)
+    ended(failed)
+
+
+def _targets(app: App, rest: Sequence[str]) -> list[str]:
+    """Ids, or the caller's jobs of `jobname=NAME`."""
+    names = [
+        word.partition("=")[2] for word in rest if word.lower().startswith(("name=", "jobname="))
+    ]  # noqa: E501
+    ids = ids_of([word for word in rest if not word.lower().startswith(("name=", "jobname="))])
+    own = app.connection().identity.user
+    for name in names:
+        ids += [
+            job.job.job_id
+            for job in everybody(app, detailed=False, ended_within_s=1)
+            if job.job.name == name and job.job.user == own and not job.ended
+        ]
+    return ids
+
+
+def _refusal(app: App, jobs: Jobs, verb: str, target: str) -> str:
+    """Slurm's words for why the job was not changed; empty: it was, or needs no change."""
+    if not target[:1].isdecimal():
+        return _GONE
+    try:
+        done = VERBS[verb](jobs, target)
+    except NotFound:
+        return _GONE
+    except DlqError as error:
+        return _in_slurms_words(app, verb, target, error)
+    for loss in done.losses:
+        click.echo(f"scontrol: {clean_line(loss.detail)} is lost", err=True)
+    return ""
+
+
+def _in_slurms_words(app: App, verb: str, target: str, error: DlqError) -> str:
+    known = named(app, [target], detailed=False)
+    code = known[0].code if known else ""
+    if code in _ENDED_CODES:
+        return _FINISHED
+    if verb in _MAY_COME_TWICE and code:
+        return ""
+    return _STATE_WORDS.get(verb, {}).get(code, clean_line(error.what))
+
+
+def update(app: App, rest: Sequence[str]) -> None:
+    """`update JobId=17 TimeLimit=60`, `update nodename=n1 state=drain reason=fan`."""
+    if not rest:
+        raise SlurmSays("too few arguments for update keyword")
+    kinds = {word.partition("=")[0].lower() for word in rest}
+    if kinds & {"nodename", "node"}:
+        from dlq_cli.slurm.control.node_changes import update_nodes
+
+        update_nodes(app, rest)
+    elif kinds & {"partitionname", "partition"} and not kinds & {"job", "jobid", "jobname"}:
+        raise SlurmSays(
+            "scontrol: error: update of partitions: queues are in the master's configuration; "
+            "`dlq admin policy` changes how they are served"
+        )
+    else:
+        _update_jobs(app, rest)
+
+
+def _update_jobs(app: App, rest: Sequence[str]) -> None:
+    targets, changes = [], []
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name.lower() in ("job", "jobid"):
+            targets += [part for part in value.split(",") if part]
+        elif name.lower() == "jobname" and not targets:
+            targets += _targets(app, [word])
+        elif not equals:
+            targets.append(name)
+        else:
+            endless = name.lower() == "arraytaskthrottle" and value == "0"
+            changes.append(f"{name}={'all' if endless else value}")
+    if not targets:
+        raise SlurmSays("No job specified", "Request aborted")
+    try:
+        request = wishes(changes, app.clock.now_s())
+    except InvalidRequest as error:
+        raise _unreadable(changes, error) from None
+    jobs = Jobs(app.connection())
+    failed = 0
+    for target in targets:
+        try:
+            jobs.update_each(target, request)
+        except NotFound:
+            words = _GONE
+        except DlqError as error:
+            known = named(app, [target], detailed=False)
+            done = bool(known) and known[0].code in _ENDED_CODES
+            words = _FINISHED if done else clean_line(error.what)
+        else:
+            continue
+        failed = 1
+        click.echo(f"{words} for job {clean_line(target)}", err=True)
+    ended(failed)
+
+
+def _unreadable(changes: Sequence[str], error: InvalidRequest) -> SlurmSays:
+    """Slurm's lines about a parameter that cannot be set, with dlq's reason where it has one."""
+    unknown = next(
+        (word for word in changes if f"'{word.partition('=')[0]}'" in error.what
+         or word.partition("=")[0].lower() in error.what.lower()), changes[0] if changes else "",
+    )  # fmt: skip
+    return SlurmSays(
+        f"Update of this parameter is not supported: {clean_line(unknown)}",
+        f"  {clean_line(error.what)}",
+        "Request aborted",
+    )

@@ -1,0 +1,77 @@
+"""Jobs from the master, as Slurm's programs ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dlq.v1 import job_pb2
+from dlq_cli.app import App
+from dlq_cli.lists.select import several_jobs
+from dlq_cli.lists.tasks import folded
+from dlq_cli.slurm.jobs.seen import NO_DETAIL, SeenJob
+from dlq_client.jobs import JobList, Jobs
+from dlq_common.errors import NotFound, PermissionDenied
+
+ENDED_WITHIN_S = 300
+"""Slurm's MinJobAge: ended jobs are shown for so long."""
+
+
+def everybody(app: App, *, detailed: bool, ended_within_s: int = ENDED_WITHIN_S) -> list[SeenJob]:
+    """All users' jobs, as far as the master shows them to the caller; else the caller's own."""
+    jobs = Jobs(app.connection())
+    try:
+        found = jobs.list(user="*", ended_within_s=ended_within_s, with_details=detailed)
+    except PermissionDenied:
+        found = jobs.list(ended_within_s=ended_within_s, with_details=detailed)
+    return _seen(app, found)
+
+
+def named(app: App, ids: Sequence[str], *, detailed: bool) -> list[SeenJob]:
+    """The jobs of `17`, `12_4`, `12`, `12_[0-3]` that the caller may see; of a step such as
+    `17.batch` its job. What is not there is left out.
+    """
+    jobs = Jobs(app.connection())
+    words = list(dict.fromkeys(each.partition(".")[0] for each in ids))
+    try:
+        return _seen(app, _listed(jobs, words, detailed=detailed))
+    except NotFound:
+        pass
+    found: dict[str, SeenJob] = {}
+    for word in words:
+        try:
+            listed = _listed(jobs, [word], detailed=detailed)
+        except NotFound:
+            continue
+        found.update((job.job.job_id, job) for job in _seen(app, listed))
+    return list(found.values())
+
+
+def _listed(jobs: Jobs, words: Sequence[str], *, detailed: bool) -> JobList:
+    return jobs.list(job_ids=several_jobs(jobs, words), with_details=detailed)
+
+
+def _seen(app: App, found: JobList) -> list[SeenJob]:
+    cluster, now_s = app.connection().identity.cluster, app.clock.now_s()
+    details = found.details or [NO_DETAIL] * len(found.jobs)
+    return [
+        SeenJob(job, cluster, now_s, detail)
+        for job, detail in zip(found.jobs, details, strict=True)
+    ]
+
+
+def folded_lines(jobs: Sequence[SeenJob]) -> list[SeenJob]:
+    """One line for all tasks of an array that wait in the same state."""
+    if not any(job.job.HasField("array_task") for job in jobs):
+        return list(jobs)
+    by_first: dict[str, SeenJob] = {}
+    for job in jobs:
+        by_first[job.job.job_id] = job
+        if job.job.HasField("array_task"):
+            by_first.setdefault(job.job.array_task.array_id, job)
+    return [_line(line, by_first) for line in folded([job.job for job in jobs])]
+
+
+def _line(line: job_pb2.Job, known: dict[str, SeenJob]) -> SeenJob:
+    number, bar, _ = line.job_id.partition("_")
+    first = known[number if bar else line.job_id]
+    return SeenJob(line, first.cluster, first.now_s, first.detail)

@@ -1,0 +1,1 @@
+"""`sinfo`, and nodes and partitions as `scontrol show` prints them."""

@@ -1,0 +1,1 @@
+"""`squeue`: jobs that wait and run, in Slurm's columns."""

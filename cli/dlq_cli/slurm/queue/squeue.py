@@ -1,0 +1,222 @@
+"""`squeue`: jobs that wait and run, in Slurm's columns.
+
+It asks once and keeps nothing; with --iterate it asks again each time, and a master that does not
+answer is an error line as in Slurm.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import click
+
+from dlq_cli.app import App
+from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.slurm import columns as layout
+from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
+from dlq_cli.slurm.jobs.seen import SeenJob
+from dlq_cli.slurm.jobs.states import wanted
+from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
+from dlq_cli.slurm.openapi.print import show
+from dlq_cli.slurm.queue.fields import JOB_FIELDS
+from dlq_cli.slurm.queue.grammar import GRAMMAR
+from dlq_cli.slurm.queue.order import DEFAULT as DEFAULT_ORDER
+from dlq_cli.slurm.queue.order import in_order
+from dlq_cli.slurm.queue.step_fields import STEP_FIELDS
+from dlq_cli.slurm.said import NO_SUCH_JOB, SlurmSays
+from dlq_cli.slurm.words import SlurmWords, only_here, read, seconds_between
+from dlq_client.nodes import Nodes
+from dlq_common.text.hostlist import expand_hostlist
+
+_DEFAULT = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+_LONG = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+_START = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+_STEPS = "%.15i %.8j %.9P %.8u %.9M %N"
+
+
+def main(app: App, words: Sequence[str]) -> None:
+    """One line for each job that the caller may see; arrays that wait are one line, as there."""
+    given = _with_environment(read(GRAMMAR, words))
+    if "json" in given.options or "yaml" in given.options:
+        from dlq_cli.slurm.openapi.jobs import jobs_page
+
+        show(jobs_page(everybody(app, detailed=True)), as_yaml="yaml" in given.options)
+        return
+    every_s = seconds_between(given, "squeue")
+    while True:
+        _print(app, given)
+        if every_s is None:
+            return
+        time.sleep(every_s)
+        click.echo()
+
+
+# The variables of squeue, and the options that they stand for.
+_VARIABLES = {
+    "SQUEUE_ACCOUNT": "account", "SQUEUE_ALL": "all", "SQUEUE_ARRAY": "array",
+    "SQUEUE_NAMES": "name", "SQUEUE_PARTITION": "partition", "SQUEUE_QOS": "qos",
+    "SQUEUE_SORT": "sort", "SQUEUE_STATES": "states", "SQUEUE_USERS": "user",
+    "SQUEUE_LICENSES": "licenses", "SLURM_CLUSTERS": "clusters",
+}  # fmt: skip
+
+
+def _with_environment(given: SlurmWords) -> SlurmWords:
+    more = {option: os.environ[name] for name, option in _VARIABLES.items() if os.environ.get(name)}
+    steps = "steps" in given.options
+    if not {"format", "Format"} & given.options.keys() and not steps:
+        for name, option in (("SQUEUE_FORMAT", "format"), ("SQUEUE_FORMAT2", "Format")):
+            if os.environ.get(name):
+                more[option] = os.environ[name]
+                break
+    return given._replace(options={**more, **given.options})
+
+
+def _print(app: App, given: SlurmWords) -> None:
+    if "long" in given.options or "iterate" in given.options:
+        click.echo(time.ctime())
+    cluster = only_here(app, given, GRAMMAR)
+    if cluster:
+        click.echo(f"CLUSTER: {cluster}")
+    if "steps" in given.options:
+        _print_steps(app, given)
+    else:
+        _print_jobs(app, given)
+
+
+def _print_jobs(app: App, given: SlurmWords) -> None:
+    columns = _columns(given)
+    order = given.options.get("sort", DEFAULT_ORDER)
+    detailed = layout.needs_detail(columns) or "start" in given.options
+    found = _found(app, given, detailed=detailed)
+    if not {"array", "array-unique"} & given.options.keys():
+        found = folded_lines(found)
+    lines = [layout.heading(columns)] if "noheader" not in given.options else []
+    lines += [layout.line(columns, job) for job in in_order(found, order)]
+    if lines:
+        click.echo("\n".join(lines))
+
+
+def _columns(given: SlurmWords) -> list[layout.LaidOut[SeenJob]]:
+    if names := given.options.get("Format"):
+        return JOB_FIELDS.by_names(names)
+    default = _START if "start" in given.options else _DEFAULT
+    if "long" in given.options:
+        default = _LONG
+    return JOB_FIELDS.by_letters(given.options.get("format") or default)
+
+
+def _print_steps(app: App, given: SlurmWords) -> None:
+    columns = (
+        STEP_FIELDS.by_names(given.options["Format"])
+        if given.options.get("Format")
+        else STEP_FIELDS.by_letters(given.options.get("format") or _STEPS)
+    )
+    ids = [word for word in given.listed("steps") if word]
+    keep = _filter(app, given)
+    jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
+    steps: list[SeenStep] = [
+        step
+        for job in jobs
+        if keep(job) and not job.ended
+        for step in steps_of(app, job)
+        if not step.ended and (not ids or any(_is_named(step, word) for word in ids))
+    ]
+    if "noheader" not in given.options:
+        click.echo(layout.heading(columns))
+    for step in steps:
+        click.echo(layout.line(columns, step))
+
+
+def _is_named(step: SeenStep, word: str) -> bool:
+    return word in (step.job.shown_id, step.job.raw_id, step.job.array_id, step.shown_id)
+
+
+def _found(app: App, given: SlurmWords, *, detailed: bool) -> list[SeenJob]:
+    states = wanted("squeue", given.listed("states"))
+    every = "all" in {word.lower() for word in given.listed("states")}
+    ids = given.listed("jobs")
+    keep = _filter(app, given)
+    if ids:
+        shown = _named(app, ids, detailed=detailed)
+        if not states:  # as in Slurm: a job named by its id is shown for a while after its end
+            every = False
+    else:
+        shown = everybody(app, detailed=detailed)
+    return [
+        job
+        for job in shown
+        if (queue_state(job.job) in states if states else every or not job.ended)
+        and ("start" not in given.options or job.code == "PD")
+        and keep(job)
+    ]
+
+
+def _named(app: App, ids: Sequence[str], *, detailed: bool) -> Sequence[SeenJob]:
+    """The jobs of these ids, as in Slurm: a missing one is an error, and of several the others are
+    shown.
+    """
+    for word in ids:
+        if not word[:1].isdecimal():
+            raise SlurmSays(f"squeue: error: Invalid job id: {word[:40]}")
+    found = named(app, ids, detailed=detailed)
+    if not found and len(ids) == 1:
+        raise SlurmSays(NO_SUCH_JOB)
+    return found
+
+
+def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
+    """What the options besides ids and states leave."""
+    names, queues = given.listed("name"), given.listed("partition")
+    accounts, qos = given.listed("account"), given.listed("qos")
+    nothing = bool(given.listed("licenses") or given.listed("reservation"))
+    nodes, users = _nodes(app, given), _users(app, given)
+
+    def keep(job: SeenJob) -> bool:
+        return (
+            not nothing
+            and (not names or job.job.name in names)
+            and (not queues or job.job.queue in queues)
+            and (not accounts or job.account in accounts)
+            and (not qos or job.qos in qos)
+            and (not nodes or bool(nodes & set(job.nodes)))
+            and (users is None or job.job.user in users)
+        )
+
+    return keep
+
+
+def _nodes(app: App, given: SlurmWords) -> set[str]:
+    if "nodelist" not in given.options:
+        return set()
+    try:
+        asked = expand_hostlist(given.options["nodelist"])
+    except ValueError as error:
+        raise SlurmSays(f"squeue: error: Invalid node list: {error}") from None
+    known = {node.node_id: node.node_id for node in Nodes(app.connection()).list()}
+    known |= {node.hostname: node.node_id for node in Nodes(app.connection()).list()}
+    for name in asked:
+        if name not in known:
+            raise SlurmSays(f"squeue: error: Invalid node name {name[:64]}")
+    return {known[name] for name in asked}
+
+
+def _users(app: App, given: SlurmWords) -> set[str] | None:
+    """None: everybody. A number is a user's id."""
+    if "me" in given.options:
+        return {app.connection().identity.user}
+    said = given.listed("user") + given.listed("users")
+    if not said:
+        return None
+    return {_user(word) for word in said}
+
+
+def _user(word: str) -> str:
+    import pwd
+
+    if word.isdecimal():
+        with suppress(KeyError, OverflowError):
+            return pwd.getpwuid(int(word)).pw_name
+    return word

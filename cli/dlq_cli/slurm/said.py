@@ -1,0 +1,27 @@
+"""Errors in Slurm's own words, which programs look for: printed as they are, with its exit code."""
+
+from __future__ import annotations
+
+from dlq_common.errors import InvalidRequest
+
+
+class SlurmSays(InvalidRequest):
+    """Lines for stderr, each whole; a program that says them ends with `code`."""
+
+    def __init__(self, *lines: str, code: int = 1) -> None:
+        super().__init__("\n".join(lines))
+        self.lines, self.code = lines, code
+
+
+NO_SUCH_JOB = "slurm_load_jobs error: Invalid job id specified"
+
+
+def unknown_option(program: str, word: str) -> SlurmSays:
+    """As getopt says it, for `--bogus` and for a letter."""
+    name = word.removeprefix("--")
+    what = (
+        f"unrecognized option '--{name}'"
+        if word.startswith("--")
+        else (f"invalid option -- '{word.lstrip('-')[:1]}'")
+    )
+    return SlurmSays(f"{program}: {what}", f'Try "{program} --help" for more information')
