@@ -1,7 +1,7 @@
 """The formats of squeue and sinfo: `-o '%.18i %j'` and `-O JobID:10,Name:.20`.
 
-A program has one table of `Letter`s. Widths, the cut and the padding are Slurm's: a column without
-a width is as wide as its text, and blanks at the end of a line stay.
+A program has one table of `Letter`s. Widths, the cut and the padding are Slurm's. A column without
+a width is as wide as its text. Blanks at the end of a line stay.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LaidOut(NamedTuple, Generic[Row]):
         return self.before + text + self.after
 
 
-class Table(Generic[Row]):
+class FieldTable(Generic[Row]):
     """All fields of a program."""
 
     def __init__(self, program: str, kind: str, fields: Sequence[Letter[Row]]) -> None:

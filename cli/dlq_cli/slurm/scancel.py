@@ -9,9 +9,8 @@ import click
 from dlq.v1 import job_pb2
 from dlq_cli.app import App
 from dlq_cli.exit_codes import FAILURE
-from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.lists.slurm_states import queue_state, wanted
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.jobs.states import wanted
 from dlq_cli.slurm.words import Grammar, SlurmWords, ended, only_here, read
 from dlq_cli.words import has_ended
 from dlq_client.jobs import Edited, Jobs

@@ -9,7 +9,7 @@ import click
 
 from dlq_cli import exit_codes
 from dlq_cli.app import App
-from dlq_cli.slurm.said import SlurmSays, unknown_option
+from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_common.errors import InvalidRequest
 
 

@@ -13,8 +13,8 @@ from dlq_cli import exit_codes
 from dlq_cli.app import App
 from dlq_cli.commands.options import examples, pass_app
 from dlq_cli.output.render import clean_line
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.quiet import quiet_grpc
-from dlq_cli.slurm.said import SlurmSays
 from dlq_common.errors import DlqError, InvalidRequest, Unsatisfiable
 from dlq_compat.version import VERSION, VERSION_WORDS
 

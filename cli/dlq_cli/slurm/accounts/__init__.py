@@ -1,1 +1,1 @@
-"""`sacct`, `sacctmgr`, `sshare`, `sprio`, `sdiag`, `sreport`: accounts of jobs and of users."""
+"""`sacct`: states, exit codes and accounts of jobs."""

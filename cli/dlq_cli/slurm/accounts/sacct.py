@@ -12,8 +12,17 @@ from dlq_cli.app import App
 from dlq_cli.lists.slurm_states import account_state, wanted
 from dlq_cli.lists.tasks import id_key
 from dlq_cli.output.render import clean_line
-from dlq_cli.slurm.sacct_fields import BRIEF, DEFAULT, FIELDS, column, fill, midnight_s, since
-from dlq_cli.slurm.words import Grammar, SlurmWords, known_jobs, only_here, read
+from dlq_cli.slurm.accounts.sacct_fields import (
+    BRIEF,
+    DEFAULT,
+    FIELDS,
+    column,
+    fill,
+    midnight_s,
+    since,
+)
+from dlq_cli.slurm.jobs.listing import named
+from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read
 from dlq_client.jobs import SEE_ALL, Jobs
 from dlq_common.text.wire import from_timestamp
 
@@ -79,10 +88,10 @@ def _found(app: App, given: SlurmWords) -> list[job_pb2.Job]:
     from_s = since(start, "starttime", now_s) if start else midnight_s(now_s)
     before_s = since(end, "endtime", now_s) if end else None
     if ids:  # as sacct: a job that does not exist (yet) is no line
-        found = known_jobs(jobs, ids)
+        found = [job.job for job in named(app, ids, detailed=False)]
     else:
         within_s = max(1, round(now_s - (from_s or 0.0)))
-        found = jobs.list(user=_user(app, given), ended_within_s=within_s).jobs
+        found = list(jobs.list(user=_user(app, given), ended_within_s=within_s).jobs)
     names, queues, users = given.listed("name"), given.listed("partition"), _users(given)
     return [
         job

@@ -9,9 +9,9 @@ import click
 from dlq_cli.app import App
 from dlq_cli.commands.jobs.update import wishes
 from dlq_cli.output.render import clean_line
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.control.showing import ids_of
 from dlq_cli.slurm.jobs.listing import everybody, named
-from dlq_cli.slurm.said import SlurmSays
 from dlq_cli.slurm.words import ended
 from dlq_client.jobs import Edited, Jobs
 from dlq_common.errors import DlqError, InvalidRequest, NotFound
@@ -42,7 +42,7 @@ _ENDED_CODES = frozenset({"CD", "F", "CA", "TO", "OOM", "NF", "DL"})
 
 
 def change_jobs(app: App, verb: str, rest: Sequence[str]) -> None:
-    """Change all named jobs; those that refuse are told on stderr, and the others go on."""
+    """Change all named jobs. A refusal is told on stderr, and the other jobs go on."""
     jobs = Jobs(app.connection())
     failed = 0
     for target in _targets(app, rest):
@@ -60,7 +60,7 @@ def _targets(app: App, rest: Sequence[str]) -> list[str]:
     """Ids, or the caller's jobs of `jobname=NAME`."""
     names = [
         word.partition("=")[2] for word in rest if word.lower().startswith(("name=", "jobname="))
-    ]  # noqa: E501
+    ]
     ids = ids_of([word for word in rest if not word.lower().startswith(("name=", "jobname="))])
     own = app.connection().identity.user
     for name in names:

@@ -1,4 +1,4 @@
-"""What scontrol says of itself, and the verbs that dlq refuses, with the reasons."""
+"""The help text of scontrol, and the verbs that dlq refuses, with the reasons."""
 
 from __future__ import annotations
 

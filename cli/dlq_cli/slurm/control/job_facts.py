@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dlq_cli.lists.slurm_states import queue_state
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm.jobs.files import stderr_of, stdin_of, stdout_of
-from dlq_cli.slurm.jobs.seen import SeenJob
+from dlq_cli.slurm.jobs.seen import SeenJob, stderr_of, stdin_of, stdout_of
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import NULL, UNKNOWN, clock, size
 

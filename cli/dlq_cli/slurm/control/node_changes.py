@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq_cli.app import App
-from dlq_cli.slurm.said import SlurmSays
+from dlq_cli.output.said import SlurmSays
 from dlq_client.admin import Admin
 from dlq_client.nodes import Nodes
 from dlq_common.errors import PermissionDenied

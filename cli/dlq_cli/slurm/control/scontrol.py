@@ -1,7 +1,7 @@
 """`scontrol`: one verb and its arguments, answered in Slurm's words.
 
 Verbs of a running Slurm's inside (reconfigure, takeover, ...) are refused by name. A change is one
-call for each job; what was changed before a call that fails stays changed, as in Slurm.
+call for each job. A call that fails takes no earlier change back, as in Slurm.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import NamedTuple
 import click
 
 from dlq_cli.app import App
+from dlq_cli.output.said import SlurmSays, unknown_option
 from dlq_cli.slurm.control.changing import VERBS, change_jobs, update
 from dlq_cli.slurm.control.config import show_config
 from dlq_cli.slurm.control.helping import HELP, REFUSED
 from dlq_cli.slurm.control.script import write
 from dlq_cli.slurm.control.showing import (
-    Asked,
+    ShowOptions,
     show_hosts,
     show_jobs,
     show_nodes,
@@ -26,7 +27,6 @@ from dlq_cli.slurm.control.showing import (
     show_steps,
 )
 from dlq_cli.slurm.control.waiting import completing, listpids, notify, ping, wait_job
-from dlq_cli.slurm.said import SlurmSays, unknown_option
 from dlq_cli.slurm.words import no_cluster
 from dlq_compat.version import VERSION
 
@@ -43,14 +43,14 @@ _VALUED = {
     "--cluster": "clusters",
     "-u": "uid",
     "--uid": "uid",
-}  # noqa: E501
+}
 
 
 class _Line(NamedTuple):
     """The words without options, and what the options say."""
 
     words: list[str]
-    asked: Asked
+    asked: ShowOptions
 
 
 def main(app: App, given: Sequence[str]) -> None:
@@ -88,9 +88,9 @@ def _read(app: App, given: Sequence[str]) -> _Line:
         else:
             words.append(word)
     if "help" in said:
-        return _Line(["help"], Asked())
-    flags = dict.fromkeys(said & set(Asked._fields), True)
-    return _Line(words, Asked(**flags))
+        return _Line(["help"], ShowOptions())
+    flags = dict.fromkeys(said & set(ShowOptions._fields), True)
+    return _Line(words, ShowOptions(**flags))
 
 
 def _check_cluster(app: App, name: str) -> None:
@@ -99,7 +99,7 @@ def _check_cluster(app: App, name: str) -> None:
         raise no_cluster("scontrol", name)
 
 
-def _show(app: App, rest: Sequence[str], asked: Asked) -> None:
+def _show(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     if not rest:
         raise SlurmSays("too few arguments for keyword:show")
     kind, named = rest[0].lower(), list(rest[1:])
@@ -136,7 +136,7 @@ _FIXED: Mapping[str, tuple[str, ...]] = {
     "dwstat": (),
     "federation": (),
 }
-_Answer = Callable[[App, Sequence[str], Asked], None]
+_Answer = Callable[[App, Sequence[str], ShowOptions], None]
 _ENTITIES: Mapping[str, _Answer] = {
     "job": show_jobs,
     "node": show_nodes,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import click
 
 from dlq_cli.app import App
-from dlq_cli.slurm.said import SlurmSays
+from dlq_cli.output.said import SlurmSays
 from dlq_client.jobs import Jobs
 from dlq_common.errors import DlqError, NotFound
 

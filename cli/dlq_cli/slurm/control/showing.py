@@ -9,22 +9,22 @@ import click
 
 from dlq_cli.app import App
 from dlq_cli.output.render import clean_line
+from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
+from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import job_words as words
 from dlq_cli.slurm.control.job_facts import facts_of
 from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
 from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
-from dlq_cli.slurm.nodes.listing import all_nodes
+from dlq_cli.slurm.nodes.facts import all_nodes
 from dlq_cli.slurm.nodes.pages import node_page, partition_page
-from dlq_cli.slurm.openapi.print import show
-from dlq_cli.slurm.said import NO_SUCH_JOB, SlurmSays
 from dlq_client.queues import Queues
 from dlq_common.text.hostlist import compress_hostlist, expand_hostlist
 from dlq_compat.job_page import NULL, UNKNOWN, page
 
 
-class Asked(NamedTuple):
-    """What the options say."""
+class ShowOptions(NamedTuple):
+    """The options of `scontrol show`."""
 
     oneliner: bool = False
     details: bool = False
@@ -43,10 +43,10 @@ def ids_of(rest: Sequence[str]) -> list[str]:
     return found
 
 
-def show_jobs(app: App, rest: Sequence[str], asked: Asked) -> None:
+def show_jobs(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     jobs = _jobs(app, ids_of(rest))
     if asked.json or asked.yaml:
-        from dlq_cli.slurm.openapi.jobs import jobs_page
+        from dlq_cli.slurm.jobs.openapi import jobs_page
 
         show(jobs_page(jobs), as_yaml=asked.yaml)
         return
@@ -76,7 +76,7 @@ def _jobs(app: App, ids: Sequence[str]) -> list[SeenJob]:
     return folded_lines(found)
 
 
-def show_steps(app: App, rest: Sequence[str], asked: Asked) -> None:
+def show_steps(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     ids = ids_of(rest)
     jobs = named(app, ids, detailed=True) if ids else everybody(app, detailed=True)
     steps = [
@@ -112,7 +112,7 @@ def _step_page(step: SeenStep, *, one_line: bool) -> str:
     return " ".join(lines) if one_line else "\n   ".join(lines) + "\n"
 
 
-def show_nodes(app: App, rest: Sequence[str], asked: Asked) -> None:
+def show_nodes(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     nodes = all_nodes(app)
     queues = [queue.name for queue in Queues(app.connection()).list()]
     known = {node.name: node for node in nodes}
@@ -122,7 +122,7 @@ def show_nodes(app: App, rest: Sequence[str], asked: Asked) -> None:
         missing = [name for name in asked_for if name not in known]
         nodes = [known[name] for name in asked_for if name in known]
     if asked.json or asked.yaml:
-        from dlq_cli.slurm.openapi.nodes import nodes_page
+        from dlq_cli.slurm.nodes.openapi import nodes_page
 
         show(nodes_page(nodes, queues), as_yaml=asked.yaml)
         return
@@ -134,7 +134,7 @@ def show_nodes(app: App, rest: Sequence[str], asked: Asked) -> None:
         raise SlurmSays()
 
 
-def show_partitions(app: App, rest: Sequence[str], asked: Asked) -> None:
+def show_partitions(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
     nodes = all_nodes(app, with_given=False)
     queues = Queues(app.connection()).list()
     found = [queue for queue in queues if not rest or queue.name == rest[0]]
@@ -145,8 +145,8 @@ def show_partitions(app: App, rest: Sequence[str], asked: Asked) -> None:
         click.echo(partition_page(queue, nodes, one_line=asked.oneliner))
 
 
-def show_reservations(app: App, rest: Sequence[str], asked: Asked) -> None:
-    from dlq_cli.slurm.nodes.reservations import reservation_pages
+def show_reservations(app: App, rest: Sequence[str], asked: ShowOptions) -> None:
+    from dlq_cli.slurm.nodes.pages import reservation_pages
 
     pages = reservation_pages(app, one_line=asked.oneliner)
     if rest:

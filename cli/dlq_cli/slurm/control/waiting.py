@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import click
 
 from dlq_cli.app import App
+from dlq_cli.output.said import SlurmSays
 from dlq_cli.slurm.control.showing import ids_of
 from dlq_cli.slurm.jobs.listing import everybody, named
-from dlq_cli.slurm.said import SlurmSays
 from dlq_cli.slurm.words import ended
 from dlq_client.queues import Queues
 from dlq_common.errors import Unavailable

@@ -28,7 +28,7 @@ def everybody(app: App, *, detailed: bool, ended_within_s: int = ENDED_WITHIN_S)
 
 def named(app: App, ids: Sequence[str], *, detailed: bool) -> list[SeenJob]:
     """The jobs of `17`, `12_4`, `12`, `12_[0-3]` that the caller may see; of a step such as
-    `17.batch` its job. What is not there is left out.
+    `17.batch` its job. Missing jobs are left out.
     """
     jobs = Jobs(app.connection())
     words = list(dict.fromkeys(each.partition(".")[0] for each in ids))

@@ -58,7 +58,7 @@ class SeenJob:
     def array_id(self) -> str:
         """The array's number, else the job's own."""
         task = self.job.array_task
-        return task.array_id if self.job.HasField("array_task") else self.job.job_id
+        return task.array_id if self.job.HasField("array_task") else self.raw_id
 
     @property
     def task_text(self) -> str:
@@ -121,7 +121,9 @@ class SeenJob:
 
     @property
     def cpus(self) -> int:
-        """CPUs of all its nodes: the declared number, or else one for each task."""
+        """CPUs of all its nodes: its cores, the declared number, or else one for each task."""
+        if self.job.resources.core_count:
+            return self.job.resources.core_count
         declared = math.ceil(self.job.resources.cpu_limit)
         return self.node_count * declared if declared else self.tasks
 
@@ -262,3 +264,22 @@ def _group(user: str) -> tuple[int, str]:
         return number, grp.getgrgid(number).gr_name
     except (KeyError, ValueError):
         return NO_VALUE, "nogroup"
+
+
+_INPUT = "/dev/null"
+
+
+def stdout_of(job: SeenJob) -> str:
+    return _path(job, "stdout_path")
+
+
+def stderr_of(job: SeenJob) -> str:
+    return _path(job, "stderr_path") or _path(job, "stdout_path")
+
+
+def stdin_of(job: SeenJob) -> str:
+    return _INPUT
+
+
+def _path(job: SeenJob, name: str) -> str:
+    return ""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from dlq.v1 import node_pb2
+from dlq.v1 import node_pb2, resource_pb2
+from dlq_cli.app import App
+from dlq_cli.slurm.jobs.listing import everybody
 from dlq_cli.words import NODE_STATES
+from dlq_client.nodes import Nodes
 from dlq_common.text.wire import from_timestamp
 from dlq_compat.job_page import NULL
 
+CORE_TYPE = "cpu"
 _DOWN = frozenset({"unreachable", "down"})
 _DRAINED = frozenset({"draining", "cordoned", "cleaning", "quarantined", "disk_full"})
 _SHORT = {
@@ -54,7 +58,7 @@ class SeenNode:
 
     def _has_free_cpus(self) -> bool:
         """A node of GPUs alone is full when its GPUs are."""
-        return not self.node.gpus and self.cpus_given < self.node.cpu_count
+        return not self.gpus and self.cpus_given < self.node.cpu_count
 
     @property
     def short_state(self) -> str:
@@ -90,25 +94,30 @@ class SeenNode:
         return self.node.memory_bytes >> 20
 
     @property
+    def gpus(self) -> Sequence[resource_pb2.Gpu]:
+        """Its devices without the cores that jobs without GPUs get."""
+        return [gpu for gpu in self.node.gpus if gpu.gpu_type != CORE_TYPE]
+
+    @property
     def gpus_given(self) -> int:
         statuses = self.node.gpu_statuses
         if statuses:
             return sum(1 for status in statuses if status.attempt)
         return max(
-            0, len(self.node.gpus) - self.node.free_gpu_count - len(self.node.withheld_gpu_indexes)
+            0, len(self.gpus) - self.node.free_gpu_count - len(self.node.withheld_gpu_indexes)
         )
 
     @property
     def gres(self) -> str:
-        counts = Counter(gpu.gpu_type for gpu in self.node.gpus)
+        counts = Counter(gpu.gpu_type for gpu in self.gpus)
         return ",".join(_gres(kind, count) for kind, count in sorted(counts.items())) or NULL
 
     @property
     def gres_used(self) -> str:
         """Of each kind, how many are given out."""
         held = {status.index for status in self.node.gpu_statuses if status.attempt}
-        counts = dict.fromkeys(sorted({gpu.gpu_type for gpu in self.node.gpus}), 0)
-        for gpu in self.node.gpus:
+        counts = dict.fromkeys(sorted({gpu.gpu_type for gpu in self.gpus}), 0)
+        for gpu in self.gpus:
             counts[gpu.gpu_type] += gpu.index in held
         return ",".join(_gres(kind, count) for kind, count in counts.items()) or "gpu:0"
 
@@ -137,7 +146,7 @@ class SeenNode:
     @property
     def tres(self) -> str:
         parts = [f"cpu={self.cpus}", f"mem={self.memory_mib}M", f"billing={self.cpus}"]
-        parts += [f"gres/gpu={len(self.node.gpus)}"] if self.node.gpus else []
+        parts += [f"gres/gpu={len(self.gpus)}"] if self.gpus else []
         return ",".join(parts)
 
     @property
@@ -161,3 +170,26 @@ def _gres(kind: str, count: int) -> str:
 def seen_nodes(nodes: list[node_pb2.Node], given: Mapping[str, tuple[int, int]]) -> list[SeenNode]:
     """With the CPUs and MiB that jobs have on each."""
     return [SeenNode(node, *given.get(node.node_id, (0, 0))) for node in nodes]
+
+
+def all_nodes(app: App, *, with_given: bool = True) -> list[SeenNode]:
+    """In the order of their names. `with_given`: also the CPUs and the memory that are given out,
+    as far as the caller may see the jobs.
+    """
+    nodes = sorted(Nodes(app.connection()).list(), key=lambda node: _by_number(node.node_id))
+    return seen_nodes(nodes, _given(app) if with_given else {})
+
+
+def _given(app: App) -> dict[str, tuple[int, int]]:
+    cpus: Counter[str] = Counter()
+    memory: Counter[str] = Counter()
+    for job in everybody(app, detailed=True, ended_within_s=1):
+        for name in job.job.node_ids:
+            cpus[name] += job.cpus // max(1, job.node_count)
+            memory[name] += job.memory_mib
+    return {name: (cpus[name], memory[name]) for name in cpus}
+
+
+def _by_number(name: str) -> tuple[str, int, str]:
+    head = name.rstrip("0123456789")
+    return head, int(name[len(head) :] or 0), name

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dlq.v1 import queue_pb2
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm.columns import Letter, Table
+from dlq_cli.slurm.columns import FieldTable, Letter
 from dlq_cli.slurm.nodes.facts import SeenNode, short
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_compat.job_page import NOT_SET, NULL
@@ -139,7 +139,7 @@ _WHOLE = frozenset({"NODES", "NODELIST", "NODES(A/I)", "NODES(A/I/O/T)", "CPUS(A
 _LOOSE = frozenset(
     {"CPUS", "TMP_DISK", "MEMORY", "WEIGHT", "SOCKETS", "CORES", "THREADS", "FREE_MEM", "CPU_LOAD"}
 )
-NODE_FIELDS = Table("sinfo", "Invalid node format specification: ", _FIELDS)
+NODE_FIELDS = FieldTable("sinfo", "Invalid node format specification: ", _FIELDS)
 
 
 def _complete(state: str) -> str:
@@ -150,7 +150,7 @@ def _complete(state: str) -> str:
 
 
 def alike_key(field: Letter[SinfoRow], row: SinfoRow, *, exact: bool) -> str:
-    """What nodes of one line have in common for a field."""
+    """The text of a field that nodes of one line share."""
     if field.heading in _WHOLE or (not exact and field.heading in _LOOSE):
         return ""
     return field.text(row)

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 import click
 
 from dlq_cli.app import App
+from dlq_cli.output.said import SlurmSays
+from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import columns as layout
-from dlq_cli.slurm.nodes.facts import SeenNode, short
+from dlq_cli.slurm.nodes.facts import SeenNode, all_nodes, short
 from dlq_cli.slurm.nodes.fields import NODE_FIELDS, SinfoRow, alike_key
-from dlq_cli.slurm.nodes.listing import all_nodes
-from dlq_cli.slurm.nodes.reservations import reservation_pages
-from dlq_cli.slurm.openapi.print import show
-from dlq_cli.slurm.said import SlurmSays
+from dlq_cli.slurm.nodes.pages import reservation_pages
 from dlq_cli.slurm.words import Grammar, SlurmWords, only_here, read
 from dlq_client.queues import Queues
 from dlq_common.text.hostlist import expand_hostlist
@@ -60,7 +59,7 @@ def main(app: App, words: Sequence[str]) -> None:
     """One line for nodes that print alike."""
     given = read(GRAMMAR, words)
     if "json" in given.options or "yaml" in given.options:
-        from dlq_cli.slurm.openapi.nodes import nodes_page
+        from dlq_cli.slurm.nodes.openapi import nodes_page
 
         queues = [queue.name for queue in Queues(app.connection()).list()]
         show(nodes_page(all_nodes(app), queues), as_yaml="yaml" in given.options)
@@ -92,7 +91,7 @@ def _print(app: App, given: SlurmWords) -> None:
     if "reservation" in given.options:
         click.echo(
             "\n".join(reservation_pages(app, one_line=True)) or "No reservations in the system"
-        )  # noqa: E501
+        )
         return
     rows = _partitions(app, given)
     columns = _columns(given, rows)
@@ -113,7 +112,7 @@ def _columns(given: SlurmWords, rows: Sequence[SinfoRow]) -> list[layout.LaidOut
     for mark, width in widths.items():
         text = text.replace(
             mark, f"%{'.' if mark == '%#P' and 'Node' in given.options else ''}{width}{mark[-1]}"
-        )  # noqa: E501
+        )
     return NODE_FIELDS.by_letters(text)
 
 

@@ -30,12 +30,14 @@ GRAMMAR = Grammar(
         "accounts": "account", "cluster": "clusters", "names": "name", "nodes": "nodelist",
         "partitions": "partition", "users": "user",
     },
-    usage=(
-        "Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]\n"
-        "              [-n name] [-o format] [-p partitions] [--qos qos]\n"
-        "              [--reservation reservation] [--sort fields] [--start]\n"
-        "              [--step step_id] [-t states] [-u user_name] [--usage]\n"
-        "              [-L licenses] [-w nodes] [--federation] [--local] [--sibling]\n"
-        "\t      [-ahjlrsv]"
+    usage="\n".join(
+        (
+            "Usage: squeue [-A account] [--clusters names] [-i seconds] [--job jobid]",
+            "              [-n name] [-o format] [-p partitions] [--qos qos]",
+            "              [--reservation reservation] [--sort fields] [--start]",
+            "              [--step step_id] [-t states] [-u user_name] [--usage]",
+            "              [-L licenses] [-w nodes] [--federation] [--local] [--sibling]",
+            "\t      [-ahjlrsv]",
+        )
     ),
 )  # fmt: skip

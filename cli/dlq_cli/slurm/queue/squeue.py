@@ -1,6 +1,6 @@
 """`squeue`: jobs that wait and run, in Slurm's columns.
 
-It asks once and keeps nothing; with --iterate it asks again each time, and a master that does not
+It asks once and keeps nothing. With --iterate it asks again each time. A master that does not
 answer is an error line as in Slurm.
 """
 
@@ -14,19 +14,17 @@ from contextlib import suppress
 import click
 
 from dlq_cli.app import App
-from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.lists.slurm_states import queue_state, wanted
+from dlq_cli.output.said import NO_SUCH_JOB, SlurmSays
+from dlq_cli.output.slurm_page import show
 from dlq_cli.slurm import columns as layout
 from dlq_cli.slurm.jobs.listing import everybody, folded_lines, named
 from dlq_cli.slurm.jobs.seen import SeenJob
-from dlq_cli.slurm.jobs.states import wanted
 from dlq_cli.slurm.jobs.steps import SeenStep, steps_of
-from dlq_cli.slurm.openapi.print import show
-from dlq_cli.slurm.queue.fields import JOB_FIELDS
+from dlq_cli.slurm.queue.fields import JOB_FIELDS, STEP_FIELDS
 from dlq_cli.slurm.queue.grammar import GRAMMAR
 from dlq_cli.slurm.queue.order import DEFAULT as DEFAULT_ORDER
 from dlq_cli.slurm.queue.order import in_order
-from dlq_cli.slurm.queue.step_fields import STEP_FIELDS
-from dlq_cli.slurm.said import NO_SUCH_JOB, SlurmSays
 from dlq_cli.slurm.words import SlurmWords, only_here, read, seconds_between
 from dlq_client.nodes import Nodes
 from dlq_common.text.hostlist import expand_hostlist
@@ -41,7 +39,7 @@ def main(app: App, words: Sequence[str]) -> None:
     """One line for each job that the caller may see; arrays that wait are one line, as there."""
     given = _with_environment(read(GRAMMAR, words))
     if "json" in given.options or "yaml" in given.options:
-        from dlq_cli.slurm.openapi.jobs import jobs_page
+        from dlq_cli.slurm.jobs.openapi import jobs_page
 
         show(jobs_page(everybody(app, detailed=True)), as_yaml="yaml" in given.options)
         return
@@ -168,7 +166,7 @@ def _named(app: App, ids: Sequence[str], *, detailed: bool) -> Sequence[SeenJob]
 
 
 def _filter(app: App, given: SlurmWords) -> Callable[[SeenJob], bool]:
-    """What the options besides ids and states leave."""
+    """The filter of all options besides ids and states."""
     names, queues = given.listed("name"), given.listed("partition")
     accounts, qos = given.listed("account"), given.listed("qos")
     nothing = bool(given.listed("licenses") or given.listed("reservation"))

@@ -97,7 +97,7 @@ async def list_jobs(call: Call, request: wire.ListJobsRequest) -> wire.ListJobsR
 
 
 def _detail(job: Job, read: Published) -> wire.JobDetail:
-    """What a list leaves out. The environment may hold secrets, and scripts are long."""
+    """The parts of a job that a list leaves out. Environments may hold secrets."""
     detail = wire.JobDetail(
         spec=JobSpec.FromString(read.spec(job.spec_id)),
         attempts=[

@@ -336,7 +336,7 @@ Global___ListJobsRequest: _TypeAlias = ListJobsRequest  # noqa: Y015
 
 @_typing.final
 class JobDetail(_message.Message):
-    """What a list leaves out of a job: for programs that print all of it."""
+    """The parts of a job that a list leaves out, for programs that print all of it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

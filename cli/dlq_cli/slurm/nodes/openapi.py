@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from dlq_cli.output.slurm_page import controller_page
 from dlq_cli.slurm.nodes.facts import SeenNode
-from dlq_cli.slurm.openapi.print import controller_page
 from dlq_common.text.wire import from_timestamp
 from dlq_compat.job_page import NULL
 

@@ -1,4 +1,4 @@
-"""How a page of JSON or YAML is printed."""
+"""The page of JSON that Slurm 22.05 prints (openapi v0.0.38), around jobs or nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RELEASE = "22.05.8"
 
 
 def meta(plugin: str, name: str) -> dict[str, object]:
-    """The head of every page: which layout it has."""
+    """The head of every page, which names its layout."""
     return {
         "plugin": {"type": f"openapi/{plugin}", "name": name},
         "Slurm": {"version": {"major": 22, "micro": 8, "minor": 5}, "release": RELEASE},
@@ -19,12 +19,12 @@ def meta(plugin: str, name: str) -> dict[str, object]:
 
 
 def controller_page(**parts: object) -> dict[str, object]:
-    """What squeue, sinfo and scontrol print."""
+    """The page of squeue, sinfo and scontrol."""
     return {"meta": meta("v0.0.38", "Slurm OpenAPI v0.0.38"), "errors": [], **parts}
 
 
 def accounting_page(**parts: object) -> dict[str, object]:
-    """What sacct prints."""
+    """The page of sacct."""
     return {"meta": meta("dbv0.0.38", "Slurm OpenAPI DB v0.0.38"), "errors": [], **parts}
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dlq_cli.lists.slurm_states import queue_state
+from dlq_cli.output.slurm_page import controller_page
 from dlq_cli.slurm import job_words as words
-from dlq_cli.slurm.jobs.files import stderr_of, stdin_of, stdout_of
-from dlq_cli.slurm.jobs.seen import SeenJob
-from dlq_cli.slurm.openapi.print import controller_page
+from dlq_cli.slurm.jobs.seen import SeenJob, stderr_of, stdin_of, stdout_of
 from dlq_common.text.hostlist import compress_hostlist
 
 
@@ -68,7 +67,7 @@ def job_object(job: SeenJob) -> dict[str, object]:
         "group_id": job.gid,
         "group_name": job.group,
         "job_id": int(job.raw_id or 0),
-        "job_resources": _resources(job) if held else {},
+        **({"job_resources": _resources(job)} if held else {}),
         "job_state": queue_state(wire),
         "last_sched_evaluation": int(job.eligible_s),
         "licenses": "",
