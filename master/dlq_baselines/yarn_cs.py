@@ -19,7 +19,8 @@ class Quota(Space):
     """In each part the first job that does not start blocks all behind it, and no other part.
 
     A job starts if its part then holds no more than its quota, and the GPUs are free. One that is
-    wider than the quota starts when its part holds nothing: it would wait for ever.
+    wider than the quota starts when its part holds nothing: it would wait for ever. Jobs without
+    GPUs stand in the same lines, and take nothing of a quota.
     """
 
     __slots__ = ("_part", "_quotas", "room")
@@ -57,7 +58,7 @@ class Quota(Space):
     def serve(self, priority: int, head: Head) -> bool:
         """It starts, or its part is through."""
         _, job_id, shape, _ = head
-        within = self.room.allows(self._part, shape.gpus)
+        within = self.room.allows(self._part, shape.real_gpus)
         found = self.find_free(head) if within else None
         if found is None:
             if within:
@@ -68,7 +69,7 @@ class Quota(Space):
         type_capacity, parts = found
         self.outcome.chosen[job_id] = parts
         type_capacity.take(parts)
-        self.room.held[self._part] += shape.gpus
+        self.room.held[self._part] += shape.real_gpus
         return True
 
 

@@ -195,7 +195,7 @@ def _profiled(cluster: Cluster) -> None:
         _equal(f"band of job {job_id} is for trials", job.band is Band.PROFILE, bool(job.trials))
         rests = job.state is JobState.QUEUED and job.live_attempt is None
         told = job.duration_estimate_s is not None or job.basis.unmeasured is not None
-        if rests and not told and not job.trials:
+        if rests and not told and not job.trials and not job.request.without_gpus:
             unknown.add(job_id)
     _equal("jobs that nobody profiles", set(cluster.profiling.unknown), unknown)
     alike = {job_id for jobs in cluster.profiling.of_family.values() for job_id in jobs}

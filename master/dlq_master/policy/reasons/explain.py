@@ -202,7 +202,8 @@ def over_room(job: Job, outcome: Outcome) -> bool:
 
 def kept_from(job: Job, outcome: Outcome) -> bool:
     """Whether free GPUs are kept for trials of others."""
-    return bool(outcome.withheld) and job.band >= Band.SPOT
+    kept = bool(outcome.withheld) and job.band >= Band.SPOT
+    return kept and not job.request.without_gpus
 
 
 def head_of(policy: Policy, job: Job, outcome: Outcome) -> JobId | None:
@@ -224,7 +225,7 @@ def _quota(cluster: Cluster, policy: Policy, job: Job) -> list[Reason]:
     if job.band in (Band.BORROW, Band.LIMIT):
         return over_account(cluster, policy, job)
     part, room = policy.partition.part_of(job.queue), policy.partition.room(cluster)
-    if room is None or room.allows(part, job.request.gpus):
+    if room is None or room.allows(part, job.request.real_gpus):
         return []
     limit = room.limits[part]
     who = f"queue {part}" if part else "the queues without a quota"

@@ -121,7 +121,7 @@ class ReasonSummary:
     def _over_quota(self, job: Job) -> bool:
         room = self._room
         part = self._policy.partition.part_of(job.queue)
-        return room is not None and not room.allows(part, job.request.gpus)
+        return room is not None and not room.allows(part, job.request.real_gpus)
 
     def _before(self, job: Job) -> Iterator[ReasonCode]:
         if self._outcome.claims.get(job.job_id) is False:
