@@ -77,6 +77,8 @@ class SimAgent:
     gpu_type: str = "H100"
     cpu_count: int = 0  # of the host; 0: not told
     memory_bytes: int = 0
+    cores: int = 0  # for jobs without GPUs
+    core_memory_bytes: int = 0
     boot_id: str = "boot-1"
     resizes_live: bool = True  # False: an agent from before there were live resizes
     tells_unnoticed: bool = True  # False: an agent from before it was told who heard no notice
@@ -108,6 +110,8 @@ class SimAgent:
             hostname=self.node_id,
             cpu_count=self.cpu_count,
             memory_bytes=self.memory_bytes,
+            cores=self.cores,
+            core_memory_bytes=self.core_memory_bytes,
             resizes_live=self.resizes_live,
         )
 

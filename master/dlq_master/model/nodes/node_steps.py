@@ -209,6 +209,8 @@ def step(  # noqa: C901 one case per event
                 runtimes=event.runtimes,
                 resizes_live=event.resizes_live,
                 pool=event.pool,
+                cores=event.cores,
+                core_memory_bytes=event.core_memory_bytes,
                 last_contact_s=at_s,
                 vanished_time_s=None,
             )

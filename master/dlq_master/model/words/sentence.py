@@ -109,6 +109,11 @@ _OF_A_QUEUE = "needs {gpus}; of the {need} that {detail} may hold, {have} are ta
 
 def sentence(reason: Reason, job: Job, reader: str = "") -> str:
     """Why the job does not run (or was changed), as `reader` shall read it: "you" is the reader."""
+    told = _sentence(reason, job, reader)
+    return told.replace("GPUs", "cores") if job.request.without_gpus else told
+
+
+def _sentence(reason: Reason, job: Job, reader: str) -> str:
     code = reason.code
     if code in PLAIN:
         return PLAIN[code]
@@ -176,7 +181,9 @@ def _backoff(reason: Reason, job: Job, _reader: str) -> str:
     )
 
 
-def _no_such_shape(reason: Reason, _job: Job, _reader: str) -> str:
+def _no_such_shape(reason: Reason, job: Job, _reader: str) -> str:
+    if job.request.without_gpus:
+        return reason.detail
     known = "" if reason.have is None else f"; of one type there are {_number(reason.have)} in all"
     return f"{reason.detail}{known}"
 
@@ -277,6 +284,8 @@ def _types(job: Job) -> str:
 
 
 def _gpus(job: Job) -> str:
+    if job.request.without_gpus:
+        return _count(job.request.cores, "core")
     kind = _types(job)
     return _count(job.request.gpus, "GPU") + (f" of type {kind}" if kind else "")
 

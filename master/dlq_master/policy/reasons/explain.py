@@ -17,7 +17,7 @@ from dlq_master.model.nodes.free_gpus import Pool
 from dlq_master.model.nodes.node import CLOSED, Node, NodePool
 from dlq_master.model.order.lineup import Lineup
 from dlq_master.model.order.waiting import Fifo, count_before
-from dlq_master.model.resources import Request, Shape
+from dlq_master.model.resources import CORES_ONLY, Request, Shape
 from dlq_master.model.traits import has_all
 from dlq_master.model.view import View
 from dlq_master.model.why import BLOCKERS_NAMED, Kind, Reason, ReasonCode
@@ -286,7 +286,12 @@ def _shortage(cluster: Cluster, policy: Policy, shape: Shape, *, holders: bool) 
     else:
         block = f"the largest free block is {_block(capacity, pool)}" if pool and have else ""
         reasons.append(Reason(ReasonCode.RESOURCES, "gpus", shape.gpus, have, who, block))
-    if shape.gpu_types and _fits(capacity.free, shape._replace(gpu_types=None), policy):
+    other_types = shape.gpu_types not in (None, CORES_ONLY)
+    if (
+        shape.gpu_types
+        and other_types
+        and _fits(capacity.free, shape._replace(gpu_types=None), policy)
+    ):
         asked = " or ".join(shape.gpu_types)
         detail = f"GPUs of another type are free, but it asks for {asked}"
         reasons.append(Reason(ReasonCode.GPU_TYPE, "gpu_type", shape.gpus, have, (), detail, asked))
