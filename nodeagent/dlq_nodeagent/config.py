@@ -14,6 +14,7 @@ from dlq_common.text.addresses import is_loopback, split_address
 from dlq_common.text.names import check_word
 from dlq_nodeagent.core import CoreSettings
 from dlq_nodeagent.devices.choose import check_devices_word
+from dlq_nodeagent.devices.cores import BY_GPUS, Division
 from dlq_nodeagent.devices.watch import GpusConfig
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
 from dlq_nodeagent.line.uplink import ReconnectConfig
@@ -36,6 +37,15 @@ class NodeConfig:
     instance: str = ""  # name of a rented machine at its provider
     devices: str = "nvml"  # or "none", or virtual ones: "fake:8xH100-80GB"
     address: str = ""  # where other nodes of a gang reach this one; "" = the host's name
+    # Cores and memory of the host, in the place of what it has; 0 = as it has. For tests: with
+    # another number of cores no job is kept on its own.
+    cpus: int = 0
+    memory: Bytes = Bytes(0)  # of the host; 0 = as it has
+    # Cores that belong to each GPU. The others are for jobs without GPUs; 0 = all are the GPUs'.
+    cpus_per_gpu: int = 0
+    # Cores for jobs without GPUs; -1 = those that cpus_per_gpu leaves. A host without GPUs then
+    # gives all of its cores, or all but one from 4 cores on.
+    job_cpus: int = -1
     cgroup: str = ""  # jobs' groups go below this one, "/system.slice/x.service"; "" = the agent's
 
 
@@ -68,6 +78,17 @@ class AgentConfig:
     reconnect: ReconnectConfig = field(default_factory=ReconnectConfig)
     # lines below it are not written
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def division(self) -> Division:
+        """How the host's cores are divided."""
+        node = self.node
+        return Division(
+            cpus=node.cpus,
+            memory_bytes=node.memory,
+            cpus_per_gpu=node.cpus_per_gpu,
+            job_cpus=node.job_cpus,
+        )
 
     @property
     def wished_name(self) -> str:
@@ -119,6 +140,7 @@ def check_config(config: AgentConfig) -> None:
             hint='as in /proc/PID/cgroup: "/system.slice/dlq-jobs.service"',
             key="node.cgroup",
         )
+    _check_cores(config.node)
     for key, roots in (
         ("jobs.roots", config.jobs.roots),
         ("podman.mount_roots", config.podman.mount_roots),
@@ -155,6 +177,17 @@ def check_config(config: AgentConfig) -> None:
             hint="use jobs.run_as = submitter, or --allow-root-jobs on a development machine",
             key="jobs.run_as",
         )
+
+
+def _check_cores(node: NodeConfig) -> None:
+    for key, number, least in (
+        ("node.cpus", node.cpus, 0),
+        ("node.memory", node.memory, 0),
+        ("node.cpus_per_gpu", node.cpus_per_gpu, 0),
+        ("node.job_cpus", node.job_cpus, BY_GPUS),
+    ):
+        if number < least:
+            raise ConfigError(f"{key}: {number} is less than {least}", key=key)
 
 
 def _check_pool(node: NodeConfig) -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from dlq_nodeagent.cgroups.trees import NoTree
 from dlq_nodeagent.config import AgentConfig, check_master_address, node_address
 from dlq_nodeagent.core import AgentCore
 from dlq_nodeagent.devices.choose import open_devices
+from dlq_nodeagent.devices.cores import divide, host_cores
 from dlq_nodeagent.devices.host import HostFacts, read_host_facts
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Devices
@@ -128,8 +129,18 @@ def _build(
     node_id = who.name
     devices = open_devices(config.node.devices, node_name=node_id)
     host = read_host_facts(agent_version=version)
+    cores = divide(config.division, host_cores(), host.memory_bytes, len(devices.devices()))
+    host = replace(
+        host,
+        cpu_count=config.node.cpus or host.cpu_count,
+        memory_bytes=config.node.memory or host.memory_bytes,
+    )
     instance = open_instance(state_dir, ids, read_machine_id(), host.boot_id)
     cgroups = _cgroups(config, node_id)
+    if cores.count and cgroups.cores_open:
+        log.warning("cores_not_exclusive", why=cgroups.cores_open)
+    elif cores.count and not cores.host:
+        log.warning("cores_not_exclusive", why="node.cpus names another number than the host has")
     runtime, contact, podman = _runtime(config, node_id, cgroups, clock)
     facts = wire.node_facts(
         host,
@@ -139,6 +150,7 @@ def _build(
         pool=config.node.pool,
         instance_id=config.node.instance,
         runtimes=() if podman is None else (runtime.name,),
+        cores=cores,
     )
     transport = GrpcTransport(channels, facts, wake=wake.set)
     relay, execs = LogRelay(channels, runtime), ExecServer(channels, runtime)
@@ -153,6 +165,7 @@ def _build(
         injecting=Injecting(
             places=places, copies=_profiler_copies(state_dir), allowed=config.jobs.profile
         ),
+        cores=cores,
         devices_for=own_gpus if _separates(config, devices, cgroups) else lambda own: (),
     )
     workshop = Workshop(

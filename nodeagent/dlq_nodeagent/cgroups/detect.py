@@ -45,8 +45,9 @@ def detect(
             return V2Tree(unified, node_id, make_dir=make_dir)
         bases = {kind: _base(mounts.get(kind), own.get(kind)) for kind in V1_KINDS}
         found = {kind: base for kind, base in bases.items() if base is not None}
-        if "devices" in found and not os.access(found["devices"], os.W_OK):
-            del found["devices"]  # the other groups do without this one
+        for kind in ("devices", "cpuset"):  # the other groups do without these
+            if kind in found and not os.access(found[kind], os.W_OK):
+                del found[kind]
         if not found.keys() >= _NEEDED:
             return NoTree(f"no cgroup for {', '.join(sorted(_NEEDED - found.keys()))}")
         if unified is not None:

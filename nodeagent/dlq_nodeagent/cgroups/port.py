@@ -10,7 +10,7 @@ class CgroupDir(NamedTuple):
     """One directory an attempt's processes live in; several make up its group on v1 and hybrid."""
 
     kind: str
-    """memory | pids | cpu | cpuacct | freezer | devices (v1 hierarchies) or unified (v2)."""
+    """memory | pids | cpu | cpuacct | freezer | devices | cpuset (v1), or unified (v2)."""
     path: str
 
 
@@ -41,6 +41,12 @@ class Limits:
     devices: tuple[OnlyMinors, ...] = ()
     """Device nodes that no user of it may open; only where `devices_open` is empty.
     """
+    cores: tuple[int, ...] = ()
+    """The only cores that it runs on, by the kernel's numbers, where `cores_open` is empty. None
+    named: on all.
+    """
+    weight: int | None = None
+    """Its part of busy cores, beside that of others on the same ones; None: as the kernel does."""
 
 
 class CgroupTree(Protocol):
@@ -59,6 +65,11 @@ class CgroupTree(Protocol):
     @property
     def devices_open(self) -> str:
         """Why device nodes cannot be kept from an attempt here; empty: they can be and are."""
+        ...
+
+    @property
+    def cores_open(self) -> str:
+        """Why an attempt cannot be kept on its cores here; empty: it can be and is."""
         ...
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:

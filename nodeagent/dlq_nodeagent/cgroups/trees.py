@@ -11,8 +11,10 @@ from dlq_nodeagent.cgroups.directories import write_each, write_existing
 from dlq_nodeagent.cgroups.port import CgroupDir, Limits, Mode, OnlyMinors
 
 PERIOD_US = 100_000
-V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer", "devices")
+V1_KINDS = ("memory", "pids", "cpu", "cpuacct", "freezer", "devices", "cpuset")
 _V2_CONTROLLERS = ("memory", "pids", "cpu")
+_NO_CPUSET = "there is no cpuset controller"
+_MOST_WEIGHT = 10_000  # that v2 knows; 100 is the kernel's default
 
 # v1 keeps a list of refusals, so each minor is named; no driver for GPUs has more.
 _V1_MINORS = range(256)
@@ -51,6 +53,10 @@ class V2Tree:
         self._attach = attach
         self.devices_open = device_filter.obstacle() if devices_open is None else devices_open
         self.why = f"cgroup v2 below {base}"
+        controllers: tuple[str, ...] = _V2_CONTROLLERS
+        self.cores_open = "" if _has_cpuset(base) else _NO_CPUSET
+        if not self.cores_open:
+            controllers = (*controllers, "cpuset")
         make_dir(base / "agent")
         for pid in (base / "cgroup.procs").read_text().split():
             with suppress(ProcessLookupError):
@@ -58,7 +64,7 @@ class V2Tree:
         self._parent = base / "dlq" / node_id
         for path in (base, base / "dlq", self._parent):
             make_dir(path)
-            wanted = " ".join(f"+{name}" for name in _V2_CONTROLLERS)
+            wanted = " ".join(f"+{name}" for name in controllers)
             write_existing(path / "cgroup.subtree_control", wanted)
         _refuse_unless_writable(self._parent)
 
@@ -89,6 +95,11 @@ class V2Tree:
         write_existing(leaf / "pids.max", _or_max(limits.pids_max))
         quota = _or_max(_quota_us(limits.cpus))
         write_existing(leaf / "cpu.max", f"{quota} {PERIOD_US}")
+        if limits.weight is not None:
+            weight = min(_MOST_WEIGHT, 100 * limits.weight)
+            write_existing(leaf / "cpu.weight", str(weight))
+        if limits.cores and not self.cores_open:
+            write_existing(leaf / "cpuset.cpus", _listed(limits.cores))
 
 
 class V1Tree:
@@ -104,12 +115,16 @@ class V1Tree:
         self._make_dir = make_dir
         self.mode: Mode = "hybrid" if "unified" in bases else "v1"
         self.devices_open = "" if "devices" in bases else "there is no devices controller"
+        self.cores_open = "" if "cpuset" in bases else _NO_CPUSET
         self.why = f"cgroup {self.mode}: " + ", ".join(sorted(bases))
         self._parents = {kind: base / "dlq" / node_id for kind, base in bases.items()}
         for parent in self._parents.values():
             make_dir(parent.parent)
             make_dir(parent)
             _refuse_unless_writable(parent)
+        if "cpuset" in bases:
+            _as_above(self._parents["cpuset"].parent)
+            _as_above(self._parents["cpuset"])
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         dirs = tuple(CgroupDir(kind, str(base / name)) for kind, base in self._parents.items())
@@ -136,6 +151,12 @@ class V1Tree:
         if limits.cpus is not None and "cpu" in at:
             write_existing(at["cpu"] / "cpu.cfs_period_us", str(PERIOD_US))
             write_existing(at["cpu"] / "cpu.cfs_quota_us", str(_quota_us(limits.cpus)))
+        if limits.weight is not None and "cpu" in at:
+            write_existing(at["cpu"] / "cpu.shares", str(1024 * limits.weight))
+        if "cpuset" in at:
+            _as_above(at["cpuset"])
+            if limits.cores:
+                write_existing(at["cpuset"] / "cpuset.cpus", _listed(limits.cores))
         if "devices" in at:
             _refuse_v1_devices(at["devices"], limits.devices)
 
@@ -148,6 +169,7 @@ class NoTree:
     def __init__(self, why: str) -> None:
         self.why = why
         self.devices_open = why
+        self.cores_open = why
 
     def create(self, name: str, limits: Limits) -> tuple[CgroupDir, ...]:
         """Make nothing. The limits are not kept: every display of limits must say so."""
@@ -201,6 +223,26 @@ def _refuse_v1_devices(directory: Path, rules: Iterable[OnlyMinors]) -> None:
     ]
     if refusals:
         write_each(directory / "devices.deny", refusals)
+
+
+def _has_cpuset(base: Path) -> bool:
+    try:
+        return "cpuset" in (base / "cgroup.controllers").read_text().split()
+    except OSError:
+        return False
+
+
+def _as_above(group: Path) -> None:
+    """A new v1 cpuset has neither cores nor memory nodes, and then takes no process: it gets those
+    of the group above it.
+    """
+    for name in ("cpuset.mems", "cpuset.cpus"):
+        if (group / name).exists() and not (group / name).read_text().strip():
+            write_existing(group / name, (group.parent / name).read_text().strip())
+
+
+def _listed(cores: Iterable[int]) -> str:
+    return ",".join(map(str, cores))
 
 
 def _quota_us(cpus: float | None) -> int | None:

@@ -84,6 +84,7 @@ def _gang(launch: Launch, devices: tuple[Device, ...]) -> Mapping[str, str]:
         "DLQ_NODELIST": ",".join(launch.node_ids),
         "DLQ_GPUS_PER_NODE": str(len(devices)),
         **_types(launch, devices),
+        **({"DLQ_CPUS_PER_NODE": str(len(launch.core_indexes))} if launch.core_indexes else {}),
         "DLQ_MASTER_ADDR": address,
         "DLQ_MASTER_PORT": port,
         "MASTER_ADDR": address,

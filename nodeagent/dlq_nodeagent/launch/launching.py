@@ -11,6 +11,7 @@ from pathlib import Path
 from dlq_common.start_causes import StartCause
 from dlq_common.text.names import check_argument, check_env
 from dlq_nodeagent.cgroups.port import OnlyMinors
+from dlq_nodeagent.devices.cores import NO_CORES, JobCores
 from dlq_nodeagent.devices.nodes import own_gpus
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.jobtree.checkpoints import CheckpointWatch, floor_of_attempt
@@ -69,6 +70,8 @@ class Launching:
     """Puts the traffic profiler into ranks that are ordered with it; None: nowhere."""
     devices_for: Callable[[Sequence[Device]], tuple[OnlyMinors, ...]] = own_gpus
     """The GPU nodes that a rank with these devices may open."""
+    cores: JobCores = NO_CORES
+    """The cores for ranks without GPUs; the others are for those with GPUs."""
 
     def prepare(
         self,
@@ -184,6 +187,7 @@ class Launching:
             cluster=self.cluster,
         )
         environment, container = self._profiled(launch, rights, environment, container, cwd)
+        gpus = len(launch.gpu_indexes)
         return LaunchPlan(
             job_id=launch.key.job_id,
             attempt=launch.key.attempt,
@@ -197,9 +201,11 @@ class Launching:
             gid=rights.gid,
             groups=rights.groups if rules.run_as == "submitter" else (),
             allow_root=rules.jobs.allow_root,
-            memory_bytes=launch.memory_limit_bytes,
+            memory_bytes=self._memory_bytes(launch),
             pids_max=rules.jobs.pids_max,
             cpus=launch.cpu_limit,
+            cores=self.cores.of(launch.core_indexes) if launch.core_indexes else self.cores.of_gpus,
+            weight=gpus or None,
             hold_s=launch.hold_s,
             grace_s=min(launch.grace_s, launch.hold_s / 2),
             term_s=rules.jobs.term,
@@ -212,6 +218,11 @@ class Launching:
             container=container,
             only_devices=() if container else self.devices_for(self.devices_of(launch)),
         )
+
+    def _memory_bytes(self, launch: Launch) -> int | None:
+        """As it asked. A job without GPUs that did not has what its cores bring."""
+        share = len(launch.core_indexes) * self.cores.memory_bytes
+        return launch.memory_limit_bytes or share or None
 
     def _container(self, launch: Launch, rights: UserRights) -> ContainerPlan | None:
         if launch.container is None or self.containers is None:

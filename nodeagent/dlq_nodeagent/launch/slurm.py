@@ -4,7 +4,8 @@ The stand-ins' `batch` starts such a rank and stays its main process. After a re
 or the master it goes on like any other rank: its signal routing is part of the job.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 from dlq_common.start_causes import StartCause
@@ -71,12 +72,28 @@ def _limits(launch: Launch, tasks: int, now_s: float) -> Mapping[str, str]:
     ours = {}
     if launch.time_left_s is not None:
         ours["SLURM_JOB_END_TIME"] = str(round(now_s + launch.time_left_s))
-    if launch.cpu_limit is not None:
-        ours["SLURM_CPUS_ON_NODE"] = str(max(1, int(launch.cpu_limit)))
-        ours["SLURM_CPUS_PER_TASK"] = str(max(1, int(launch.cpu_limit / tasks)))
+    cpus = cpus_of(launch)
+    if cpus is not None:
+        ours["SLURM_CPUS_ON_NODE"] = str(cpus)
+        ours["SLURM_CPUS_PER_TASK"] = str(max(1, cpus // tasks))
+        each = launch.node_core_counts or (cpus,) * max(1, len(launch.node_ids))
+        ours["SLURM_JOB_CPUS_PER_NODE"] = counted(each)
     if launch.memory_limit_bytes is not None:
         ours["SLURM_MEM_PER_NODE"] = str(launch.memory_limit_bytes >> 20)
     return ours
+
+
+def cpus_of(launch: Launch) -> int | None:
+    """The cores of this rank: its own, or the limit of a job with GPUs; None: there is none."""
+    if launch.core_indexes:
+        return len(launch.core_indexes)
+    return None if launch.cpu_limit is None else max(1, int(launch.cpu_limit))
+
+
+def counted(numbers: Sequence[int]) -> str:
+    """One number for each node as Slurm writes them: `4(x2),2`."""
+    runs = [(number, len(list(run))) for number, run in groupby(numbers)]
+    return ",".join(f"{number}(x{times})" if times > 1 else str(number) for number, times in runs)
 
 
 def _array(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -18,6 +18,7 @@ from dlq.v1 import job_pb2, lease_pb2, profile_pb2, resource_pb2
 from dlq_common.job_fields.table import FIELDS
 from dlq_common.live_resize import FEATURE, LIVE
 from dlq_common.text.wire import from_duration, to_duration
+from dlq_nodeagent.devices.cores import NO_CORES, JobCores
 from dlq_nodeagent.devices.host import HostFacts
 from dlq_nodeagent.devices.port import Device
 from dlq_nodeagent.model import messages as values
@@ -74,6 +75,7 @@ def node_facts(
     pool: str = "",
     instance_id: str = "",
     runtimes: Iterable[str] = (),
+    cores: JobCores = NO_CORES,
 ) -> wire.NodeFacts:
     """The facts of this machine for a Hello."""
     listed = list(devices)
@@ -94,6 +96,8 @@ def node_facts(
         runtimes=list(runtimes),
         features=[FEATURE],
         address=address,
+        job_core_count=cores.count,
+        core_memory_bytes=cores.memory_bytes,
     )
     _fill(facts, host)
     return facts

@@ -131,6 +131,10 @@ class LaunchPlan:
     memory_bytes: int | None = None
     pids_max: int = 4096
     cpus: float | None = None
+    cores: tuple[int, ...] = ()
+    """The only cores that it runs on, by the kernel's numbers; none named: on all."""
+    weight: int | None = None
+    """Its part of busy cores, beside others on the same ones."""
     hold_s: float = 3600.0
     """Silence of the master that the job survives (L), counted from the last contact."""
     grace_s: float = 300.0

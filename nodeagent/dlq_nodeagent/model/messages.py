@@ -126,6 +126,10 @@ class Launch:
     """Ports of all nodes in rank order; empty as long as this node may still choose its own."""
     node_gpu_counts: tuple[int, ...] = ()
     node_gpu_types: tuple[str, ...] = ()
+    core_indexes: tuple[int, ...] = ()
+    """The cores of a job without GPUs, as the master numbers them; empty: it has GPUs."""
+    node_core_counts: tuple[int, ...] = ()
+    """How many such cores its gang has on each node, in rank order."""
     profile: ProfileOrder | None = None
     trial: bool = False
     """True for a trial on fewer GPUs than its job asks for: none of its saves is used.

@@ -98,13 +98,17 @@ def launch_command(
         ),
         at_barrier=attempt.at_barrier,
         core_indexes=() if own is None else own.core_indices,
-        node_gpu_counts=tuple(0 if slot is None else len(slot.gpu_indices) for slot in slots),
+        node_gpu_counts=(
+            ()
+            if job.request.without_gpus
+            else tuple([0 if slot is None else len(slot.gpu_indices) for slot in slots])
+        ),
         node_core_counts=tuple(
             [0 if slot is None else len(slot.core_indices) for slot in slots]
             if job.request.without_gpus
             else ()
         ),
-        node_gpu_types=tuple(map(_type_of, nodes, slots)),
+        node_gpu_types=() if job.request.without_gpus else tuple(map(_type_of, nodes, slots)),
         record_s=None if recording is None or joining else recording.window_s,
         trial=trial,
         sizes=job.request.sizes,

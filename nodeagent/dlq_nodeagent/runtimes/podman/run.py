@@ -116,6 +116,10 @@ def _limits(plan: LaunchPlan, box: ContainerPlan, cgroup_parent: str) -> list[st
         options += [f"--memory={plan.memory_bytes}b", f"--memory-swap={plan.memory_bytes}b"]
     if plan.cpus is not None:
         options.append(f"--cpus={plan.cpus:g}")
+    if plan.cores:
+        options.append(f"--cpuset-cpus={','.join(map(str, plan.cores))}")
+    if plan.weight is not None:
+        options.append(f"--cpu-shares={1024 * plan.weight}")
     options.append(f"--shm-size={box.shm_bytes or _default_shm(plan)}b")
     return options
 

@@ -257,4 +257,6 @@ def limits_of(plan: LaunchPlan) -> Limits:
         pids_max=plan.pids_max,
         cpus=plan.cpus,
         devices=plan.only_devices,
+        cores=plan.cores,
+        weight=plan.weight,
     )

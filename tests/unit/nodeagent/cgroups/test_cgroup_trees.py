@@ -120,7 +120,7 @@ def test_v2_moves_the_agent_to_a_leaf_and_then_enables_controllers(tmp_path: Pat
     base = tmp_path / "fs/agent.service"
     assert (base / "agent/cgroup.procs").read_text() == "42"  # the last pid written there
     for path in (base, base / "dlq", base / "dlq/n1"):
-        assert (path / "cgroup.subtree_control").read_text() == "+memory +pids +cpu"
+        assert (path / "cgroup.subtree_control").read_text() == "+memory +pids +cpu +cpuset"
 
 
 def test_v2_goes_below_the_base_that_outlives_the_agent_and_leaves_the_agents_own_group_alone(

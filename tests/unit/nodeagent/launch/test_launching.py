@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlq_common.daemon.config import Bytes
+from dlq_nodeagent.devices.cores import JobCores
 from dlq_nodeagent.devices.fake import FakeDevices, parse_virtual
 from dlq_nodeagent.launch.launching import Launching, check_account, interpreter_of
 from dlq_nodeagent.launch.rules import AgentJobsConfig, LaunchRules, OutputConfig
@@ -311,3 +312,25 @@ def test_what_the_master_says_of_an_array_is_told_and_other_words_of_ours_are_re
     assert (told["DLQ_ARRAY_TASK_ID"], told["DLQ_ARRAY_JOB_ID"]) == ("4", "12")
     for name in ("DLQ_JOB_ID", "DLQ_ARRAY_OTHER", "PET_NNODES"):
         assert name in error_of(launching, replace(launch, environment={name: "x"}))
+
+
+def test_a_rank_without_gpus_has_its_cores_and_their_memory_and_others_the_rest(
+    launching: Launching, launch: Launch
+) -> None:
+    divided = replace(launching, cores=JobCores(2, 1 << 30, (0, 1, 2, 3)))
+    own = plan_of(divided, replace(launch, gpu_indexes=(), core_indexes=(0, 1)))
+    assert (own.cores, own.memory_bytes, own.weight) == ((2, 3), 2 << 30, None)
+    assert own.env["DLQ_CPUS_PER_NODE"] == "2"
+    assert own.env["CUDA_VISIBLE_DEVICES"] == ""
+    asked = replace(launch, gpu_indexes=(), core_indexes=(0,), memory_limit_bytes=1 << 20)
+    assert plan_of(divided, asked).memory_bytes == 1 << 20
+    other = plan_of(divided, replace(launch, gpu_indexes=(0, 1)))
+    assert (other.cores, other.weight) == ((0, 1), 2)
+
+
+def test_a_core_that_the_node_does_not_give_is_the_nodes_fault(
+    launching: Launching, launch: Launch
+) -> None:
+    wrong = replace(launch, gpu_indexes=(), core_indexes=(0,))
+    assert "gives 0 cores to jobs without GPUs" in error_of(launching, wrong)
+    assert code_of(launching, wrong) is None
