@@ -20,7 +20,8 @@ from dlq_cli.facts.common import described
 node_facts = described(
     node_pb2.Node,
     """
-    node_id hostname? state flags flag_reason? gpus free_gpu_count pool labels virtual_devices
+    node_id hostname? state flags flag_reason? gpus free_gpu_count job_core_count
+    free_core_count core_memory_bytes pool labels virtual_devices
     root_jobs cpu_count! memory_bytes! attempts contact_time withheld_gpu_indexes withheld_reason?
     reasons maintenance_end_time boot_id? agent_version? version
     """,
@@ -42,7 +43,8 @@ status_facts = described(
 queue_facts = described(
     queue_pb2.Queue,
     """
-    name priority policy is_default levels running_gpu_count waiting_gpu_count held_job_count
+    name priority policy is_default levels running_gpu_count waiting_gpu_count running_core_count
+    waiting_core_count held_job_count
     """,
     levels=described(
         queue_pb2.QueueLevel, "level threshold_gpu_seconds waiting_job_count running_job_count"
@@ -53,7 +55,8 @@ queue_facts = described(
 cluster_facts = described(
     queue_service_pb2.GetClusterResponse,
     """
-    cluster_name master_version epoch caller role policy gpu_count free_gpu_count master_time
+    cluster_name master_version epoch caller role policy gpu_count free_gpu_count core_count
+    free_core_count master_time
     freeze_reason?
     """,
 )

@@ -12,7 +12,8 @@ from dlq_common.text.arrays import IndexRange, expand, format_indexes
 _OF_OTHERS = frozenset(
     {
         "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",  # noqa: E501
-        "attempt_state", "held_gpu_count", "submit_time", "start_time", "run_time_s", "redacted",
+        "attempt_state", "held_gpu_count", "held_core_count", "submit_time", "start_time",
+        "run_time_s", "redacted",
     }
 )  # fmt: skip
 
@@ -25,7 +26,7 @@ request_facts = described(
     resource_pb2.ResourceRequest,
     """
     gpu_count node_count gpu_type? or_gpu_types cpu_limit memory_limit_bytes gpu_memory_bytes
-    halves_batch mixed_gpu_types constraint node_ids excluded_node_ids
+    halves_batch mixed_gpu_types core_count? core_memory_bytes constraint node_ids excluded_node_ids
     """,
 )
 
@@ -72,8 +73,8 @@ _whole_job_facts = described(
     job_id array_job_id array_task_id array_task_count
     array_concurrent_count=array_task.concurrent_count? user name queue team? state
     stored_state=state attempt_state hold_kind hold_reason? held_by? wait_code? stop_cause?
-    resources! held_gpu_count? elastic nodes=node_ids gpu_type? virtual_devices submit_time
-    begin_time dependency? nice warning_time queue_time start_time start_estimate end_time
+    resources! held_gpu_count? held_core_count? elastic nodes=node_ids gpu_type? virtual_devices
+    submit_time begin_time dependency? nice warning_time queue_time start_time start_estimate end_time
     end_reason? exit_code exit_signal? time_limit_s run_time_s=run_duration level
     attained_gpu_seconds lost_gpu_seconds attempt_count preemption_count displaced_count
     last_preemption stop_cost_s checkpoint work_at_risk_s never_saved
@@ -104,7 +105,12 @@ def job_facts(job: job_pb2.Job) -> Facts:
     if not job.redacted:
         return facts
     told = {key: value if key in _OF_OTHERS else None for key, value in facts.items()}
-    gpus = {**dict.fromkeys(facts["resources"]), "gpu_count": job.resources.gpu_count}
+    asked = job.resources
+    gpus = {
+        **dict.fromkeys(facts["resources"]),
+        "gpu_count": asked.gpu_count,
+        "core_count": asked.core_count or None,
+    }
     return told | {"user": job.user or None, "resources": gpus}
 
 

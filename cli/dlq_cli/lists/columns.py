@@ -141,6 +141,11 @@ def _memory(job: job_pb2.Job, _look: OutputLook) -> str:
     return approximate_size(limit) if limit else ""
 
 
+def cores_of(job: job_pb2.Job) -> float:
+    """Its cores if it has no GPUs, all of them, else its limit on each node; 0: it has none."""
+    return job.held_core_count or job.resources.core_count or job.resources.cpu_limit
+
+
 def _deadline(job: job_pb2.Job, look: OutputLook) -> str:
     return when(target_s(job.promise), look) if job.HasField("promise") else ""
 
@@ -179,8 +184,8 @@ COLUMNS: Mapping[str, Column] = {
     "nodelist": Column(Cell("NODELIST"), lambda j, _: compress_hostlist(j.node_ids)),
     "cpus": Column(
         Cell("CPUS", right=True),
-        lambda j, _: number(j.resources.cpu_limit) if j.resources.cpu_limit else "",
-        lambda j: j.resources.cpu_limit,
+        lambda j, _: number(cores_of(j)) if cores_of(j) else "",
+        lambda j: cores_of(j),
     ),
     "memory": Column(Cell("MEMORY", right=True), _memory, lambda j: j.resources.memory_limit_bytes),
     "time": Column(Cell("TIME", right=True), lambda j, _: format_duration(run_s(j)), run_s),
@@ -219,18 +224,20 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
-    """`DEFAULT`, with the sizes where any of the jobs is elastic, and the slack where any has some,
-    or none.
+    """`DEFAULT`, with the sizes where any of the jobs is elastic, the cores where any has no GPUs,
+    and the slack where any has some, or none.
     """
     listed = list(jobs)
     elastic = any(job.HasField("elastic") for job in listed)
+    cores = any(job.resources.core_count for job in listed)
     late = any(job.promise.HasField("slack_duration") for job in listed)
-    if not elastic and not late:
+    if not elastic and not late and not cores:
         return DEFAULT
     found: list[str] = []
     for name in DEFAULT:
         found += ["promise", "slack"] if late and name == "where" else []
         found += [name, "sizes"] if elastic and name == "gpus" else [name]
+        found += ["cpus"] if cores and name == "gpus" else []
     return found
 
 

@@ -144,11 +144,15 @@ def request_text(job: job_pb2.Job) -> str:
     request = job.resources
     kind = f" {' or '.join(named_types(request))}" if request.gpu_type else ""
     parts = [f"{request.gpu_count}{kind} GPU{'s' if request.gpu_count != 1 else ''}"]
+    if request.core_count:
+        parts = [f"no GPU, {_count(request.core_count, 'core')}"]
     if request.mixed_gpu_types:
         parts[0] += ", of several types at once if need be"
     if request.HasField("node_count"):
         parts[0] += f" on {request.node_count} node{'s' if request.node_count != 1 else ''}"
-    if request.HasField("cpu_limit"):
+    if request.HasField("core_memory_bytes"):
+        parts.append(f"{approximate_size(request.core_memory_bytes)} a core")
+    if request.HasField("cpu_limit") and not request.core_count:
         parts.append(f"{number(request.cpu_limit)} cores a node")
     if request.HasField("memory_limit_bytes"):
         parts.append(f"{approximate_size(request.memory_limit_bytes)} a node")

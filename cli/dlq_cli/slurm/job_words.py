@@ -68,7 +68,11 @@ def node_count(job: job_pb2.Job) -> int:
 
 
 def cpus(job: job_pb2.Job) -> int:
-    """CPUs of all its nodes: the declared number, or else one on each."""
+    """CPUs of all its nodes: those of a job without GPUs, the declared number, or else one on
+    each.
+    """
+    if job.resources.core_count:
+        return job.held_core_count or job.resources.core_count
     return node_count(job) * max(1, math.ceil(job.resources.cpu_limit))
 
 

@@ -132,6 +132,7 @@ def node_text(node: node_pb2.Node, look: OutputLook) -> str:
             *((one.kind, _told(one, look)) for one in reasons_of(node)),
             ("gpus", gpu_types(node)),
             ("free gpus", f"{node.free_gpu_count} of {len(node.gpus)}"),
+            ("cpu jobs", _job_cores(node)),
             ("labels", labels_text(node)),
             ("note", ", ".join(labels(node))),
             ("attempts", ", ".join(node.attempts) or "none"),
@@ -143,6 +144,15 @@ def node_text(node: node_pb2.Node, look: OutputLook) -> str:
             ("boot", node.boot_id),
         )
     )
+
+
+def _job_cores(node: node_pb2.Node) -> str:
+    """The cores for jobs without GPUs, in words; empty: it gives none."""
+    if not node.job_core_count:
+        return ""
+    each = approximate_size(node.core_memory_bytes) if node.core_memory_bytes else ""
+    told = f"{node.free_core_count} of {node.job_core_count} cores free"
+    return f"{told}, {each} each" if each else told
 
 
 def labels_text(node: node_pb2.Node) -> str:
@@ -173,10 +183,12 @@ def _list(found: Iterable[node_pb2.Node], look: OutputLook, *, each: bool, headi
             approximate_size(node.memory_bytes) if node.memory_bytes else "",
             ", ".join(labels(node)),
             labels_text(node),
+            f"{node.free_core_count}/{node.job_core_count}" if node.job_core_count else "",
             *([node.node_id, ",".join(node.attempts)] if each else []),
         )
         groups[alike].append(node.node_id)
     shows_labels = any(alike[6] for alike in groups)
+    shows_cores = any(alike[7] for alike in groups)
     cells = [
         Cell("NODES"),
         Cell("COUNT", right=True),
@@ -185,6 +197,7 @@ def _list(found: Iterable[node_pb2.Node], look: OutputLook, *, each: bool, headi
         Cell("GPUS"),
         Cell("FREE", right=True),
         Cell("MEMORY", right=True),
+        *([Cell("CORES", right=True)] if shows_cores else []),
         *([Cell("LABELS")] if shows_labels else []),
         *([Cell("ATTEMPTS")] if each else []),
         Cell("NOTE"),
@@ -194,8 +207,9 @@ def _list(found: Iterable[node_pb2.Node], look: OutputLook, *, each: bool, headi
             compress_hostlist(names),
             str(len(names)),
             *alike[:5],
+            *(alike[7:8] if shows_cores else []),
             *(alike[6:7] if shows_labels else []),
-            *(alike[8:9] if each else []),
+            *(alike[9:10] if each else []),
             alike[5],
         ]
         for alike, names in groups.items()

@@ -39,8 +39,12 @@ def queues(app: App, no_header: bool, as_json: bool) -> None:
         Cell("GPUS_HELD", right=True),
         Cell("LEVELS(WAITING/RUNNING)"),
     ]
+    cores = any(queue.waiting_core_count or queue.running_core_count for queue in found)
+    if cores:
+        cells[8:8] = [Cell("CORES_WANTED", right=True), Cell("CORES_HELD", right=True)]
     look = app.look()
-    click.echo(table(cells, map(_row, found), look, headings=not no_header), nl=False)
+    rows = [_row(queue, cores=cores) for queue in found]
+    click.echo(table(cells, rows, look, headings=not no_header), nl=False)
     app.say(_cluster_line(cluster))
     say_freeze(app, cluster)
 
@@ -51,7 +55,7 @@ def say_freeze(app: App, cluster: queue_service_pb2.GetClusterResponse) -> None:
         app.say(f"nothing starts now: {clean_line(cluster.freeze_reason)}")
 
 
-def _row(queue: queue_pb2.Queue) -> list[str]:
+def _row(queue: queue_pb2.Queue, *, cores: bool) -> list[str]:
     return [
         queue.name + (" (default)" if queue.is_default else ""),
         str(queue.priority),
@@ -61,6 +65,7 @@ def _row(queue: queue_pb2.Queue) -> list[str]:
         str(queue.held_job_count),
         str(queue.waiting_gpu_count),
         str(queue.running_gpu_count),
+        *([str(queue.waiting_core_count), str(queue.running_core_count)] if cores else []),
         " ".join(_level(level) for level in queue.levels),
     ]
 
@@ -73,7 +78,9 @@ def _level(level: queue_pb2.QueueLevel) -> str:
 
 
 def _cluster_line(cluster: queue_service_pb2.GetClusterResponse) -> str:
+    cores = f", {cluster.free_core_count} of {cluster.core_count} cores for CPU jobs free"
     return (
         f"cluster {clean_line(cluster.cluster_name)}: {cluster.free_gpu_count} of "
-        f"{cluster.gpu_count} GPUs free, policy {clean_line(cluster.policy)}"
+        f"{cluster.gpu_count} GPUs free{cores if cluster.core_count else ''}, policy "
+        f"{clean_line(cluster.policy)}"
     )
