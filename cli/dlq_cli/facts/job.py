@@ -74,7 +74,8 @@ _whole_job_facts = described(
     array_concurrent_count=array_task.concurrent_count? user name queue team? state
     stored_state=state attempt_state hold_kind hold_reason? held_by? wait_code? stop_cause?
     resources! held_gpu_count? held_core_count? elastic nodes=node_ids gpu_type? virtual_devices
-    submit_time begin_time dependency? nice warning_time queue_time start_time start_estimate end_time
+    submit_time begin_time dependency? nice warning_time queue_time start_time start_estimate
+    end_time
     end_reason? exit_code exit_signal? time_limit_s run_time_s=run_duration level
     attained_gpu_seconds lost_gpu_seconds attempt_count preemption_count displaced_count
     last_preemption stop_cost_s checkpoint work_at_risk_s never_saved
