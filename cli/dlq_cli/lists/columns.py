@@ -224,8 +224,8 @@ COLUMNS: Mapping[str, Column] = {
 
 
 def default_columns(jobs: Iterable[job_pb2.Job]) -> Sequence[str]:
-    """`DEFAULT`, with the sizes where any of the jobs is elastic, the cores where any has no GPUs,
-    and the slack where any has some, or none.
+    """`DEFAULT`, with the sizes where any of the jobs is elastic, and the cores where any has no
+    GPUs. With the slack where any has some, or none.
     """
     listed = list(jobs)
     elastic = any(job.HasField("elastic") for job in listed)

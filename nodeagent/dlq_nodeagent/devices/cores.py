@@ -1,8 +1,8 @@
 """The cores of a node, divided: some for jobs without GPUs, the others for its GPUs.
 
-The master gives out the first by number. Number 0 is the last core of the host, so that a node that
-gives more or fewer of them after a restart keeps the places of the numbers that stay. The same
-numbers lead to the same cores at every start of the agent, as long as the host has the same.
+The master gives out the first by number. Number 0 is the last core of the host. So another
+division after a restart moves no number that stays. The same numbers lead to the same cores at
+every start of the agent, as long as the host has the same.
 """
 
 from __future__ import annotations
