@@ -75,11 +75,10 @@ _whole_job_facts = described(
     stored_state=state attempt_state hold_kind hold_reason? held_by? wait_code? stop_cause?
     resources! held_gpu_count? held_core_count? elastic nodes=node_ids gpu_type? virtual_devices
     submit_time begin_time dependency? nice warning_time queue_time start_time start_estimate
-    end_time
-    end_reason? exit_code exit_signal? time_limit_s run_time_s=run_duration level
-    attained_gpu_seconds lost_gpu_seconds attempt_count preemption_count displaced_count
-    last_preemption stop_cost_s checkpoint work_at_risk_s never_saved
-    stop_loses_work progress promise estimate=run_estimate grace_s observed_save_count
+    end_time end_reason? exit_code exit_signal? time_limit_s time_limit_scope? time_left_s
+    run_time_s=run_duration level attained_gpu_seconds lost_gpu_seconds attempt_count
+    preemption_count displaced_count last_preemption stop_cost_s checkpoint work_at_risk_s
+    never_saved stop_loses_work progress promise estimate=run_estimate grace_s observed_save_count
     observed_resume_count version redacted
     """,
     array_job_id=lambda job: job.array_task.array_id if job.HasField("array_task") else None,

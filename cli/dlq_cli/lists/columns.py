@@ -92,6 +92,13 @@ def run_s(job: job_pb2.Job) -> float:
     return from_duration(job.run_duration)
 
 
+def left_s(job: job_pb2.Job) -> float:
+    """Seconds of running that a time limit leaves it; a master of before says nothing of it."""
+    if job.HasField("time_left_duration"):
+        return from_duration(job.time_left_duration)
+    return from_duration(job.time_limit_duration) - run_s(job)
+
+
 def _time_limit(job: job_pb2.Job, _look: OutputLook) -> str:
     if not job.HasField("time_limit_duration"):
         return "unlimited"
@@ -101,7 +108,7 @@ def _time_limit(job: job_pb2.Job, _look: OutputLook) -> str:
 def _time_left(job: job_pb2.Job, _look: OutputLook) -> str:
     if not job.HasField("time_limit_duration"):
         return "unlimited"
-    return format_duration(from_duration(job.time_limit_duration) - run_s(job))
+    return format_duration(left_s(job))
 
 
 def _instant(field: str) -> Text:

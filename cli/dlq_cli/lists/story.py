@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dlq.v1 import job_pb2
 from dlq_cli.facts.job import array_text, dependency_text, named_types
-from dlq_cli.lists.columns import exit_text, progress, run_s, where
+from dlq_cli.lists.columns import exit_text, left_s, progress, run_s, where
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.render import (
     Cell,
@@ -27,6 +27,7 @@ from dlq_cli.text.elastic import elastic_text, estimate_text, speeds_text
 from dlq_cli.text.foreseen import long_range
 from dlq_cli.text.promises import promise_pairs
 from dlq_cli.words import ATTEMPT_STATES, ENDED, HOLD_KINDS, LEASE_KINDS, shown_state
+from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE
 from dlq_common.text.hostlist import compress_hostlist
 from dlq_common.text.units import approximate_size, approximate_span, format_duration
 from dlq_common.text.wire import from_duration, from_timestamp
@@ -333,6 +334,11 @@ def _run_time(job: job_pb2.Job) -> str:
         else ""
     )
     attempts = f", {job.attempt_count} attempts" if job.attempt_count > 1 else ""
+    if job.time_limit_scope == ATTEMPT_SCOPE and limit:
+        limit = f", each attempt at most {limit.removeprefix(' of ')}"
+        limit += (
+            f", {format_duration(left_s(job))} left" if job.HasField("time_left_duration") else ""
+        )
     return format_duration(run_s(job)) + limit + attempts
 
 

@@ -98,6 +98,14 @@ def limit_s(job: job_pb2.Job) -> float | None:
     return from_duration(job.time_limit_duration) if timed else None
 
 
+def left_s(job: job_pb2.Job) -> float | None:
+    """Seconds that its time limit leaves to its living attempt, or to the next; None: no limit."""
+    if job.HasField("time_left_duration"):
+        return from_duration(job.time_left_duration)
+    limit = limit_s(job)
+    return None if limit is None else limit - run_s(job)
+
+
 def short(seconds: float | None) -> str:
     """A duration as in squeue: `10:29`, `2:10:29`, `1-02:03:04`, UNLIMITED."""
     text = clock(seconds)

@@ -177,7 +177,9 @@ class JobsConfig:
     # An attempt that ran so long, or saved, shows that its job is sound: earlier failures are
     # forgiven.
     forgive_after: Seconds = Seconds(3600.0)
-    kill_wait: Seconds = Seconds(30.0)  # grace at the time limit of a job that was warned of it
+    # From TERM to KILL where a job with compat = "slurm" is cancelled, or is at its time limit. At
+    # the limit it is also the grace of any job that was warned.
+    kill_wait: Seconds = Seconds(30.0)
     attend_silence: Seconds = Seconds(30.0)  # then an interactive job without a client is cancelled
     concurrent_saves: int = 16  # more lapses than this start their saves one after another
     queued_per_user: int = 10_000  # jobs of one user that have not ended

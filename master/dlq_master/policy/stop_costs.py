@@ -29,7 +29,7 @@ def expected_end_s(job: Job, started_s: float | None) -> float:
     """By its estimate, or else its time limit; inf: nobody knows. `started_s`: of its live
     attempt.
     """
-    total_s = job.duration_estimate_s if job.duration_estimate_s is not None else job.time_limit_s
-    if total_s is None or started_s is None:
-        return inf
-    return started_s + max(0.0, total_s - job.total_executed_s)
+    left_s = job.limit_at_start_s
+    if job.duration_estimate_s is not None:
+        left_s = max(0.0, job.duration_estimate_s - job.total_executed_s)
+    return inf if left_s is None or started_s is None else started_s + left_s

@@ -7,6 +7,7 @@ from signal import Signals
 import structlog
 
 from dlq_common.clock import Clock
+from dlq_nodeagent.model.messages import Launch
 from dlq_nodeagent.model.port import Handle, NotDelivered, Runtime, RuntimeFault, StopNotice
 from dlq_nodeagent.model.rank import Effect, Stopping
 from dlq_nodeagent.ranks.watched import Watched
@@ -16,6 +17,8 @@ SIGNALS = {"": Signals.SIGTERM} | {
 }
 SAVE_SIGNALS = frozenset({"INT", "USR1", "USR2"})
 UNCATCHABLE = frozenset({Signals.SIGKILL, Signals.SIGSTOP})
+SLURM = "slurm"  # the value of compat
+_FOR_GOOD = frozenset({"cancel", "time_limit"})
 # The notice file has fewer words than the master has causes.
 _KINDS = {
     "time_limit": "time_limit",
@@ -26,6 +29,13 @@ _KINDS = {
 }
 
 log = structlog.get_logger("nodeagent.orders")
+
+
+def ends_as_slurm(launch: Launch, stopping: Stopping) -> bool:
+    """Whether a job of Slurm's is over for good. SIGCONT and SIGTERM come at once then, instead of
+    its own signal: nobody waits for a save.
+    """
+    return launch.compat == SLURM and stopping.cause in _FOR_GOOD
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,7 @@ class Orders:
         assert stopping is not None
         if watched.handle is None:
             return False
-        signal = SIGNALS.get(watched.rank.launch.preempt_signal, Signals.SIGTERM)
-        if not self._taken(effect, watched.handle, stopping, signal):
+        if not self._taken(effect, watched.handle, stopping, watched.rank.launch):
             watched.undelivered = effect
             return False
         watched.undelivered = None
@@ -80,28 +89,33 @@ class Orders:
             return "not_running"
         return ""
 
-    def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, signal: Signals) -> bool:
+    def _taken(self, effect: Effect, handle: Handle, stopping: Stopping, launch: Launch) -> bool:
         """False: give it again later. Faults count as taken, and are logged: a rank that cannot be
         told to end has ended, or ends by its hold.
         """
         try:
-            self._give(effect, handle, stopping, signal)
+            self._give(effect, handle, stopping, launch)
         except NotDelivered:
             return False
         except RuntimeFault as fault:
             log.error("stop_refused_by_runtime", key=str(handle.key), error=str(fault))
         return True
 
-    def _give(self, effect: Effect, handle: Handle, stopping: Stopping, signal: Signals) -> None:
+    def _give(self, effect: Effect, handle: Handle, stopping: Stopping, launch: Launch) -> None:
         if effect is Effect.KILL:
             self.runtime.kill(handle, epoch=self.epoch())
             return
         left_s = max(0.0, stopping.end_s - self.clock.boottime_s())
         self.runtime.notice(handle, self._notice(stopping, left_s))
+        pressed = ends_as_slurm(launch, stopping)
+        if pressed:
+            self.runtime.signal(handle, Signals.SIGCONT, epoch=self.epoch())
+        own = SIGNALS.get(launch.preempt_signal, Signals.SIGTERM)
+        told = 0 if effect is Effect.SHORTEN_STOP else own
         self.runtime.stop(
             handle,
             epoch=self.epoch(),
-            signal=signal if effect is Effect.GIVE_NOTICE else 0,
+            signal=Signals.SIGTERM if pressed else told,
             grace_s=left_s,
             term_s=self.term_s,
         )

@@ -71,7 +71,8 @@ class RunTimes:
         else:
             centre_s, spread = (scale_s, _ESTIMATE_SPREAD) if scale_s else (_GUESS_S, _GUESS_SPREAD)
             work_s = _lognormal(centre_s, spread, done_s, quantile)
-        return work_s if job.time_limit_s is None else min(work_s, job.time_limit_s)
+        limit_s = job.limit_at_start_s
+        return work_s if limit_s is None else min(work_s, job.total_executed_s + limit_s)
 
     def basis(self, job: Job) -> RunTimeBasis:
         """The source of its run time."""

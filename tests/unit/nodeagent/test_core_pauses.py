@@ -13,6 +13,7 @@ from dlq_nodeagent.model.report import report_of
 from support.agent_bench import AgentBench, a_launch, a_preparation, a_stop
 
 BEATING = "run_for=1000 beat={}"
+STAYS = f"{BEATING} ignores_signals=yes"
 
 
 def running(bench: AgentBench, does: str = BEATING) -> Launch:
@@ -419,3 +420,46 @@ def test_a_live_job_tells_where_its_rendezvous_is_as_long_as_it_runs() -> None:
     bench.connect()
     bench.run(2)
     assert bench.last(launch).ports == (29_600,), "it was in the journal"
+
+
+@pytest.mark.parametrize("cause", ["cancel", "time_limit"])
+def test_a_job_of_slurm_that_is_over_is_continued_and_told_term_at_once(cause: str) -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = replace(a_launch(does=STAYS), compat="slurm", preempt_signal="USR2")
+    bench.order(launch)
+    bench.run(2)
+    bench.order(a_stop(launch, cause, grace_s=30.0))
+    bench.run(25)
+    assert (bench.sent, bench.signals) == ([signal.SIGCONT], [signal.SIGTERM])
+    assert bench.runs(launch)
+    bench.run(10)
+    assert bench.last(launch).ended_by == "stopped"
+
+
+@pytest.mark.parametrize(("compat", "cause"), [("slurm", "preempt"), ("", "cancel")])
+def test_who_goes_on_later_and_who_is_not_slurms_gets_its_own_signal(
+    compat: str, cause: str
+) -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = replace(a_launch(does=STAYS), compat=compat, preempt_signal="USR2")
+    bench.order(launch)
+    bench.run(2)
+    bench.order(a_stop(launch, cause, grace_s=60.0))
+    bench.run(5)
+    assert (bench.sent, bench.signals) == ([], [signal.SIGUSR2])
+
+
+def test_a_cancel_reaches_a_job_of_slurm_that_is_saving_already() -> None:
+    bench = AgentBench()
+    bench.connect()
+    launch = replace(a_launch(does=STAYS), compat="slurm", preempt_signal="USR2")
+    bench.order(launch)
+    bench.run(2)
+    bench.order(a_stop(launch, grace_s=300.0))
+    bench.run(5)
+    bench.order(a_stop(launch, "cancel", grace_s=30.0))
+    bench.run(2)
+    assert bench.sent == [signal.SIGCONT]
+    assert bench.signals == [signal.SIGUSR2, signal.SIGTERM]

@@ -197,6 +197,14 @@ class SeenJob:
         return None if limit is None else math.ceil(limit / 60) * 60.0
 
     @property
+    def left_s(self) -> float | None:
+        """Seconds left by its limit, of its living attempt or for the next one; None: no limit."""
+        left, limit = words.left_s(self.job), words.limit_s(self.job)
+        if left is None or limit is None or self.limit_s is None:
+            return None
+        return left + self.limit_s - limit
+
+    @property
     def limit_minutes(self) -> int | None:
         return None if self.limit_s is None else int(self.limit_s) // 60
 
@@ -239,7 +247,7 @@ class SeenJob:
             return 0.0
         if self.code == "PD":
             return self.start_s + self.limit_s
-        return self.now_s + max(0.0, self.limit_s - self.run_s)
+        return self.now_s + max(0.0, self.left_s or 0.0)
 
     @property
     def exit_status(self) -> int:

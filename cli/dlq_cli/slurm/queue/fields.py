@@ -22,7 +22,7 @@ def always(text: str) -> JobText:
 
 
 def _left(job: SeenJob) -> str:
-    return words.short(None if job.limit_s is None else job.limit_s - job.run_s)
+    return words.short(job.left_s)
 
 
 def _memory(job: SeenJob) -> str:

@@ -37,7 +37,7 @@ def _letters(text: str) -> list[tuple[str, bool]]:
 
 
 def _key(job: SeenJob, letter: str) -> tuple[float, str]:
-    seconds = {"M": job.run_s, "l": job.limit_s or 0.0, "L": (job.limit_s or 0.0) - job.run_s}
+    seconds = {"M": job.run_s, "l": job.limit_s or 0.0, "L": job.left_s or 0.0}
     if letter in seconds:
         return seconds[letter], ""
     if letter == "i":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dlq_common.job_fields.field import JobField
-from dlq_common.job_fields.limits import Between, Lasts
+from dlq_common.job_fields.limits import Between, Lasts, OneOf
 from dlq_common.job_fields.reading import deadlines, ordering, words
 from dlq_common.job_fields.reading.words import MOST_NICE
 from dlq_common.job_fields.wire import Plain, Present, Seconds
@@ -26,6 +26,18 @@ TIME_LIMIT = JobField(
     default="none",
     editable=True,
     clear="clear_time_limit",
+)
+TIME_LIMIT_SCOPE = JobField(
+    key="time_limit_scope",
+    read=words.one_of(words.TIME_LIMIT_SCOPES),
+    flag="--time-limit-scope job|attempt",
+    help="Scope of the time limit: the job, over all its attempts, or each attempt anew."
+    "  [default: job; attempt with --compat slurm]",
+    sample='"attempt"',
+    comment="The limit is for each attempt anew, as in Slurm; or for the whole job: job.",
+    wire=Plain[str]("time_limit_scope"),
+    limit=OneOf(words.TIME_LIMIT_SCOPES),
+    label="limit of each",
 )
 RUN_ESTIMATE = JobField(
     key="estimate",

@@ -13,7 +13,7 @@ from dlq_master.control.stimuli import Command, Launch, Save, Signal, Stop, User
 from dlq_master.model.attempts import live_resize
 from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.attempts.gang import is_reduced
-from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.attempts.grace import grace_s, limit_left_s
 from dlq_master.model.ids import JobId, NodeId
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.jobs.person import belongs
@@ -66,7 +66,7 @@ def launch_command(
     nodes = [state.cluster.nodes.get(status.node_id) for status in attempt.ranks]
     own, joining = slots[rank], attempt.ranks[rank].joined or attempt.ranks[rank].joining
     owner = owner_of(state, job)
-    ran_s = job.total_executed_s
+    left_s = limit_left_s(job, attempt if attempt.ranks[rank].joining else None, now_s)
     recording = state.trials.traffic.get(attempt.key)
     trial = is_reduced(attempt, job)
     return Launch(
@@ -93,9 +93,7 @@ def launch_command(
         hold_s=attempt.lease.hold_s,
         grace_s=attempt.grace_s or grace_s(job.saves, job.rules),
         restart_count=attempt.key.number - 1,
-        time_left_s=(
-            None if job.time_limit_s is None or trial else max(1.0, job.time_limit_s - ran_s)
-        ),
+        time_left_s=None if left_s is None or trial else max(1.0, left_s),
         at_barrier=attempt.at_barrier,
         core_indexes=() if own is None else own.core_indices,
         node_gpu_counts=(

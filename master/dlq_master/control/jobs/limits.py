@@ -1,5 +1,6 @@
 """Time limits: a job is warned before its own, and asked to stop at it. Only time in RUNNING
-counts, and no trial that does nothing of its work.
+counts, and no trial that does nothing of its work. The limit is that of all attempts together, or
+each attempt's (`RunRules.limit_each`, as in Slurm): then every attempt begins with the whole of it.
 
 An agent that restarts or is silent changes nothing, since commands wait in the outbox. A warning is
 given once in an attempt, also over restarts of the master. A silent node learns of it when it is
@@ -10,7 +11,7 @@ ended meanwhile.
 from dlq_master.control.loop.turn import Turn
 from dlq_master.model.attempts.attempt import Attempt, AttemptState
 from dlq_master.model.attempts.gang import is_reduced
-from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.attempts.grace import limit_left_s, stop_grace_s
 from dlq_master.model.jobs.job import Job
 from dlq_master.model.transitions import StopCause
 
@@ -25,12 +26,11 @@ def watch(turn: Turn) -> None:
     """
     for attempt in list(turn.state.cluster.attempts.values()):
         job = turn.state.cluster.jobs[attempt.key.job_id]
-        limit_s = job.time_limit_s
-        if limit_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
+        left_s = limit_left_s(job, attempt, turn.now_s)
+        if left_s is None or attempt.stop_cause in _NO_MORE or not _heard_from(turn, attempt):
             continue
         if is_reduced(attempt, job):
             continue
-        left_s = limit_s - job.total_executed_s - attempt.executed_s(turn.now_s)
         if left_s <= 0.0:
             turn.stop(attempt.key, StopCause.TIME_LIMIT, grace_s=_grace_s(turn, job, attempt))
         elif _must_warn(turn, job, attempt, left_s):
@@ -61,10 +61,10 @@ def _warn(turn: Turn, attempt: Attempt, left_s: float) -> None:
 
 
 def _grace_s(turn: Turn, job: Job, attempt: Attempt) -> float:
-    """A warned job has had time to save; a job that has not started has nothing to save."""
-    if attempt.started_time_s is None:
-        return 0.0
-    learned_s = grace_s(job.saves, job.rules)
+    """A warned job has had time to save; a job that has not started has nothing to save. One that
+    ends as in Slurm has Slurm's wait.
+    """
+    learned_s = stop_grace_s(attempt, job, StopCause.TIME_LIMIT)
     if attempt.warned_time_s is None:
         return learned_s
     return min(learned_s, float(turn.state.config.jobs.kill_wait))

@@ -86,6 +86,7 @@ class SubmitJob(CallerRequest[Submitted]):
     grace_s: float | None = None  # until saves have been observed; None = the cluster's
     hold: bool = False
     time_limit_s: float | None = None
+    ends_as_slurm: bool = False  # by CONT and TERM at once, and KILL after `[jobs] kill_wait`
     run_estimate_s: float | None = None
     array: AskedArray | None = None
     depends: AskedDependency | None = None

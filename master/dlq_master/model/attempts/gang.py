@@ -203,6 +203,8 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     if cause is StopCause.CANCEL:
         return on_attempt.Cancelled()
     if cause is StopCause.TIME_LIMIT:
+        if rules.limit_each and _agreed(attempt, rules):
+            return _own_failure(attempt, rules)
         return on_attempt.TimedOut()
     if cause is StopCause.TRIAL:
         return on_attempt.Measured(work_s=attempt.measured_s, unmeasured=attempt.unmeasured)
@@ -454,7 +456,8 @@ def _after_failure(
     again = {
         EndReason.PREEMPTED: True,
         EndReason.PREEMPTED_LOST: True,
-        EndReason.REQUEUE_EXIT: job.requeues < job.rules.max_requeues,
+        EndReason.REQUEUE_EXIT: _got_on(attempt, job, usage)
+        or job.requeues < job.rules.max_requeues,
     }.get(end.reason, job.restarts < job.rules.max_restarts)
     kind: type[on_job.Requeued | on_job.Failed] = on_job.Requeued if again else on_job.Failed
     return kind(reason=end.reason, usage=usage, exit_code=end.exit_code, signal=end.signal)

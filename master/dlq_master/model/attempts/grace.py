@@ -9,6 +9,7 @@ from dlq_master.model.attempts.attempt import Attempt
 from dlq_master.model.ids import JobId
 from dlq_master.model.jobs.job import Job, RunRules
 from dlq_master.model.lease import Terms
+from dlq_master.model.transitions import StopCause
 
 SAVE_FACTOR = 1.5
 SAVE_MARGIN_S = 15.0
@@ -22,9 +23,34 @@ def grace_s(saves: tuple[float, ...], rules: RunRules) -> float:
     return min(max(learned_s, rules.grace_floor_s), rules.grace_cap_s)
 
 
-def stop_grace_s(attempt: Attempt, job: Job) -> float:
-    """Seconds that a stop grants: 0 before the attempt runs, then as the job has learned."""
-    return 0.0 if attempt.started_time_s is None else grace_s(job.saves, job.rules)
+# Stops after which nothing goes on: nobody waits for a save where a job ends as in Slurm.
+_FOR_GOOD = frozenset({StopCause.CANCEL, StopCause.TIME_LIMIT})
+
+
+def stop_grace_s(attempt: Attempt, job: Job, cause: StopCause = StopCause.PREEMPT) -> float:
+    """Seconds that a stop grants: 0 before the attempt runs, then the learned grace. A job of
+    Slurm's that is over for good gets Slurm's wait.
+    """
+    if attempt.started_time_s is None:
+        return 0.0
+    if cause in _FOR_GOOD and job.rules.kill_wait_s is not None:
+        return job.rules.kill_wait_s
+    return grace_s(job.saves, job.rules)
+
+
+def limit_left_s(job: Job, attempt: Attempt | None, now_s: float) -> float | None:
+    """Seconds of running that its time limit leaves to its living attempt, or to the next one;
+    below 0 beyond it. None: it has no limit.
+
+    An attempt that was resized while it ran has begun where it first ran.
+    """
+    limit_s = job.time_limit_s
+    if limit_s is None or attempt is None or attempt.started_time_s is None:
+        return job.limit_at_start_s
+    if not job.rules.limit_each:
+        return limit_s - job.total_executed_s - attempt.executed_s(now_s)
+    began_s = attempt.started_time_s if job.start_time_s is None else job.start_time_s
+    return limit_s - max(0.0, now_s - min(began_s, attempt.started_time_s))
 
 
 def work_at_risk_s(attempt: Attempt, now_s: float) -> float:

@@ -116,7 +116,7 @@ def stop_attempt(
     cluster: Cluster, key: AttemptKey, cause: StopCause, now_s: float
 ) -> list[Happened]:
     """Ask a live attempt to save and leave, with the grace learned for its job."""
-    grace_s = stop_grace_s(cluster.attempts[key], cluster.jobs[key.job_id])
+    grace_s = stop_grace_s(cluster.attempts[key], cluster.jobs[key.job_id], cause)
     event = attempt_steps.StopRequested(cause=cause, grace_s=grace_s)
     return step_attempt(cluster, key, event, now_s)
 

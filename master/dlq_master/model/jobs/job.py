@@ -83,6 +83,9 @@ class RunRules(NamedTuple):
     warn_s: float | None = None  # its signal comes so long before its time limit; None = not
     cancel_late: bool = False  # once its last deadline cannot be kept any more, it is cancelled
     saves: bool = True  # its spec says how it saves, or is notified
+    limit_each: bool = False  # its time limit is that of each attempt, not of all together
+    # As Slurm ends a job: CONT and TERM at once, KILL so long after. None: its grace to save.
+    kill_wait_s: float | None = None
     attended: bool = False  # it lives while its client says it is there, and is never run again
 
 
@@ -188,7 +191,7 @@ class Job(NamedTuple):
     requeues: int = 0
     infra_failures: int = 0
     restarts: int = 0
-    time_limit_s: float | None = None  # of execution, over all attempts
+    time_limit_s: float | None = None  # of execution; `rules.limit_each` says over which attempts
     duration_estimate_s: float | None = None
     checkpoint: Checkpoint | None = None
     saves: tuple[float, ...] = ()  # durations of the last 20 observed saves
@@ -265,6 +268,15 @@ class Job(NamedTuple):
     def gpus_now(self) -> int:
         """On how many GPUs it starts, or runs unless it is elastic."""
         return self.trials[0] if self.trials else self.request.gpus
+
+    @property
+    def limit_at_start_s(self) -> float | None:
+        """Seconds of running that its time limit leaves to an attempt that starts now; None: it has
+        none.
+        """
+        if self.time_limit_s is None or self.rules.limit_each:
+            return self.time_limit_s
+        return max(0.0, self.time_limit_s - self.total_executed_s)
 
     @property
     def shape_now(self) -> Shape:

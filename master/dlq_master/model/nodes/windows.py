@@ -24,7 +24,7 @@ def expected_left_s(job: Job) -> float | None:
     """Seconds that it still needs, by its estimate or its time limit; None: not known."""
     if job.duration_estimate_s is not None:
         return max(0.0, job.duration_estimate_s - job.worked_s)
-    return _limit_left_s(job)
+    return job.limit_at_start_s
 
 
 def says_it_saves(job: Job) -> bool:
@@ -60,13 +60,9 @@ def _needs_s(job: Job, terms: Terms) -> float:
     if says_it_saves(job):
         left_s = expected_left_s(job)
         return term_s if left_s is None else min(term_s, left_s + terms.resume_s)
-    left_s = _limit_left_s(job)
+    left_s = job.limit_at_start_s
     if left_s is None:
         left_s = expected_left_s(job)
     if left_s is not None:
         return left_s + terms.resume_s
     return term_s if job.keeps_work else inf
-
-
-def _limit_left_s(job: Job) -> float | None:
-    return None if job.time_limit_s is None else max(0.0, job.time_limit_s - job.total_executed_s)

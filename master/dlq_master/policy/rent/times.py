@@ -142,7 +142,8 @@ def _within(job: Job, left_s: float) -> float:
 
 
 def _limit_left_s(job: Job) -> float:
-    return inf if job.time_limit_s is None else job.time_limit_s - job.total_executed_s
+    left_s = job.limit_at_start_s
+    return inf if left_s is None else left_s
 
 
 def _kin(job: Job) -> Kin:

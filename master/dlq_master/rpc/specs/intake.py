@@ -15,6 +15,7 @@ from dlq.v1 import job_service_pb2 as jobs
 from dlq.v1.job_pb2 import DependencySpec, DependencyTerm, JobSpec
 from dlq_common.errors import InvalidRequest
 from dlq_common.job_fields.field import JobField
+from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
 from dlq_common.job_fields.table.job import NAME
 from dlq_common.job_fields.table.order import NICE, TIME_LIMIT
 from dlq_common.live_resize import LIVE
@@ -62,6 +63,7 @@ LARGEST_JOB_ID = 2**62  # far below what the database can count: the next id exi
 LONGEST_WORDS = 500
 FAMILY_LABEL = "family"
 SAVED_EXIT_CODE = 99
+SLURM = "slurm"  # the value of compat
 
 
 def job_id_of(text: str, field: str = "job_id") -> JobId:
@@ -126,6 +128,7 @@ def submit_stimulus(request: jobs.SubmitJobRequest, caller: Caller) -> SubmitJob
         queue=spec.queue,
         spec=spec.SerializeToString(deterministic=True),
         rules=rules_of(spec)._replace(saves=_says_it_saves(request.spec)),
+        ends_as_slurm=spec.compat == SLURM,
         grace_s=said(spec.preempt, "grace_duration"),
         hold=spec.hold,
         time_limit_s=said(spec, "time_limit_duration"),
@@ -327,6 +330,9 @@ def _without_gpus(spec: JobSpec) -> Request:
     )
 
 
+_DEFAULT_SCOPE = {False: JOB_SCOPE, True: ATTEMPT_SCOPE}
+
+
 def rules_of(spec: JobSpec) -> RunRules:
     """The spec's rules about stopping and running again."""
     preempt = spec.preempt
@@ -338,6 +344,7 @@ def rules_of(spec: JobSpec) -> RunRules:
         max_restarts=spec.retry.max_restart_count,
         cancel_late=spec.on_miss == CANCEL,
         attended=spec.interactive.attended,
+        limit_each=(spec.time_limit_scope or _DEFAULT_SCOPE[spec.compat == SLURM]) == ATTEMPT_SCOPE,
     )
     if preempt.HasField("warning_duration"):
         rules = rules._replace(warn_s=from_duration(preempt.warning_duration))

@@ -8,11 +8,12 @@ import math
 from collections.abc import Iterable, Iterator
 
 from dlq.v1 import event_pb2, forecast_pb2, job_pb2, lease_pb2, node_pb2, resource_pb2
+from dlq_common.job_fields.reading.words import ATTEMPT_SCOPE, JOB_SCOPE
 from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name, named
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
-from dlq_master.model.attempts.grace import grace_s
+from dlq_master.model.attempts.grace import grace_s, limit_left_s
 from dlq_master.model.event import Fact, JournalEvent
 from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState
 from dlq_master.model.jobs.naming import shown_dependency
@@ -100,6 +101,7 @@ def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         _add_living(message, job, attempt, read, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
+    _add_limit(message, job, attempt, now_s)
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
     add_elasticity(message, job, attempt)
@@ -121,6 +123,15 @@ def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
     add_preemptions(message, job, read)
     _add_waiting(message, job, read, now_s)
     return message
+
+
+def _add_limit(message: job_pb2.Job, job: Job, attempt: Attempt | None, now_s: float) -> None:
+    left_s = limit_left_s(job, attempt, now_s)
+    if left_s is None:
+        return
+    message.time_limit_scope = ATTEMPT_SCOPE if job.rules.limit_each else JOB_SCOPE
+    if not job.ended:
+        message.time_left_duration.CopyFrom(to_duration(max(0.0, left_s)))
 
 
 def _add_waiting(message: job_pb2.Job, job: Job, read: Published, now_s: float) -> None:

@@ -647,6 +647,7 @@ class JobSpec(_message.Message):
     ELASTIC_FIELD_NUMBER: _builtins.int
     LATENESS_FIELD_NUMBER: _builtins.int
     INTERACTIVE_FIELD_NUMBER: _builtins.int
+    TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -687,6 +688,10 @@ class JobSpec(_message.Message):
     """Training steps in all, as dlq_train counts them. Unset: unknown."""
     team: _builtins.str
     """The team to which its GPUs are counted, one of the submitter's. Empty: the submitter's default."""
+    time_limit_scope: _builtins.str
+    """The scope of the time limit. "job": the running time of all attempts together. "attempt": each
+    attempt anew, as in Slurm. Empty: "attempt" with compat = "slurm", else "job".
+    """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The program and its arguments, never passed through a shell."""
@@ -701,7 +706,7 @@ class JobSpec(_message.Message):
 
     @_builtins.property
     def time_limit_duration(self) -> _duration_pb2.Duration:
-        """Longest time an attempt-spanning run may take. Unset: no limit."""
+        """Longest running time; time_limit_scope says of what. Unset: no limit."""
 
     @_builtins.property
     def preempt(self) -> Global___PreemptSpec:
@@ -805,10 +810,11 @@ class JobSpec(_message.Message):
         elastic: Global___ElasticSpec | None = ...,
         lateness: Global___LatenessSpec | None = ...,
         interactive: Global___InteractiveSpec | None = ...,
+        time_limit_scope: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -1266,6 +1272,8 @@ class Job(_message.Message):
     REDACTED_FIELD_NUMBER: _builtins.int
     STOP_LOSS_FIELD_NUMBER: _builtins.int
     HELD_CORE_COUNT_FIELD_NUMBER: _builtins.int
+    TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
+    TIME_LEFT_DURATION_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """Short decimal integer, never reused."""
     user: _builtins.str
@@ -1342,6 +1350,8 @@ class Job(_message.Message):
     """
     held_core_count: _builtins.int
     """Cores that the living attempt of a job without GPUs holds. 0: none lives."""
+    time_limit_scope: _builtins.str
+    """The scope of its time limit: "job" or "attempt"; empty: it has none."""
     @_builtins.property
     def resources(self) -> _resource_pb2.ResourceRequest:
         """The resources that it asks for."""
@@ -1434,6 +1444,12 @@ class Job(_message.Message):
         its loss is unknown.
         """
 
+    @_builtins.property
+    def time_left_duration(self) -> _duration_pb2.Duration:
+        """Running time left by its time limit, of its living attempt or for the next one. Unset: it has
+        no limit, or has ended.
+        """
+
     def __init__(
         self,
         *,
@@ -1493,10 +1509,12 @@ class Job(_message.Message):
         redacted: _builtins.bool = ...,
         stop_loss: Global___WorkLoss | None = ...,
         held_core_count: _builtins.int = ...,
+        time_limit_scope: _builtins.str = ...,
+        time_left_duration: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "elastic", b"elastic", "end_time", b"end_time", "exit_code", b"exit_code", "grace_duration", b"grace_duration", "last_preemption", b"last_preemption", "progress", b"progress", "promise", b"promise", "queue_time", b"queue_time", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_limit_duration", b"time_limit_duration", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state", "_exit_code", b"_exit_code", "array_task", b"array_task", "attained_gpu_seconds", b"attained_gpu_seconds", "attempt_count", b"attempt_count", "attempt_state", b"attempt_state", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "dependency", b"dependency", "displaced_count", b"displaced_count", "elastic", b"elastic", "end_reason", b"end_reason", "end_time", b"end_time", "exit_code", b"exit_code", "exit_signal", b"exit_signal", "gpu_seconds", b"gpu_seconds", "gpu_type", b"gpu_type", "grace_duration", b"grace_duration", "held_by", b"held_by", "held_core_count", b"held_core_count", "held_gpu_count", b"held_gpu_count", "hold_kind", b"hold_kind", "hold_reason", b"hold_reason", "job_id", b"job_id", "last_preemption", b"last_preemption", "level", b"level", "lost_gpu_seconds", b"lost_gpu_seconds", "name", b"name", "never_saved", b"never_saved", "nice", b"nice", "node_ids", b"node_ids", "observed_resume_count", b"observed_resume_count", "observed_save_count", b"observed_save_count", "preemption_count", b"preemption_count", "profiling", b"profiling", "progress", b"progress", "promise", b"promise", "queue", b"queue", "queue_time", b"queue_time", "redacted", b"redacted", "resources", b"resources", "run_duration", b"run_duration", "run_estimate", b"run_estimate", "start_estimate", b"start_estimate", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause", "stop_cost_duration", b"stop_cost_duration", "stop_loss", b"stop_loss", "submit_time", b"submit_time", "team", b"team", "time_left_duration", b"time_left_duration", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "user", b"user", "version", b"version", "virtual_devices", b"virtual_devices", "wait_code", b"wait_code", "warning_time", b"warning_time", "work_at_risk_duration", b"work_at_risk_duration"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__attempt_state: _TypeAlias = _typing.Literal["attempt_state"]  # noqa: Y015
     _WhichOneofArgType__attempt_state: _TypeAlias = _typing.Literal["_attempt_state", b"_attempt_state"]  # noqa: Y015

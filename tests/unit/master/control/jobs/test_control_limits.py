@@ -3,7 +3,8 @@
 import pytest
 
 from dlq_master.control.jobs.limits import STARTUP_S
-from dlq_master.control.stimuli import PauseJob, ResumeJob, Signal, Stop
+from dlq_master.control.stimuli import CancelJob, Launch, PauseJob, ResumeJob, Signal, Stop
+from dlq_master.model.attempts.grace import limit_left_s
 from dlq_master.model.ids import AttemptKey, JobId
 from dlq_master.model.jobs.job import JobState, RunRules
 from support.master_harness import ALICE, Master
@@ -206,3 +207,102 @@ def test_who_ended_before_it_was_to_make_room_has_not_been_taken_off(
     master.ask(PauseJob(caller=ALICE, request_id="p", job_id=key.job_id))
     agent.hello()
     assert master.job(key.job_id).state is JobState.COMPLETED
+
+
+EACH = RunRules(limit_each=True)
+
+
+def test_a_limit_of_each_attempt_begins_anew_after_a_requeue(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent, 100.0, EACH._replace(warn_s=30.0))
+    passes(master, agent, 80.0)
+    assert len(agent.words) == 1, "warned of the end of its first attempt"
+    agent.exit(key, 99)  # it has saved, and asks to be run again
+    agent.report()
+    assert master.job(key.job_id).state is JobState.QUEUED
+    again = AttemptKey(key.job_id, 2)
+    start(agent, again)
+    passes(master, agent, 60.0)
+    assert len(agent.words) == 1
+    passes(master, agent, 10.0)
+    assert len(agent.words) == 2
+    assert stops(agent, master) == []
+    passes(master, agent, 30.0)
+    assert [stop.cause for stop in stops(agent, master)] == ["time_limit"]
+
+
+def test_every_launch_is_told_the_time_of_its_own_attempt(master: Master, agent: SimAgent) -> None:
+    told = {}
+    for rules in (EACH, RunRules()):
+        key = running(master, agent, 100.0, rules)
+        passes(master, agent, 40.0)
+        agent.exit(key, 99)
+        agent.report()
+        agent.obey()
+        launches = [it for _, it in master.wires.sent[agent.node_id] if isinstance(it, Launch)]
+        told[rules.limit_each] = [it.time_left_s for it in launches if it.key.job_id == key.job_id]
+        agent.start(AttemptKey(key.job_id, 2))
+        agent.exit(AttemptKey(key.job_id, 2), 0)
+        agent.report()
+    assert told == {True: [100.0, 100.0], False: [100.0, 60.0]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "state"), [(EACH, JobState.QUEUED), (RunRules(), JobState.TIMED_OUT)]
+)
+def test_who_asks_at_its_limit_to_run_again_does_where_an_attempt_has_a_limit_of_its_own(
+    master: Master, agent: SimAgent, rules: RunRules, state: JobState
+) -> None:
+    key = running(master, agent, 100.0, rules)
+    passes(master, agent, 100.0)
+    assert [stop.cause for stop in stops(agent, master)] == ["time_limit"]
+    agent.exit(key, 99)
+    agent.report()
+    assert master.job(key.job_id).state is state
+
+
+def test_requeues_of_attempts_that_got_on_are_not_counted_against_the_job(
+    master: Master, agent: SimAgent
+) -> None:
+    key = running(master, agent, 7200.0, EACH._replace(max_requeues=2))
+    for number in range(2, 7):
+        passes(master, agent, 3600.0)
+        agent.exit(AttemptKey(key.job_id, number - 1), 99)
+        agent.report()
+        assert master.job(key.job_id).state is JobState.QUEUED, number
+        start(agent, AttemptKey(key.job_id, number))
+
+
+def test_a_job_of_slurm_has_slurms_wait_at_its_limit_and_when_it_is_cancelled(
+    master: Master, agent: SimAgent
+) -> None:
+    key = AttemptKey(master.submit(1, ends_as_slurm=True, time_limit_s=100.0).job_id, 1)
+    start(agent, key)
+    other = AttemptKey(master.submit(1, ends_as_slurm=True).job_id, 1)
+    start(agent, other)
+    plain = AttemptKey(master.submit(1).job_id, 1)
+    start(agent, plain)
+    master.edit(CancelJob, other.job_id)
+    master.edit(CancelJob, plain.job_id)
+    passes(master, agent, 100.0)
+    told = {stop.key: (stop.cause, stop.grace_s) for stop in stops(agent, master)}
+    assert told == {
+        other: ("cancel", 30.0),
+        plain: ("cancel", 300.0),
+        key: ("time_limit", 30.0),
+    }
+
+
+def test_the_time_that_is_left_is_that_of_the_attempt(master: Master, agent: SimAgent) -> None:
+    key = running(master, agent, 100.0, EACH)
+    passes(master, agent, 40.0)
+    attempt, now_s = master.attempt(key.job_id), master.clock.now_s()
+    assert limit_left_s(master.job(key.job_id), attempt, now_s) == pytest.approx(60.0)
+    agent.exit(key, 99)
+    agent.report()
+    job = master.job(key.job_id)
+    assert job.total_executed_s == pytest.approx(40.0)
+    assert limit_left_s(job, None, now_s) == job.limit_at_start_s == 100.0
+    whole = job._replace(rules=RunRules())
+    assert limit_left_s(whole, None, now_s) == whole.limit_at_start_s == pytest.approx(60.0)

@@ -193,3 +193,24 @@ def test_words_of_an_agent_lose_their_control_characters() -> None:
     read = agent_intake.report_of(report)
     assert read.error.isprintable()
     assert len(read.error) <= intake.LONGEST_WORDS
+
+
+@pytest.mark.parametrize(
+    ("compat", "scope", "each"),
+    [("", "", False), ("slurm", "", True), ("slurm", "job", False), ("", "attempt", True)],
+)
+def test_a_limit_is_each_attempts_as_the_spec_says_or_as_in_slurm(
+    compat: str, scope: str, each: bool
+) -> None:
+    request = _submission()
+    request.spec.compat, request.spec.time_limit_scope = compat, scope
+    stimulus = intake.submit_stimulus(request, ALICE)
+    assert stimulus.rules.limit_each is each
+    assert stimulus.ends_as_slurm is (compat == "slurm")
+
+
+def test_an_unknown_scope_of_a_limit_is_refused_by_name() -> None:
+    request = _submission()
+    request.spec.time_limit_scope = "week"
+    with pytest.raises(InvalidRequest, match="time_limit_scope"):
+        intake.submit_stimulus(request, ALICE)
