@@ -80,11 +80,14 @@ async def test_another_users_job_is_not_there_and_operators_see_all(
     for command in ("show", "why", "cancel", "hold", "wait", "status"):
         assert (await bob.types(command, job_id)).code == 3, command
     seen = await bob.types("status", "-a", "-o", "id,name,user,state,gpus,queue,where")
-    assert (seen.code, seen.out.splitlines()[1].split()) == (0, [job_id, "alice", "queued", "1"])
+    assert (seen.code, seen.out.splitlines()[1].split()) == (
+        0,
+        [job_id, "alice", "queued", "1", "default"],
+    )
     (told,) = json.loads((await bob.types("status", "-a", "--json")).out)["jobs"]
     known = {key for key, value in told.items() if value is not None}
     assert known == {
-        "job_id", "user", "state", "stored_state", "resources", "submit_time", "run_time_s", "redacted",  # noqa: E501
+        "job_id", "user", "state", "stored_state", "resources", "submit_time", "run_time_s", "redacted", "queue", "nodes",  # noqa: E501
     }  # fmt: skip
     assert {key for key, value in told["resources"].items() if value is not None} == {"gpu_count"}
     assert (await bob.types("status", "-a", "-w")).code == 2

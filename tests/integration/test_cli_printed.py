@@ -118,3 +118,37 @@ def test_a_check_of_two_files_as(
     out = json.dumps(json.loads(said.out), indent=1) if "--json" in flags else said.out
     told = f"exit code {said.code}\n{out}--- stderr\n{said.err}"
     assert told.replace(str(tmp_path), "/here") == snapshot
+
+
+def test_logs_of_all_attempts_stand_in_their_order_under_a_line_each(
+    dlq: Dlq, master: FakeMaster
+) -> None:
+    master.attempts["18"] = [an_attempt(18, 2, "failed"), an_attempt(18, 1, "preempted")]
+    master.logs["18", 1, 0] = b"epoch 1\n"
+    master.logs["18", 2, 0] = b"epoch 2\n"
+    said = dlq("logs", "--all", "18")
+    assert said.code == 0
+    lines = said.out.splitlines()
+    assert [lines[1], lines[3]] == ["epoch 1", "epoch 2"]
+    assert lines[0].startswith("==> job 18, attempt 1: preempted on ")
+    assert lines[2].startswith("==> job 18, attempt 2: failed on ")
+
+
+@pytest.mark.parametrize("more", [["-f"], ["--attempt", "1"]])
+def test_logs_of_all_attempts_are_not_followed_and_not_chosen(dlq: Dlq, more: list[str]) -> None:
+    said = dlq("logs", "--all", *more, "18")
+    assert said.code == 2
+    assert "--all" in said.err
+
+
+def test_an_attempt_whose_output_no_node_keeps_is_told_and_the_others_are_printed(
+    dlq: Dlq, master: FakeMaster
+) -> None:
+    master.attempts["18"] = [an_attempt(18, 1, "preempted"), an_attempt(18, 2, "failed")]
+    del master.logs["18", 1, 0]
+    master.logs["18", 2, 0] = b"epoch 2\n"
+    said = dlq("logs", "--all", "18")
+    assert (said.code, said.out.splitlines()[-1]) == (0, "epoch 2")
+    assert "no such output" in said.err
+    del master.logs["18", 2, 0]
+    assert dlq("logs", "--all", "18").code == 3

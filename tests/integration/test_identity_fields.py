@@ -101,7 +101,8 @@ async def test_a_list_holds_only_the_callers_jobs_whatever_it_asks_for(house: Rp
 # unset.
 SHOWN_OF_OTHERS = {
     "redacted", "job_id", "array_task", "user", "state", "attempt_state", "profiling", "submit_time",  # noqa: E501
-    "start_time", "run_duration", "held_gpu_count", "resources",
+    "start_time", "run_duration", "held_gpu_count", "resources", "queue", "node_ids",
+    "time_limit_duration", "time_limit_scope", "time_left_duration",
 }  # fmt: skip
 
 
@@ -117,8 +118,10 @@ async def test_of_others_jobs_a_list_of_everybody_shows_that_they_are_there_and_
         told = {field.name for field, _ in theirs.ListFields()}
         assert told <= SHOWN_OF_OTHERS
         assert {"job_id", "user", "state", "attempt_state", "submit_time", "held_gpu_count"} <= told
+        assert {"queue", "node_ids"} <= told
         assert theirs.user == "alice"
-        assert [field.name for field, _ in theirs.resources.ListFields()] == ["gpu_count"]
+        asked = {field.name for field, _ in theirs.resources.ListFields()}
+        assert {"gpu_count"} <= asked <= {"gpu_count", "core_count", "node_count", "gpu_type"}
         assert b"secret" not in theirs.SerializeToString()
         ids = {job.job_id for job in answer.jobs}
         assert ids == ({job_id, own} if user == "*" else {job_id})
@@ -129,12 +132,11 @@ async def test_of_others_jobs_a_list_of_everybody_shows_that_they_are_there_and_
 async def test_filters_tell_nothing_of_others_jobs(house: RpcHouse) -> None:
     await submit_with_everything(house)
     bob = JobServiceStub(house.channel_as("bob", Role.USER))
-    for chosen in (
-        wire.ListJobsRequest(user="*", name="secret-name"),
-        wire.ListJobsRequest(user="*", queue="default"),
-    ):
-        answer = await bob.ListJobs(chosen, timeout=DEADLINE_S)
-        assert not answer.jobs
+    chosen = wire.ListJobsRequest(user="*", name="secret-name")
+    assert not (await bob.ListJobs(chosen, timeout=DEADLINE_S)).jobs
+    in_queue = wire.ListJobsRequest(user="*", queue="default")
+    (job,) = (await bob.ListJobs(in_queue, timeout=DEADLINE_S)).jobs
+    assert (job.redacted, job.queue) == (True, "default")
     named = wire.ListJobsRequest(user="*", job_ids=["1"])
     past = wire.ListJobsRequest(user="*")
     past.ended_from_time.GetCurrentTime()
@@ -226,7 +228,7 @@ async def submit_with_everything(house: RpcHouse) -> str:
     spec.time_limit_duration.FromSeconds(60)
     answer = await stub.SubmitJob(request, timeout=DEADLINE_S)
     job_id = JobId(int(answer.job.job_id))
-    house.control.place(job_id, "gpu-secret")
+    house.control.place(job_id, "gpu-17")
     read = house.control.published
     read.all_jobs[job_id] = read.all_jobs[job_id]._replace(
         hold_reason="secret", team="secret", checkpoint=Checkpoint("/ckpt/secret/1", 1, 1.0, 1)

@@ -13,7 +13,8 @@ _OF_OTHERS = frozenset(
     {
         "job_id", "array_job_id", "array_task_id", "array_task_count", "user", "state", "stored_state",  # noqa: E501
         "attempt_state", "held_gpu_count", "held_core_count", "submit_time", "start_time",
-        "run_time_s", "redacted",
+        "run_time_s", "redacted", "queue", "nodes", "time_limit_s", "time_limit_scope",
+        "time_left_s",
     }
 )  # fmt: skip
 
@@ -109,6 +110,8 @@ def job_facts(job: job_pb2.Job) -> Facts:
     gpus = {
         **dict.fromkeys(facts["resources"]),
         "gpu_count": asked.gpu_count,
+        "node_count": facts["resources"]["node_count"],
+        "gpu_type": asked.gpu_type or None,
         "core_count": asked.core_count or None,
     }
     return told | {"user": job.user or None, "resources": gpus}

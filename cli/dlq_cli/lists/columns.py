@@ -43,7 +43,7 @@ def where(job: job_pb2.Job, look: OutputLook) -> str:
     """The nodes of a living job, else in brackets the reason for waiting; empty where that is
     hidden.
     """
-    if job.redacted:
+    if job.redacted and not job.node_ids:
         return ""
     if job.node_ids:
         label = " [virtual]" if job.virtual_devices else ""

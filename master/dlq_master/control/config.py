@@ -252,8 +252,8 @@ OTHERS = ("named", "nameless", "hidden")
 
 @dataclass(frozen=True, slots=True)
 class VisibilityConfig:
-    """How much users see of other people's living jobs: number, user, GPUs, state and times; the
-    same without the user; or nothing. Operators and admins see all.
+    """How much users see of other people's living jobs: number, user, queue, resources, nodes,
+    state and times; the same without the user; or nothing. Operators and admins see all.
     """
 
     # "named": all of these; "nameless": without the user; "hidden": nothing

@@ -4,6 +4,8 @@ master.
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from dlq.v1 import job_pb2, job_service_pb2
@@ -13,10 +15,17 @@ from dlq_cli.jobs.held import HoldTeller, is_poison
 from dlq_cli.jobs.outputs import Outputs, follow_ranks, print_tails
 from dlq_cli.jobs.streams import ALL, stream_of
 from dlq_cli.lists.select import one_job
-from dlq_cli.words import has_ended, shown_state
+from dlq_cli.words import ATTEMPT_STATES, has_ended, shown_state
 from dlq_client.jobs import Jobs
 from dlq_client.watch import watch_jobs
-from dlq_common.errors import IllegalTransition, InvalidRequest
+from dlq_common.errors import (
+    DlqError,
+    IllegalTransition,
+    InvalidRequest,
+    NotFound,
+    Unavailable,
+)
+from dlq_common.text.hostlist import compress_hostlist
 
 DEFAULT_LINES = 200
 # Until it is past these, an attempt has no output that could be asked for.
@@ -31,6 +40,7 @@ WAITING = frozenset({"pending", "queued"})
         "dlq logs -f 17",
         "dlq logs -n all 17 > out.txt",
         "dlq logs --rank all --attempt 1 17",
+        "dlq logs --all -n all 17",
     )
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
@@ -50,22 +60,35 @@ WAITING = frozenset({"pending", "queued"})
     help="The node rank; with --launch per-gpu a process's RANK; worker:N or ps:N; or `all`.",
 )
 @click.option("--attempt", type=click.IntRange(min=1), metavar="K", help="[default: the last]")
+@click.option("--all", "every", is_flag=True, help="Of all attempts, the first one first.")
 @click.option("--raw", is_flag=True, help="Print all control sequences, also on a terminal.")
 @click.argument("job")
 @pass_app
 def logs(
-    app: App, job: str, follow: bool, lines: str, rank: str, attempt: int | None, raw: bool
+    app: App,
+    job: str,
+    follow: bool,
+    lines: str,
+    rank: str,
+    attempt: int | None,
+    every: bool,
+    raw: bool,
 ) -> None:
     """The output of JOB, stdout and stderr as one.
 
     With -f every line is printed once, also over restarts, and a new attempt's output follows the
     last one's. Ctrl-C leaves; it does not end the job.
 
+    With --all a line before the output of each attempt names the attempt. Nodes keep the output of
+    attempts that have ended for a while; a message names those of which it is gone.
+
     A terminal gets text and colours; other control sequences of the job are left out, unless --raw.
     """
     wanted = None if lines == "all" else _count(lines, "-n")
     named = one_job(Jobs(app.connection()), job)
     number = attempt or named.attempt
+    if every and (follow or number):
+        raise InvalidRequest("--all takes neither -f nor an attempt: it prints all that is kept")
     if follow:
         with detaching(app, [named.job_id]):
             follow_job(
@@ -78,8 +101,36 @@ def logs(
             f"job {named.job_id} has not started yet; it has no output",
             hint=f"dlq why {named.job_id}",
         )
+    if every:
+        _print_all(app, answer, rank, wanted, raw=raw)
+        return
     chosen = number or answer.attempts[-1].attempt
     print_tails(_outputs(app, answer, chosen, rank, raw=raw), wanted)
+
+
+def _print_all(
+    app: App, answer: job_service_pb2.GetJobResponse, rank: str, lines: int | None, *, raw: bool
+) -> None:
+    """The output of all attempts in their order. The last error, if that of none is kept."""
+    gone: DlqError | None = None
+    printed = False
+    for each in sorted(answer.attempts, key=lambda it: it.attempt):
+        click.echo(_headline(answer.job.job_id, each))
+        sys.stdout.flush()
+        try:
+            print_tails(_outputs(app, answer, each.attempt, rank, raw=raw), lines)
+            printed = True
+        except (NotFound, Unavailable) as error:
+            gone = error
+            app.say(error.what)
+    if gone is not None and not printed:
+        raise gone
+
+
+def _headline(job_id: str, attempt: job_pb2.Attempt) -> str:
+    state = ATTEMPT_STATES.get(attempt.state) or "unknown"
+    nodes = compress_hostlist([rank.node_id for rank in attempt.ranks])
+    return f"==> job {job_id}, attempt {attempt.attempt}: {state} on {nodes} <=="
 
 
 def follow_job(

@@ -83,8 +83,8 @@ def _filter(
     asked: PastJobs, states: frozenset[str], caller: Caller, read: Published, *, living: bool
 ) -> Callable[[Job], bool]:
     """Whether a job belongs into the list. Nothing is learnt of other people's jobs by asking for a
-    name or a queue, and their numbers are for lists of everybody."""
-    others_left_out = bool(asked.queue or asked.name or asked.user == caller.name)
+    name, and their numbers are for lists of everybody."""
+    others_left_out = bool(asked.name or asked.user == caller.name)
 
     def wanted(job: Job) -> bool:
         if asked.user not in (None, job.user) or not may_list(read, caller, job):

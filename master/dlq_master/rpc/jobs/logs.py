@@ -37,7 +37,7 @@ async def read_logs(
         async for chunk in pipe.chunks():
             call.check_member()
             if chunk.error:
-                raise _unreadable(attempt, chunk.error)
+                raise _unreadable(attempt, ranks[request.node_rank].node_id, chunk.error)
             yield wire.ReadLogsResponse(
                 offset=chunk.offset,
                 data=chunk.data,
@@ -66,12 +66,13 @@ def _attempt(call: Call, request: wire.ReadLogsRequest) -> Attempt:
     )
 
 
-def _unreadable(attempt: Attempt, error: str) -> Unavailable | NotFound:
+def _unreadable(attempt: Attempt, node_id: str, error: str) -> Unavailable | NotFound:
     """The agent has no such output: not yet, or not any more."""
     if attempt.live:
         return Unavailable(f"attempt {attempt.key} has no output yet")
     return NotFound(
-        f"the output of attempt {attempt.key} is gone ({error[:80]})",
+        f"the output of attempt {attempt.key} is gone: node {node_id} keeps it no longer"
+        f" ({error[:80]})",
         kind="log",
         id=str(attempt.key),
     )

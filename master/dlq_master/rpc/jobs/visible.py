@@ -1,7 +1,8 @@
 """Whose job it is: users see and touch their own, operators and admins all of them.
 
-Of other people's jobs that live a user sees in a list that they are there, as far as [visibility]
-shows that, and nothing else: `shown_to_others` is all of it. No other call takes a job of somebody
+Of other people's living jobs a user sees in a list as much as a queue shows. That is who runs how
+much, where and how long, as far as [visibility] allows. `shown_to_others` is all of it. Names,
+commands, environments, labels and output stay private. No other call takes a job of somebody
 else's.
 """
 
@@ -20,7 +21,13 @@ from dlq_master.model.event import JournalEvent
 from dlq_master.model.jobs.job import Job
 from dlq_master.rpc.calls.errors import HiddenFromCaller
 from dlq_master.rpc.specs.intake import job_id_of
-from dlq_master.rpc.views.convert import ATTEMPT_STATES, JOB_STATES, array_task_message, put_held
+from dlq_master.rpc.views.convert import (
+    ATTEMPT_STATES,
+    JOB_STATES,
+    add_limit,
+    array_task_message,
+    put_held,
+)
 
 NAMED, _NAMELESS, HIDDEN = OTHERS
 FEW = 8  # tasks that are quicker found one by one than all together
@@ -46,7 +53,12 @@ def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         submit_time=to_timestamp(job.submit_time_s),
         start_time=to_timestamp(job.first_start_time_s),
         array_task=array_task_message(job),
+        queue=job.queue,
+        time_limit_duration=to_duration(job.time_limit_s),
     )
+    if job.request.nodes is not None:
+        message.resources.node_count = job.request.nodes
+    message.resources.gpu_type = job.request.gpu_type or ""
     message.resources.gpu_count = job.request.real_gpus
     message.resources.core_count = job.request.cores
     executed_s = job.total_executed_s
@@ -56,7 +68,9 @@ def shown_to_others(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         message.attempt_state = ATTEMPT_STATES[attempt.state]
         message.profiling = attempt.profiling
+        message.node_ids.extend(attempt.lease.allocation.node_ids)
         put_held(message, job.request, attempt.lease.allocation)
+    add_limit(message, job, attempt, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
     return message
 

@@ -101,7 +101,7 @@ def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
         executed_s += attempt.executed_s(now_s)
         _add_living(message, job, attempt, read, now_s)
     message.run_duration.CopyFrom(to_duration(executed_s))
-    _add_limit(message, job, attempt, now_s)
+    add_limit(message, job, attempt, now_s)
     if job.begin_time_s is not None and job.begin_time_s > now_s:
         message.begin_time.CopyFrom(to_timestamp(job.begin_time_s))
     add_elasticity(message, job, attempt)
@@ -125,7 +125,7 @@ def job_message(job: Job, read: Published, now_s: float) -> job_pb2.Job:
     return message
 
 
-def _add_limit(message: job_pb2.Job, job: Job, attempt: Attempt | None, now_s: float) -> None:
+def add_limit(message: job_pb2.Job, job: Job, attempt: Attempt | None, now_s: float) -> None:
     left_s = limit_left_s(job, attempt, now_s)
     if left_s is None:
         return

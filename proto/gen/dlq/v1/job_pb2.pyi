@@ -1343,10 +1343,10 @@ class Job(_message.Message):
     never_saved: _builtins.bool
     """It runs, and none of its attempts has ever committed a checkpoint that the master knows of."""
     redacted: _builtins.bool
-    """Another user's job, of which the caller may only see that it exists. Set are job_id,
-    array_task, user (empty where the cluster hides it), state, attempt_state, profiling,
-    submit_time, start_time, run_duration, held_gpu_count, held_core_count, resources.gpu_count and
-    resources.core_count.
+    """Another user's job, of which the caller sees what a queue shows. Set are job_id, array_task,
+    user (empty where the cluster hides it), queue, state, attempt_state, profiling, submit_time,
+    start_time, run_duration, time_limit_duration, time_limit_scope, time_left_duration, node_ids,
+    held_gpu_count and held_core_count. Of resources: gpu_count, core_count, node_count and gpu_type.
     """
     held_core_count: _builtins.int
     """Cores that the living attempt of a job without GPUs holds. 0: none lives."""
