@@ -478,10 +478,20 @@ class Supervisor:
         log.info("rank_exited", key=str(record.key), why=record.why.value, code=record.code)
         self._apply(watched, Exited(record))
         handle = watched.handle
-        done = handle is not None and self.runtime.done(handle)
+        done = handle is not None and (
+            self.runtime.done(handle) or self._at_last_step(watched, handle, record)
+        )
         watched.rank = replace(watched.rank, ended_s=self._looking.ended_s(record), done=done)
         self._hear_last_words(watched, record)
         self._looking.now(watched, Purpose.FINAL, _WATCH_S)
+
+    def _at_last_step(self, watched: Watched, handle: Handle, record: ExitRecord) -> bool:
+        """Whether it left with 0 and its last beat was at its last step: it had finished."""
+        if record.code != 0:
+            return False
+        watched.take_beat(self.runtime.beat(handle), self.clock.boottime_s())
+        beat = watched.beat
+        return beat is not None and bool(beat.total) and (beat.step or 0) >= (beat.total or 0)
 
     def _hear_workers(self, watched: Watched, handle: Handle) -> None:
         """Tell the master once that the workers here are done (a restarted agent says it again).

@@ -56,6 +56,7 @@ class SimRank:
     ended_s: float = 0.0
     kill: bool = False
     gpus_held: str = ""
+    catches: bool | None = None  # whether it bears the signal of its notice
     said: tuple[int | None, int | None, float] | None = None  # a step, of so many, and when
 
     @property
@@ -478,6 +479,7 @@ class SimAgent:
             start_cause=rank.start_cause,
             ended_by=rank.ended_by,
             noticed=_notice_of(rank) if rank.ended else "",
+            catches=rank.catches,
             unnoticed=self.tells_unnoticed and _is_unnoticed(rank),
             age_s=self.master.clock.now_s() - rank.ended_s if rank.ended_s else 0.0,
             checkpoint=rank.checkpoint,

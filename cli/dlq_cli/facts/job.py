@@ -137,7 +137,7 @@ attempt_facts = described(
     attempt epoch=fence.epoch state stop_cause? lease_kind=lease.kind
     term_end_time=lease.term_end_time hold_until_time=lease.hold_until_time
     slots=lease.allocation.slots ranks assign_time start_time end_time grace_s
-    first_failed_rank
+    first_failed_rank end_note?
     """,
     slots=described(resource_pb2.AllocationSlot, "node_id gpu_indexes"),
     ranks=rank_facts,

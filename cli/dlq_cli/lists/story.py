@@ -83,7 +83,9 @@ def _job_pairs(job: job_pb2.Job, look: OutputLook) -> tuple[tuple[str, str], ...
         ("a stop costs", _stop_cost(job)),
         (
             "lost",
-            f"{number(round(job.lost_gpu_seconds))} GPU-seconds" if job.lost_gpu_seconds else "",
+            f"up to {number(round(job.lost_gpu_seconds))} GPU-seconds"
+            if job.lost_gpu_seconds
+            else "",
         ),
     )
 
@@ -241,6 +243,14 @@ def attempts_text(attempts: Sequence[job_pb2.Attempt], look: OutputLook) -> str:
     return table(cells, (_attempt_row(attempt, look) for attempt in attempts), look)
 
 
+def end_note_text(attempts: Sequence[job_pb2.Attempt]) -> str:
+    """The meaning of exit 0 of the last ended attempt, and why; empty if it ended otherwise."""
+    ended = [it for it in attempts if it.HasField("end_time")]
+    if not ended or not ended[-1].end_note:
+        return ""
+    return f"attempt {ended[-1].attempt}: {clean_line(ended[-1].end_note)}\n"
+
+
 def failure_text(attempts: Sequence[job_pb2.Attempt]) -> str:
     """The first failed rank of the last attempt, with its last output; empty if no rank failed."""
     if not attempts or not attempts[-1].HasField("first_failed_rank"):
@@ -359,4 +369,4 @@ def _unsaved(job: job_pb2.Job) -> str:
     if not job.HasField("work_at_risk_duration"):
         return ""
     unsaved = approximate_span(from_duration(job.work_at_risk_duration))
-    return f"{unsaved} ({'never saved' if job.never_saved else 'since the last checkpoint'})"
+    return f"up to {unsaved} ({'never saved' if job.never_saved else 'since the last checkpoint'})"

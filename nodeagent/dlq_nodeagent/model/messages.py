@@ -299,6 +299,7 @@ class RankReport:
     noticed: str = ""
     """The last notice it was given before its end: "stop" or "hold_expired"."""
     unnoticed: bool = False
+    catches: bool | None = None
     """True if it is known to have ended by itself, and no notice was given before."""
     gpus_held: str = ""
     """For an ended rank: the reason why its GPUs are not free yet."""

@@ -216,6 +216,12 @@ class Runtime(Protocol):
         """Send a signal to the main process only. No effect on an attempt that has ended."""
         ...
 
+    def catches(self, handle: Handle, number: int) -> bool | None:
+        """Whether the main process catches or ignores this signal now. None: unknown, as of a
+        container, whose main process is not the job's program.
+        """
+        ...
+
     def stop(
         self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
     ) -> None:

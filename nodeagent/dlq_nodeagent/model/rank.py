@@ -163,6 +163,8 @@ class Stopping:
     """When the notice may be given at the earliest: asked plus delay."""
     noticed_s: float | None = None
     baseline_mtime_ns: int = 0
+    catches: bool | None = None
+    """Whether the main process caught or ignored the signal of the notice; None: not known."""
     delivered: bool = False
     """Whether the runtime has taken it; from then on it is carried out without the agent."""
 

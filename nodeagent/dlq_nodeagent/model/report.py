@@ -65,6 +65,7 @@ def report_of(rank: Rank, *, sequence: int, now_s: float) -> RankReport:
         failed_task=rank.failed_task if ended else "",
         noticed="" if record is None else (record.noticed or ""),
         unnoticed=record is not None and _unnoticed(rank, record),
+        catches=None if record is None or rank.stopping is None else rank.stopping.catches,
         gpus_held=rank.gpus_held,
         no_room=ended and _no_room(rank),
         start_cause=_start_cause(rank) if phase is Phase.START_FAILED else "",

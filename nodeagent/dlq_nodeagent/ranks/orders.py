@@ -18,6 +18,7 @@ SIGNALS = {"": Signals.SIGTERM} | {
 SAVE_SIGNALS = frozenset({"INT", "USR1", "USR2"})
 UNCATCHABLE = frozenset({Signals.SIGKILL, Signals.SIGSTOP})
 SLURM = "slurm"  # the value of compat
+RANKS = "ranks"  # a value of signal_to
 _FOR_GOOD = frozenset({"cancel", "time_limit"})
 # The notice file has fewer words than the master has causes.
 _KINDS = {
@@ -53,12 +54,28 @@ class Orders:
         assert stopping is not None
         if watched.handle is None:
             return False
-        if not self._taken(effect, watched.handle, stopping, watched.rank.launch):
+        launch = watched.rank.launch
+        if effect is Effect.GIVE_NOTICE and stopping.catches is None:
+            stopping = replace(stopping, catches=self._catches(watched.handle, launch))
+            watched.rank = replace(watched.rank, stopping=stopping)
+        if not self._taken(effect, watched.handle, stopping, launch):
             watched.undelivered = effect
             return False
         watched.undelivered = None
         watched.rank = replace(watched.rank, stopping=replace(stopping, delivered=True))
         return not stopping.delivered
+
+    def _catches(self, handle: Handle, launch: Launch) -> bool | None:
+        """Whether the program itself bears the signal of the notice; None where its main process
+        is a launcher, which takes signals for others.
+        """
+        if launch.compat or launch.launch_mode or launch.worker_count or launch.signal_to == RANKS:
+            return None
+        own = SIGNALS.get(launch.preempt_signal, Signals.SIGTERM)
+        try:
+            return self.runtime.catches(handle, own)
+        except RuntimeFault:
+            return None
 
     def signal(self, watched: Watched, name: str) -> str:
         """Send a signal to the main process, which goes on; empty, or the word of a refusal."""

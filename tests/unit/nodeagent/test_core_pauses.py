@@ -2,6 +2,7 @@
 
 import signal
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -463,3 +464,41 @@ def test_a_cancel_reaches_a_job_of_slurm_that_is_saving_already() -> None:
     bench.run(2)
     assert bench.sent == [signal.SIGCONT]
     assert bench.signals == [signal.SIGUSR2, signal.SIGTERM]
+
+
+@pytest.mark.parametrize(("knob", "told"), [("yes", True), ("no", False), ("", None)])
+def test_the_master_hears_whether_the_program_bears_the_signal_of_its_notice(
+    knob: str, told: bool | None
+) -> None:
+    bench = AgentBench()
+    launch = running(bench, f"{BEATING} saves_for=3 saved_code=0 catches={knob}")
+    bench.order(a_stop(launch))
+    bench.run(10)
+    report = bench.last(launch)
+    assert (report.exit_code, report.catches) == (0, told)
+
+
+def test_a_launcher_takes_signals_for_others_so_that_nothing_is_said() -> None:
+    launchers: tuple[dict[str, Any], ...] = (
+        {"compat": "slurm"}, {"launch_mode": "per-gpu"}, {"signal_to": "ranks"},
+    )  # fmt: skip
+    for more in launchers:
+        bench = AgentBench()
+        bench.connect()
+        launch = replace(a_launch(does=f"{BEATING} saves_for=3 saved_code=0 catches=no"), **more)
+        bench.order(launch)
+        bench.run(2)
+        bench.order(a_stop(launch))
+        bench.run(10)
+        assert bench.last(launch).catches is None
+
+
+@pytest.mark.parametrize(("step", "done"), [(9, False), (10, True)])
+def test_who_leaves_with_zero_at_its_last_step_has_finished(step: int, done: bool) -> None:
+    bench = AgentBench()
+    launch = running(
+        bench, f'run_for=1000 saves_for=3 saved_code=0 beat={{"step":{step},"total":10}}'
+    )
+    bench.order(a_stop(launch))
+    bench.run(10)
+    assert bench.last(launch).done is done

@@ -10,7 +10,7 @@ from dlq_cli.commands.options import examples, json_option, pass_app
 from dlq_cli.facts.common import document
 from dlq_cli.facts.job import attempt_facts, job_facts, spec_facts, traffic_facts
 from dlq_cli.lists.select import several_jobs
-from dlq_cli.lists.story import attempts_text, failure_text, images_text, job_text
+from dlq_cli.lists.story import attempts_text, end_note_text, failure_text, images_text, job_text
 from dlq_cli.output.render import facts
 from dlq_cli.text.traffic import traffic_pairs
 from dlq_client.jobs import Jobs
@@ -37,6 +37,7 @@ def show(app: App, job: tuple[str, ...], as_json: bool) -> None:
         click.echo(facts(traffic_pairs(answer.traffic, look)), nl=False)
         click.echo(attempts_text(answer.attempts, look), nl=False, color=look.color)
         click.echo(images_text(answer.attempts), nl=False)
+        click.echo(end_note_text(answer.attempts), nl=False)
         click.echo(failure_text(answer.attempts), nl=False)
 
 

@@ -11,7 +11,7 @@ from dlq_cli.facts.common import document
 from dlq_cli.facts.job import job_facts, reason_facts, traffic_facts, wait_facts
 from dlq_cli.lists.columns import where, where_beside_state
 from dlq_cli.lists.select import several_jobs
-from dlq_cli.lists.story import failure_text, reason_text
+from dlq_cli.lists.story import end_note_text, failure_text, reason_text
 from dlq_cli.lists.tasks import shown_id
 from dlq_cli.output.render import OutputLook, clean_line
 from dlq_cli.text.traffic import believed_lines
@@ -35,8 +35,10 @@ def why(app: App, job: tuple[str, ...], as_json: bool) -> None:
     look = app.look()
     for answer in answers:
         click.echo(_text(answer, look), nl=False)
+        attempts = jobs.get(answer.job.job_id).attempts if answer.job.attempt_count else ()
+        click.echo(end_note_text(attempts), nl=False)
         if not answer.reasons and shown_state(answer.job) in ENDED:
-            click.echo(failure_text(jobs.get(answer.job.job_id).attempts), nl=False)
+            click.echo(failure_text(attempts), nl=False)
 
 
 def _facts(answer: job_service_pb2.ExplainJobResponse) -> dict[str, object]:

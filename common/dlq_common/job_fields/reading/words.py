@@ -31,6 +31,7 @@ AUTO = "auto"
 COMPATS = ("slurm", "none")
 PER_GPU = "per-gpu"
 SIGNALS_TO = ("main", "ranks")
+EXIT_ZERO_WORDS = ("completed", "requeued")
 TIME_LIMIT_SCOPES = (JOB_SCOPE, ATTEMPT_SCOPE) = ("job", "attempt")
 LAUNCHES = ("per-node", PER_GPU)
 MOST_ROLES = 10_000

@@ -122,3 +122,24 @@ EXIT_ZERO_COMPLETES = JobField(
     comment="Exit code 0 while asked to save means finished.",
     wire=Plain[bool]("preempt.exit_zero_completes"),
 )
+ON_EXIT_ZERO = JobField(
+    key="on_exit0_while_stopping",
+    read=words.one_of(words.EXIT_ZERO_WORDS),
+    flag="--on-exit0-while-stopping completed|requeued",
+    help="Meaning of exit code 0 while the job is told to leave: it has finished, or it runs again."
+    "  [default: by the evidence]",
+    sample='"completed"',
+    comment="Exit 0 while it is told to leave: completed or requeued. Default: by the evidence.",
+    wire=Plain[str]("on_exit0_while_stopping"),
+    limit=OneOf(words.EXIT_ZERO_WORDS),
+    label="exit 0 in a stop",
+)
+COMPLETION_EXIT_CODES = JobField(
+    key="completion_exit_codes",
+    read=words.read_exit_codes,
+    flag="--completion-exit N[,N]",
+    help="Exit codes that mean `finished`, at any time, also while the job is told to leave.",
+    sample="[85]",
+    wire=Many[int]("completion_exit_codes"),
+    limit=Several(MOST_EXIT_CODES, 1, 255),
+)

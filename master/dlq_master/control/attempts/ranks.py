@@ -115,6 +115,7 @@ def status_of(before: RankStatus, report: ReportedRank, now_s: float) -> RankSta
         hold_expired=phase is RankPhase.EXITED
         and _HOLD_EXPIRED in (report.ended_by, report.noticed),
         noticed=_noticed(report),
+        catches=report.catches,
         lost=vanished or untold,
         given_up=failed_start and report.error == OTHERS,
         ready_time_s=(

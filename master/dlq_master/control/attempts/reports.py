@@ -25,7 +25,7 @@ from dlq_master.control.attempts.ranks import (
 from dlq_master.control.loop.turn import Turn
 from dlq_master.control.stimuli import ReportedCheckpoint, ReportedPhase, ReportedRank
 from dlq_master.model.attempts import attempt_steps as on_attempt
-from dlq_master.model.attempts import gang, live_resize, unnoticed_ends
+from dlq_master.model.attempts import exit_zero, gang, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.attempts.first_failure import first_failed
 from dlq_master.model.ids import AttemptKey, NodeId
@@ -220,8 +220,10 @@ def _gather(turn: Turn, key: AttemptKey, rank: int, status: RankStatus, actor: s
         _come_back(turn, key)
     attempt = turn.state.cluster.attempts[key]
     if gang.over(attempt):
-        end = gang.verdict(attempt, turn.job(key.job_id).rules)
-        turn.step_attempt(key, end, actor="master", cause=unnoticed_ends.words(attempt))
+        rules = turn.job(key.job_id).rules
+        end = gang.verdict(attempt, rules)
+        cause = unnoticed_ends.words(attempt) or exit_zero.words(attempt, rules)
+        turn.step_attempt(key, end, actor="master", cause=cause)
         quarantine.take(turn, attempt, end, turn.job(key.job_id))
 
 

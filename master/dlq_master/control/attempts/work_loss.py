@@ -30,9 +30,11 @@ def refuse(turn: Turn, keys: Iterable[AttemptKey | None], command: str) -> None:
 
 
 def loss_words(job: Job, loss: Loss) -> str:
-    """`job 7 has never saved and says nothing of how: 3 h 12 min of work on 4 GPUs`."""
+    """`job 7 has never saved and says nothing of how: up to 3 h 12 min of work on 4 GPUs`. It is a
+    bound, since work may be saved where nobody looks.
+    """
     count = f"{loss.gpus} GPU" if loss.gpus == 1 else f"{loss.gpus} GPUs"
-    work = f"{approximate_span(loss.work_s)} of work on {count}"
+    work = f"up to {approximate_span(loss.work_s)} of work on {count}"
     return f"job {shown_id(job)} {_GROUNDS[loss.ground]}: {work}"
 
 

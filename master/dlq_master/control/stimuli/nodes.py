@@ -171,6 +171,7 @@ class ReportedRank:
     noticed: str = (
         ""  # "stop" | "hold_expired": told to leave before its end; "": its end is its own
     )
+    catches: bool | None = None  # its main process, the signal of its notice; None: not known
     unnoticed: bool = (
         False  # its shim's record says that its end is its own; False: or nobody can tell
     )

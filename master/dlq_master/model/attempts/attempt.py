@@ -78,6 +78,7 @@ class RankStatus(NamedTuple):
     saved: bool = False  # a checkpoint was committed after this rank's notice
     hold_expired: bool = False  # the shim ended it, or told it to: the master was silent too long
     noticed: bool | None = None  # told to leave before its end, by its shim; None: not known
+    catches: bool | None = None  # its main process, the signal of its notice; None: not known
     lost: bool = False  # nobody will ever say how it ended
     given_up: bool = False  # lost by an operator's word, or by a restored backup: no failure
     ready_time_s: float | None = None  # since when it could start

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dlq_master.model.attempts import attempt_steps as on_attempt
-from dlq_master.model.attempts import live_resize, unnoticed_ends
+from dlq_master.model.attempts import exit_zero, live_resize, unnoticed_ends
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
+from dlq_master.model.attempts.exit_zero import COMES_BACK
 from dlq_master.model.attempts.first_failure import first_failed
 from dlq_master.model.attempts.grace import work_at_risk_s
 from dlq_master.model.estimates.estimate import Basis, Unmeasured
@@ -18,7 +19,6 @@ from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps as on_job
 from dlq_master.model.jobs.job import (
     EndReason,
-    ExitZeroInGrace,
     Job,
     Resizing,
     RunRules,
@@ -30,18 +30,6 @@ from dlq_master.model.transitions import StopCause
 _ORDER = {phase: place for place, phase in enumerate(RankPhase)}
 _ASSIGNED = frozenset({RankPhase.ASSIGNED})
 _BEFORE_RUNNING = frozenset({AttemptState.ASSIGNED, AttemptState.PREPARING, AttemptState.STARTING})
-# Stops after which the job goes on later: the work must have been saved.
-_COMES_BACK = frozenset(
-    {
-        StopCause.PREEMPT,
-        StopCause.PAUSE,
-        StopCause.REQUEUE,
-        StopCause.DRAIN,
-        StopCause.RECLAIM,
-        StopCause.HOLD_EXPIRED,
-    }
-)
-
 # How long ranks that were told to save may stay once rank 0 has left with everything saved.
 FOLLOW_S = 10.0
 
@@ -164,7 +152,7 @@ def first_left_saved(attempt: Attempt, rules: RunRules) -> bool:
     Rank 0 hosts the rendezvous, so without it the others cannot train on. Where they do not see its
     checkpoint (a directory of its node), no other sign would reach them.
     """
-    if attempt.stop_cause not in _COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
+    if attempt.stop_cause not in COMES_BACK or (attempt.grace_s or 0.0) <= FOLLOW_S:
         return False
     first = attempt.ranks[0]
     kept = first.saved or first.exit_code in rules.requeue_exit_codes
@@ -192,9 +180,9 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
     words):
 
     during a stop for another job, a checkpoint committed after the notice or a requeue exit code is
-    the only proof of a save. Exit 0 then means "saved" unless the job says otherwise or left its
-    done file. Outside a stop, a requeue exit code asks for another run. A rank that ended before it
-    was told to stop is judged on its own (unnoticed_ends.py).
+    the only proof of a save. exit_zero.py says what exit 0 means then. Outside a stop, a requeue
+    exit code asks for another run. A declared code of completion means finished at any time. A rank
+    that ended before it was told to stop is judged on its own (unnoticed_ends.py).
     """
     if unnoticed_ends.before_stop(attempt):
         attempt = attempt._replace(stop_cause=None)
@@ -208,13 +196,11 @@ def verdict(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:
         return on_attempt.TimedOut()
     if cause is StopCause.TRIAL:
         return on_attempt.Measured(work_s=attempt.measured_s, unmeasured=attempt.unmeasured)
-    finished = all(_clean(status) for status in ranks)
-    done = finished and any(status.done_file for status in ranks)
-    if done or (finished and _zero_completes(attempt, rules)):
+    if _finished(attempt, rules):
         return on_attempt.Succeeded()
     if any(status.lost and not status.left for status in ranks):
         return on_attempt.NodeLost()
-    if cause in _COMES_BACK or any(status.hold_expired for status in ranks):
+    if cause in COMES_BACK or any(status.hold_expired for status in ranks):
         return _taken_off(attempt, rules)
     broken = _start_error(attempt)
     if broken and attempt.started_time_s is None:
@@ -317,14 +303,14 @@ def _start_error(attempt: Attempt) -> str:
     return next((status.start_error for status in named if status.start_error), "")
 
 
-def _clean(status: RankStatus) -> bool:
-    return status.exit_code == 0 and not status.failed
-
-
-def _zero_completes(attempt: Attempt, rules: RunRules) -> bool:
-    if attempt.stop_cause not in _COMES_BACK:
+def _finished(attempt: Attempt, rules: RunRules) -> bool:
+    """By a declared exit code of the rank that failed first, or of rank 0; else by exit 0."""
+    if attempt.ranks[attempt.first_failed_rank or 0].exit_code in rules.done_exit_codes:
         return True
-    return rules.exit0_in_grace is ExitZeroInGrace.COMPLETED
+    if not all(map(exit_zero.is_clean, attempt.ranks)):
+        return False
+    found = exit_zero.judged(attempt, rules)
+    return found is None or found.done
 
 
 def _taken_off(attempt: Attempt, rules: RunRules) -> on_attempt.AttemptEvent:

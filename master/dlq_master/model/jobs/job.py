@@ -62,15 +62,22 @@ class EndReason(StrEnum):
 class ExitZeroInGrace(StrEnum):
     """What exit code 0 during a pause means: saved and left, or really finished?"""
 
-    REQUEUE = "requeue"
+    REQUEUE = "requeued"
     COMPLETED = "completed"
+    EVIDENCE = "evidence"  # nothing is declared (model/attempts/exit_zero.py)
+
+    @classmethod
+    def _missing_(cls, value: object) -> ExitZeroInGrace | None:
+        """Rows of before say "requeue", which nobody had declared."""
+        return cls.EVIDENCE if value == "requeue" else None
 
 
 class RunRules(NamedTuple):
     """The rules about stopping and running again, from a job's spec and from the cluster."""
 
     requeue_exit_codes: frozenset[int] = frozenset({99})
-    exit0_in_grace: ExitZeroInGrace = ExitZeroInGrace.REQUEUE
+    exit0_in_grace: ExitZeroInGrace = ExitZeroInGrace.EVIDENCE
+    done_exit_codes: frozenset[int] = frozenset()  # its program has finished, whatever was asked
     max_requeues: int = 10  # by requeue exit codes, outside a grace
     max_restarts: int = 0  # after the program's own failures
     max_infra_failures: int = 3  # then the job is held as poison

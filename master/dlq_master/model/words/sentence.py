@@ -224,7 +224,7 @@ def preempted(taken: Taken, reader: str = "") -> str:
     if taken.lost_s is None:
         return f"it is leaving its GPUs for job {taken.by}{whose}{rule}"
     lost_s = round(taken.lost_s)
-    lost = f"lost {lost_s} s of work" if lost_s else "no work was lost"
+    lost = f"lost up to {lost_s} s of work" if lost_s else "no work was lost"
     return f"preempted by job {taken.by}{whose}{rule}; {lost}"
 
 

@@ -66,7 +66,7 @@ async def get_job(call: Call, request: wire.GetJobRequest) -> wire.GetJobRespons
     response = wire.GetJobResponse(
         job=job_message(job, read, call.now_s),
         spec=JobSpec.FromString(read.spec(job.spec_id)),
-        attempts=[attempt_message(each, _contact_s(each, read)) for each in attempts],
+        attempts=[attempt_message(each, job.rules, _contact_s(each, read)) for each in attempts],
         traffic=traffic_message(job, read),
     )
     profile = profile_of(job, read) if request.with_profile else None
@@ -101,7 +101,8 @@ def _detail(job: Job, read: Published) -> wire.JobDetail:
     detail = wire.JobDetail(
         spec=JobSpec.FromString(read.spec(job.spec_id)),
         attempts=[
-            attempt_message(each, _contact_s(each, read)) for each in read.attempts(job.job_id)
+            attempt_message(each, job.rules, _contact_s(each, read))
+            for each in read.attempts(job.job_id)
         ],
     )
     detail.has_script = bool(detail.spec.script)

@@ -199,6 +199,7 @@ def report_of(report: agent.RankReport) -> ReportedRank:
         failed_task=printable(report.failed_task[:LONGEST_TASK]),
         noticed=words_of(report.noticed, "noticed"),
         unnoticed=report.unnoticed,
+        catches=report.catches if report.HasField("catches") else None,
         start_cause=words_of(report.start_cause, "start_cause"),
         gpus_held=printable(report.gpus_held[:LONGEST_WORDS]),
         no_room=report.no_room,

@@ -330,6 +330,13 @@ def _without_gpus(spec: JobSpec) -> Request:
     )
 
 
+def _exit_zero(spec: JobSpec) -> ExitZeroInGrace:
+    if spec.on_exit0_while_stopping:
+        return ExitZeroInGrace(spec.on_exit0_while_stopping)
+    completes = spec.preempt.exit_zero_completes
+    return ExitZeroInGrace.COMPLETED if completes else ExitZeroInGrace.EVIDENCE
+
+
 _DEFAULT_SCOPE = {False: JOB_SCOPE, True: ATTEMPT_SCOPE}
 
 
@@ -338,9 +345,8 @@ def rules_of(spec: JobSpec) -> RunRules:
     preempt = spec.preempt
     rules = RunRules(
         requeue_exit_codes=frozenset({SAVED_EXIT_CODE, *preempt.requeue_exit_codes}),
-        exit0_in_grace=(
-            ExitZeroInGrace.COMPLETED if preempt.exit_zero_completes else ExitZeroInGrace.REQUEUE
-        ),
+        exit0_in_grace=_exit_zero(spec),
+        done_exit_codes=frozenset(spec.completion_exit_codes),
         max_restarts=spec.retry.max_restart_count,
         cancel_late=spec.on_miss == CANCEL,
         attended=spec.interactive.attended,

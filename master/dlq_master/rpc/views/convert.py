@@ -13,9 +13,10 @@ from dlq_common.text.wire import filled, to_duration, to_timestamp
 from dlq_master.control.nodes.labels import by_name, named
 from dlq_master.control.read_model.published import Published
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankStatus
+from dlq_master.model.attempts.exit_zero import words as end_note
 from dlq_master.model.attempts.grace import grace_s, limit_left_s
 from dlq_master.model.event import Fact, JournalEvent
-from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState
+from dlq_master.model.jobs.job import Checkpoint, HoldKind, Job, JobState, RunRules
 from dlq_master.model.jobs.naming import shown_dependency
 from dlq_master.model.lease import Lease, LeaseKind, hold_until_s
 from dlq_master.model.nodes.node import Node, NodeState
@@ -229,7 +230,7 @@ def checkpoint_message(checkpoint: Checkpoint | None) -> job_pb2.Checkpoint | No
     return filled(job_pb2.Checkpoint, checkpoint, commit_time=to_timestamp(checkpoint.time_s))
 
 
-def attempt_message(attempt: Attempt, contact_s: float | None) -> job_pb2.Attempt:
+def attempt_message(attempt: Attempt, rules: RunRules, contact_s: float | None) -> job_pb2.Attempt:
     """One try of a job; `contact_s` is the last word of its most silent node, None: unknown."""
     return job_pb2.Attempt(
         job_id=str(attempt.key.job_id),
@@ -244,6 +245,7 @@ def attempt_message(attempt: Attempt, contact_s: float | None) -> job_pb2.Attemp
         start_time=to_timestamp(attempt.started_time_s),
         end_time=to_timestamp(attempt.ended_time_s),
         grace_duration=to_duration(attempt.grace_s),
+        end_note="" if attempt.live else end_note(attempt, rules),
     )
 
 

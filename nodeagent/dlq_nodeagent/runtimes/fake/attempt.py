@@ -30,6 +30,8 @@ class FakeJob:
     exit_signal: int = 0
     """The signal that ends it instead, when not 0."""
     ignores_signals: bool = False
+    catches: str = ""
+    """Whether it has a handler for the signal of its notice: yes or no; empty: nobody can see."""
     saves_for: float | None = None
     """Asked to leave, it saves for this many seconds and exits with `saved_code`; else it dies."""
     saved_code: int = 99

@@ -105,6 +105,9 @@ class FakeRuntime:
     def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
         self._commanded(handle, epoch).signal(number, self._now_s())
 
+    def catches(self, handle: Handle, number: int) -> bool | None:
+        return {"yes": True, "no": False}.get(self._settled(handle).job.catches)
+
     def stop(
         self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float
     ) -> None:

@@ -49,6 +49,7 @@ class PodmanRuntime(ProcessRuntime):
     """Rootful only: a container of an unprivileged podman has no limits on v1, and no devices."""
 
     name = "podman"
+    _sees_main = False  # it is the init of the container
 
     def __init__(
         self,

@@ -39,6 +39,7 @@ class ProcessRuntime:
     """Runs ranks as processes below a shim, in control groups where the host has them."""
 
     name = "process"
+    _sees_main = True  # the main process is the job's own program
 
     def __init__(
         self, *, state_dir: Path, contact: Path, cgroups: CgroupTree, shim: Path, clock: Clock
@@ -186,6 +187,12 @@ class ProcessRuntime:
 
     def signal(self, handle: Handle, number: int, *, epoch: int) -> None:
         self._known(handle).send(epoch, f"signal {number}")
+
+    def catches(self, handle: Handle, number: int) -> bool | None:
+        started = self._known(handle).started()
+        if started is None or not self._sees_main:
+            return None
+        return shim_process.catches(started.main_pid, started.main_start_ticks, number)
 
     def stop(
         self, handle: Handle, *, epoch: int, signal: int, grace_s: float, term_s: float

@@ -81,6 +81,19 @@ def read_start_ticks(pid: int) -> int | None:
     return None if fields is None else int(fields[19])
 
 
+def catches(pid: int, start_ticks: int, number: int) -> bool | None:
+    """Whether the process catches or ignores a signal; None: it is gone, or shows no masks."""
+    try:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return None
+    if read_start_ticks(pid) != start_ticks:
+        return None
+    masks = [line.split()[1] for line in lines if line.startswith(("SigCgt:", "SigIgn:"))]
+    bit = 1 << (number - 1)
+    return any(int(mask, 16) & bit for mask in masks) if masks else None
+
+
 def session_pids(session_id: int, since_ticks: int) -> set[int]:
     """Processes of a session since then: a lost shim's remains without control groups."""
     found = set()

@@ -814,6 +814,7 @@ class RankReport(_message.Message):
     IMAGE_DIGEST_FIELD_NUMBER: _builtins.int
     UNNOTICED_FIELD_NUMBER: _builtins.int
     START_CAUSE_FIELD_NUMBER: _builtins.int
+    CATCHES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Rises over all sessions of the agent's life; acknowledged by ReportAck."""
     job_id: _builtins.str
@@ -867,6 +868,10 @@ class RankReport(_message.Message):
     start_cause: _builtins.str
     """With START_FAILED: why, in a fixed word ("cgroup", "devices", "image", ...; docs/reference/states/causes.md). Whether that
     speaks against the node, the master decides. Empty: from an agent of before this field.
+    """
+    catches: _builtins.bool
+    """For a rank that was given notice: whether its main process caught or ignored that signal. Unset:
+    unknown, as of a container or of a launcher.
     """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
@@ -940,13 +945,19 @@ class RankReport(_message.Message):
         image_digest: _builtins.str = ...,
         unnoticed: _builtins.bool = ...,
         start_cause: _builtins.str = ...,
+        catches: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "exit_code", b"exit_code", "fence", b"fence", "run_duration", b"run_duration", "save_duration", b"save_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code", "age_duration", b"age_duration", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "image_digest", b"image_digest", "job_id", b"job_id", "last_lines", b"last_lines", "no_room", b"no_room", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "start_cause", b"start_cause", "unnoticed", b"unnoticed", "workers_done", b"workers_done"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_catches", b"_catches", "_exit_code", b"_exit_code", "age_duration", b"age_duration", "catches", b"catches", "checkpoint", b"checkpoint", "cpu_duration", b"cpu_duration", "detail", b"detail", "done", b"done", "ended_by", b"ended_by", "error", b"error", "exit_code", b"exit_code", "failed_task", b"failed_task", "fence", b"fence", "gpu_indexes", b"gpu_indexes", "gpus_held", b"gpus_held", "image_digest", b"image_digest", "job_id", b"job_id", "last_lines", b"last_lines", "no_room", b"no_room", "node_rank", b"node_rank", "noticed", b"noticed", "oom_killed", b"oom_killed", "peak_memory_bytes", b"peak_memory_bytes", "phase", b"phase", "ports", b"ports", "run_duration", b"run_duration", "save_duration", b"save_duration", "sequence", b"sequence", "signal", b"signal", "start_cause", b"start_cause", "unnoticed", b"unnoticed", "workers_done", b"workers_done"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__catches: _TypeAlias = _typing.Literal["catches"]  # noqa: Y015
+    _WhichOneofArgType__catches: _TypeAlias = _typing.Literal["_catches", b"_catches"]  # noqa: Y015
     _WhichOneofReturnType__exit_code: _TypeAlias = _typing.Literal["exit_code"]  # noqa: Y015
     _WhichOneofArgType__exit_code: _TypeAlias = _typing.Literal["_exit_code", b"_exit_code"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__catches) -> _WhichOneofReturnType__catches | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__exit_code) -> _WhichOneofReturnType__exit_code | None: ...
 
 Global___RankReport: _TypeAlias = RankReport  # noqa: Y015

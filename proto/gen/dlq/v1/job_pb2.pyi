@@ -648,6 +648,8 @@ class JobSpec(_message.Message):
     LATENESS_FIELD_NUMBER: _builtins.int
     INTERACTIVE_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
+    ON_EXIT0_WHILE_STOPPING_FIELD_NUMBER: _builtins.int
+    COMPLETION_EXIT_CODES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A name for people; letters, digits and ". _ - + @ :". Empty: derived from the command."""
     script: _builtins.str
@@ -691,6 +693,10 @@ class JobSpec(_message.Message):
     time_limit_scope: _builtins.str
     """The scope of the time limit. "job": the running time of all attempts together. "attempt": each
     attempt anew, as in Slurm. Empty: "attempt" with compat = "slurm", else "job".
+    """
+    on_exit0_while_stopping: _builtins.str
+    """The meaning of exit 0 while the job is told to leave: "completed" or "requeued". Empty: by the
+    evidence (docs/using/stop-and-change.md). Over preempt.exit_zero_completes.
     """
     @_builtins.property
     def command(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -774,6 +780,10 @@ class JobSpec(_message.Message):
     def interactive(self) -> Global___InteractiveSpec:
         """Its client stays with it (docs/using/interactive.md). Unset: nobody does."""
 
+    @_builtins.property
+    def completion_exit_codes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Exit codes, 1 to 255, by which the program says that it has finished, at any time."""
+
     def __init__(
         self,
         *,
@@ -811,10 +821,12 @@ class JobSpec(_message.Message):
         lateness: Global___LatenessSpec | None = ...,
         interactive: Global___InteractiveSpec | None = ...,
         time_limit_scope: _builtins.str = ...,
+        on_exit0_while_stopping: _builtins.str = ...,
+        completion_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -1146,6 +1158,7 @@ class Attempt(_message.Message):
     END_TIME_FIELD_NUMBER: _builtins.int
     GRACE_DURATION_FIELD_NUMBER: _builtins.int
     FIRST_FAILED_RANK_FIELD_NUMBER: _builtins.int
+    END_NOTE_FIELD_NUMBER: _builtins.int
     job_id: _builtins.str
     """The job."""
     attempt: _builtins.int
@@ -1156,6 +1169,10 @@ class Attempt(_message.Message):
     """Why it was asked to stop: "preempt", "pause", "cancel", "time_limit", ...; empty: it was not."""
     first_failed_rank: _builtins.int
     """The rank that failed first; unset: none did."""
+    end_note: _builtins.str
+    """For an attempt that exited with 0 while it was told to leave: its meaning and why, as a sentence.
+    Empty: it ended otherwise.
+    """
     @_builtins.property
     def fence(self) -> _lease_pb2.Fence:
         """Fence of its placement."""
@@ -1199,10 +1216,11 @@ class Attempt(_message.Message):
         end_time: _timestamp_pb2.Timestamp | None = ...,
         grace_duration: _duration_pb2.Duration | None = ...,
         first_failed_rank: _builtins.int | None = ...,
+        end_note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_first_failed_rank", b"_first_failed_rank", "assign_time", b"assign_time", "end_time", b"end_time", "fence", b"fence", "first_failed_rank", b"first_failed_rank", "grace_duration", b"grace_duration", "lease", b"lease", "start_time", b"start_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_failed_rank", b"_first_failed_rank", "assign_time", b"assign_time", "attempt", b"attempt", "end_time", b"end_time", "fence", b"fence", "first_failed_rank", b"first_failed_rank", "grace_duration", b"grace_duration", "job_id", b"job_id", "lease", b"lease", "ranks", b"ranks", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_first_failed_rank", b"_first_failed_rank", "assign_time", b"assign_time", "attempt", b"attempt", "end_note", b"end_note", "end_time", b"end_time", "fence", b"fence", "first_failed_rank", b"first_failed_rank", "grace_duration", b"grace_duration", "job_id", b"job_id", "lease", b"lease", "ranks", b"ranks", "start_time", b"start_time", "state", b"state", "stop_cause", b"stop_cause"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__first_failed_rank: _TypeAlias = _typing.Literal["first_failed_rank"]  # noqa: Y015
     _WhichOneofArgType__first_failed_rank: _TypeAlias = _typing.Literal["_first_failed_rank", b"_first_failed_rank"]  # noqa: Y015

@@ -198,3 +198,24 @@ def test_a_full_disk_loses_log_bytes_but_neither_the_job_nor_its_record(tmp_path
             assert record.log_bytes + record.dropped_log_bytes == 2_000_000
     finally:
         assert os.system(f"umount {small}") == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "bears"),
+    [
+        ("trap 'exit 0' TERM; echo ready; while :; do sleep 0.05; done", True),
+        ("trap '' TERM; echo ready; while :; do sleep 0.05; done", True),
+        ("echo ready; exec sleep 1000", False),
+    ],
+    ids=["catches", "ignores", "has no handler"],
+)
+def test_it_is_seen_whether_the_program_bears_a_signal(
+    box: ProcessBox, script: str, bears: bool
+) -> None:
+    handle = box.sh(script)
+    wait_until(lambda: b"ready" in box.runtime.read_log(handle, 0, 100).data, what="a trap")
+    assert box.runtime.catches(handle, signal.SIGTERM) is bears
+    assert box.runtime.catches(handle, signal.SIGUSR2) is False
+    box.runtime.kill(handle, epoch=5)
+    box.wait_exit(handle)
+    assert box.runtime.catches(handle, signal.SIGTERM) is None

@@ -93,7 +93,7 @@ def test_the_victim_is_told_by_whom_by_which_rule_and_what_it_lost(
     assert lost_s > 60
     assert ends.cause == (
         f"preempted by job {winner} (root) by rule: the shortest remaining time first; "
-        f"lost {lost_s} s of work"
+        f"lost up to {lost_s} s of work"
     )
     assert (ends.data["for_job"], ends.data["user"]) == (winner, "root")
 

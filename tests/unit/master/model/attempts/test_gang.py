@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from dlq_master.model.attempts import attempt_steps as on
-from dlq_master.model.attempts import gang
+from dlq_master.model.attempts import exit_zero, gang
 from dlq_master.model.attempts.attempt import Attempt, AttemptState, RankPhase, RankStatus
 from dlq_master.model.ids import NodeId
 from dlq_master.model.jobs import job_steps
@@ -156,6 +156,47 @@ def test_exit_zero_in_the_grace_is_another_run_unless_the_job_says_otherwise() -
     assert isinstance(done.job, job_steps.Completed)
     marked = leaving(rank(0, exit_code=0, done_file=True), rank(1, exit_code=0))
     assert isinstance(judged(marked).job, job_steps.Completed)
+    again = judged(marked, exit0_in_grace=ExitZeroInGrace.REQUEUE)
+    assert isinstance(again.job, job_steps.Completed), "the program knows best"
+
+
+@pytest.mark.parametrize(
+    ("seen", "done"),
+    [
+        ((False, False), True),
+        ((True, False), False),
+        ((None, False), False),
+        ((None, None), False),
+    ],
+)
+def test_who_would_have_died_of_the_signal_has_finished(
+    seen: tuple[bool | None, bool | None], done: bool
+) -> None:
+    ranks = [rank(number, exit_code=0, catches=it) for number, it in enumerate(seen)]
+    kind = job_steps.Completed if done else job_steps.Requeued
+    assert isinstance(judged(leaving(*ranks)).job, kind)
+    declared = judged(leaving(*ranks), exit0_in_grace=ExitZeroInGrace.REQUEUE)
+    assert isinstance(declared.job, job_steps.Requeued)
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_a_declared_exit_code_means_finished_at_any_time(stopped: bool) -> None:
+    ranks = (rank(0, exit_code=85), rank(1, signal=9))
+    attempt = leaving(*ranks) if stopped else told(a_gang(), (0, ranks[0]), (1, ranks[1]))
+    done = judged(attempt, done_exit_codes=frozenset({85}))
+    assert isinstance(done.job, job_steps.Completed)
+    assert not isinstance(judged(attempt).job, job_steps.Completed)
+
+
+def test_the_user_is_told_what_exit_zero_was_taken_for_and_why() -> None:
+    plain = leaving(rank(0, exit_code=0), rank(1, exit_code=0))
+    words = exit_zero.words(plain, RunRules())
+    assert words.startswith("exit 0 while it was told to leave (")
+    assert words.endswith("it runs again; nothing says that it had finished")
+    marked = leaving(rank(0, exit_code=0, done_file=True), rank(1, exit_code=0))
+    assert "counted as finished; it said" in exit_zero.words(marked, RunRules())
+    assert exit_zero.words(leaving(rank(0, exit_code=1), rank(1, exit_code=0)), RunRules()) == ""
+    assert exit_zero.words(a_gang(), RunRules()) == ""
 
 
 def test_a_cancel_and_a_time_limit_decide_how_it_ended() -> None:

@@ -36,7 +36,7 @@ def test_a_stop_loses_work_of_which_nothing_is_known_that_would_save_it(
     assert ("" if loss is None else loss.ground) == ground
     if loss is not None:
         assert (loss.work_s, loss.gpus) == (11_520.0, 4)
-        assert loss_words(silent, loss).endswith(": 3 h 12 min of work on 4 GPUs")
+        assert loss_words(silent, loss).endswith(": up to 3 h 12 min of work on 4 GPUs")
 
 
 @pytest.mark.parametrize(

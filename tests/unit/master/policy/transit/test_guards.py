@@ -258,9 +258,8 @@ def test_the_victim_learns_by_whom_by_which_rule_and_what_it_lost() -> None:
     taken = world.job(1).taken
     assert taken is not None
     assert taken.lost_s == 299.0
-    told = (
-        "preempted by job 2 (alice) by rule: the shortest remaining time first; lost 299 s of work"
-    )
+    rule = "preempted by job 2 (alice) by rule: the shortest remaining time first"
+    told = f"{rule}; lost up to 299 s of work"
     assert preempted(taken) == told
     assert preempted(taken, "alice").startswith("preempted by job 2 (yours)")
     (why,) = [

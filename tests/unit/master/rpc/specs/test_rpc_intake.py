@@ -214,3 +214,23 @@ def test_an_unknown_scope_of_a_limit_is_refused_by_name() -> None:
     request.spec.time_limit_scope = "week"
     with pytest.raises(InvalidRequest, match="time_limit_scope"):
         intake.submit_stimulus(request, ALICE)
+
+
+@pytest.mark.parametrize(
+    ("word", "older", "rule"),
+    [
+        ("", False, ExitZeroInGrace.EVIDENCE),
+        ("", True, ExitZeroInGrace.COMPLETED),
+        ("requeued", True, ExitZeroInGrace.REQUEUE),
+        ("completed", False, ExitZeroInGrace.COMPLETED),
+    ],
+)
+def test_the_meaning_of_exit_zero_in_a_stop_is_what_the_spec_declares(
+    word: str, older: bool, rule: ExitZeroInGrace
+) -> None:
+    request = _submission()
+    request.spec.on_exit0_while_stopping = word
+    request.spec.preempt.exit_zero_completes = older
+    request.spec.completion_exit_codes.append(85)
+    rules = intake.submit_stimulus(request, ALICE).rules
+    assert (rules.exit0_in_grace, rules.done_exit_codes) == (rule, frozenset({85}))

@@ -239,7 +239,7 @@ def test_a_job_tells_by_whom_it_was_preempted_and_what_a_stop_costs(control: Fak
     told = _message(control)
     assert (told.displaced_count, told.last_preemption.lost_duration.seconds) == (2, 42)
     assert told.last_preemption.detail == (
-        "preempted by job 17 (bob) by rule: the fewest GPUs first; lost 42 s of work"
+        "preempted by job 17 (bob) by rule: the fewest GPUs first; lost up to 42 s of work"
     )
     jobs[JobId(1)] = jobs[JobId(1)]._replace(state=JobState.COMPLETED, end_time_s=1.0)
     ended = _message(control)
