@@ -31,7 +31,7 @@ COMES_BACK = frozenset(
 
 
 class ExitZero(NamedTuple):
-    """What exit 0 was taken for, and why."""
+    """The meaning of exit 0, and the reason."""
 
     done: bool
     why: str
