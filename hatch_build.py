@@ -24,6 +24,7 @@ SHIM_DIR = Path("nodeagent/dlq_nodeagent/shim")
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
+OUTPUT_NAME = "dlq-output"
 FRONT_DIR = Path("client/dlq_compat/front")
 FRONT_NAME = "dlq-front"
 PROFILER_SOURCES = Path("profiler/src")
@@ -65,7 +66,7 @@ def find_compiler() -> list[str] | None:
 
 def compile_shim(root: Path) -> Path | None:
     """Compile every C file of the shim into one executable and return its path; and with it
-    dlq-init and dlq-tasks.
+    dlq-init, dlq-tasks and dlq-output.
 
     Returns None without sources or without a compiler; the agent then refuses to start and says how
     to get a compiler. A compiler that fails raises: a half-built wheel must not look like a pure
@@ -83,16 +84,17 @@ def compile_shim(root: Path) -> Path | None:
         _compile([*compiler, *FLAGS, "-static"], inside, shim_dir / INIT_NAME)
     except subprocess.CalledProcessError:
         print("dlq-init was not linked (no static C library): no containers", file=sys.stderr)
-    # The main process of a rank with several tasks; static for the same reason, where that is
-    # possible.
-    tasks = sorted(str(path) for path in (shim_dir / "tasks").glob("*.c"))
-    for static in (["-static"], []) if tasks else ():
-        try:
-            _compile([*compiler, *FLAGS, *static], tasks, shim_dir / TASKS_NAME)
-            break
-        except subprocess.CalledProcessError:
-            if not static:
-                raise
+    # Main processes of ranks with several tasks or with output files; static for the same reason,
+    # where that is possible.
+    for folder, name in (("tasks", TASKS_NAME), ("output", OUTPUT_NAME)):
+        own = sorted(str(path) for path in (shim_dir / folder).glob("*.c"))
+        for static in (["-static"], []) if own else ():
+            try:
+                _compile([*compiler, *FLAGS, *static], own, shim_dir / name)
+                break
+            except subprocess.CalledProcessError:
+                if not static:
+                    raise
     return shim_dir / SHIM_NAME
 
 

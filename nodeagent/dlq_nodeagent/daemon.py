@@ -31,8 +31,8 @@ from dlq_nodeagent.devices.port import Devices
 from dlq_nodeagent.devices.watch import GpuWatch
 from dlq_nodeagent.execs.serving import ExecServer
 from dlq_nodeagent.launch.launching import Launching
+from dlq_nodeagent.launch.programs import install_program
 from dlq_nodeagent.launch.slurm import install_stand_ins
-from dlq_nodeagent.launch.tasks import install_tasks
 from dlq_nodeagent.line import wire
 from dlq_nodeagent.line.channel import Channels
 from dlq_nodeagent.line.identity import keep_renewed, stored_address
@@ -47,7 +47,7 @@ from dlq_nodeagent.runtimes.fake.runtime import FakeHost, FakeRuntime
 from dlq_nodeagent.runtimes.podman.prepare import secrets_of
 from dlq_nodeagent.runtimes.process.leftovers import Leftovers, finder
 from dlq_nodeagent.runtimes.process.runtime import ProcessRuntime
-from dlq_nodeagent.shim.binary import TASKS_NAME, ensure_shim, shim_path
+from dlq_nodeagent.shim.binary import OUTPUT_NAME, TASKS_NAME, ensure_shim, shim_path
 from dlq_nodeagent.shim.contact import ContactFile
 from dlq_nodeagent.state.disk_watch import DiskWatch
 from dlq_nodeagent.state.instance import open_instance, read_machine_id
@@ -100,7 +100,8 @@ def prepare_state_dir(state_dir: Path) -> None:
         scripts.mkdir(exist_ok=True)
         scripts.chmod(_STATE_MODE)
         install_stand_ins(state_dir)
-        install_tasks(state_dir, shim_path().with_name(TASKS_NAME))
+        for name in (TASKS_NAME, OUTPUT_NAME):
+            install_program(state_dir, shim_path().with_name(name))
         copy_parts(_profiler_copies(state_dir), built())
     except OSError as error:
         raise ConfigError(f"{state_dir}: {error.strerror}", key="node.state_dir") from None

@@ -209,6 +209,9 @@ class FakeRead(Published):
     def free_gpu_count(self, node_id: NodeId) -> int:
         return len(self.all_nodes[node_id].gpus)
 
+    def free_core_count(self, node_id: NodeId) -> int:
+        return self.all_nodes[node_id].cores
+
     def machines(self) -> tuple[Machine, ...]:
         return tuple(self.rented)
 

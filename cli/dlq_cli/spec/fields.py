@@ -33,7 +33,7 @@ ALIASES: Mapping[str, str] = {
     "resources.gpu": "resources.gpus",
 }
 
-SECTIONS = ("resources", "elastic", "preempt", "checkpoint", "retry", "roles")
+SECTIONS = ("resources", "elastic", "output", "preempt", "checkpoint", "retry", "roles")
 
 # Keys of facts that other versions know; better named than taken for typing errors.
 LATER_KEYS = frozenset(

@@ -57,6 +57,12 @@ def check_output_pattern(pattern: str, what: str) -> str:
     return pattern
 
 
+def is_of_each_rank(pattern: str) -> bool:
+    """Whether the name differs between the ranks of a job: it holds %n, %N or %t."""
+    found = () if "\\" in pattern else _SPECIFIER.finditer(pattern)
+    return any(one[3] in {"n", "N", "t"} for one in found)
+
+
 def expand_output_pattern(pattern: str, names: OutputNames) -> str:
     """The name of the file. One backslash anywhere turns all specifiers off, and goes."""
     if "\\" in pattern:

@@ -30,6 +30,7 @@ from dlq_nodeagent.jobtree.places import (
 )
 from dlq_nodeagent.jobtree.user_rights import UserRights
 from dlq_nodeagent.launch.env import FROM_MASTER, UserAccount, job_environment
+from dlq_nodeagent.launch.output_files import output_mount, with_output_files
 from dlq_nodeagent.launch.ports import ports_for
 from dlq_nodeagent.launch.rules import LaunchRules
 from dlq_nodeagent.launch.slurm import stand_ins_mount, with_batch
@@ -176,7 +177,7 @@ class Launching:
 
     def _plan(self, launch: Launch, rights: UserRights, cwd: str) -> LaunchPlan:
         rules = self.rules
-        argv = self._argv(launch, rights)
+        argv = self._argv(launch, rights, cwd)
         container = self._container(launch, rights)
         environment = job_environment(
             launch,
@@ -229,9 +230,8 @@ class Launching:
             return None
         script = self._script_path(launch.key) if launch.script else None
         plan = self.containers.plan(launch, rights, self.devices_of(launch), script)
-        more = stand_ins_mount(launch, self.rules.stand_ins) + tasks_mount(
-            launch, self.rules.stand_ins
-        )
+        at = self.rules.stand_ins
+        more = stand_ins_mount(launch, at) + tasks_mount(launch, at) + output_mount(launch, at)
         return replace(plan, own_mounts=plan.own_mounts + more)
 
     def _profiled(
@@ -259,14 +259,15 @@ class Launching:
     def _script_path(self, key: RankKey) -> Path:
         return self.rules.scripts / str(key)
 
-    def _argv(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
+    def _argv(self, launch: Launch, rights: UserRights, cwd: str) -> tuple[str, ...]:
         _check_words(launch)
         words = self._words(launch, rights)
         words = with_batch(launch, words, self.devices_of(launch), self.rules.stand_ins)
-        return with_tasks(
+        words = with_tasks(
             launch, words, self.devices_of(launch), words_at=self.job_files(launch.key).job_dir,
             state_dir=self.rules.stand_ins,
         )  # fmt: skip
+        return with_output_files(launch, words, cwd, self.rules.stand_ins)
 
     def _words(self, launch: Launch, rights: UserRights) -> tuple[str, ...]:
         if not launch.script:

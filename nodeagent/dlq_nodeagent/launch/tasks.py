@@ -1,18 +1,15 @@
 """The processes of one rank on this node: one process, one for each GPU, or workers and servers."""
 
 import json
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dlq_common.start_causes import StartCause
 from dlq_nodeagent.devices.port import Device
+from dlq_nodeagent.launch.programs import program_at
 from dlq_nodeagent.model.launch import Mount
 from dlq_nodeagent.model.messages import Launch
-from dlq_nodeagent.model.mistakes import LaunchRefused
-from dlq_nodeagent.shim.binary import ShimMissing, ensure_tasks
+from dlq_nodeagent.shim.binary import TASKS_NAME
 
 PER_GPU = "per-gpu"
 _LOOPBACK = "127.0.0.1"
@@ -68,7 +65,7 @@ def with_tasks(
     if not tasks:
         return words
     told: list[str] = [
-        _program(state_dir),
+        program_at(TASKS_NAME, state_dir),
         "--words",
         words_at,
         "--grace",
@@ -86,44 +83,8 @@ def tasks_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """The part of the node that a container with several tasks must see."""
     if not launch.worker_count and launch.launch_mode != PER_GPU:
         return ()
-    program = _program(state_dir)
+    program = program_at(TASKS_NAME, state_dir)
     return (Mount(program, program, read_only=True),)
-
-
-def install_tasks(state_dir: Path, program: Path) -> None:
-    """Copy `dlq-tasks` to where every user can start it, if dlq itself lies in a directory that is
-    closed to them. OSError when that cannot be written. Ranks that run keep the file that they were
-    started from.
-    """
-    if not program.is_file() or _is_open_to_all(program):
-        return
-    copy = _copy_at(state_dir, program)
-    copy.parent.mkdir(exist_ok=True)
-    copy.parent.chmod(0o755)
-    draft = copy.with_name(f".{copy.name}.{os.getpid()}")
-    draft.write_bytes(program.read_bytes())
-    draft.chmod(0o755)
-    draft.replace(copy)
-
-
-def _program(state_dir: Path | None) -> str:
-    try:
-        program = ensure_tasks()
-    except ShimMissing as missing:
-        raise LaunchRefused(str(missing), StartCause.INSTALL) from None
-    if state_dir is None or _is_open_to_all(program):
-        return str(program)
-    copy = _copy_at(state_dir, program)
-    return str(copy if copy.is_file() else program)
-
-
-def _copy_at(state_dir: Path, program: Path) -> Path:
-    return state_dir / "programs" / program.name
-
-
-def _is_open_to_all(program: Path) -> bool:
-    modes = [path.stat().st_mode for path in (program, *program.resolve().parents)]
-    return all(mode & stat.S_IXOTH for mode in modes)
 
 
 # ---- a process for each GPU

@@ -6,6 +6,7 @@ from pathlib import Path
 SHIM_NAME = "dlq-shim"
 INIT_NAME = "dlq-init"
 TASKS_NAME = "dlq-tasks"
+OUTPUT_NAME = "dlq-output"
 
 
 class ShimMissing(Exception):
@@ -31,11 +32,11 @@ def ensure_shim(path: Path | None = None) -> Path:
     return path
 
 
-def ensure_tasks() -> Path:
-    """The main process of ranks with several tasks; ShimMissing with the remedy otherwise."""
-    path = shim_path().with_name(TASKS_NAME)
+def ensure_program(name: str) -> Path:
+    """A main process of ranks, by its name; ShimMissing with the remedy otherwise."""
+    path = shim_path().with_name(name)
     if not path.is_file():
-        raise ShimMissing(f"dlq-tasks is missing ({path}): run `make setup`, or install dlq again")
+        raise ShimMissing(f"{name} is missing ({path}): run `make setup`, or install dlq again")
     return path
 
 

@@ -16,6 +16,8 @@ from dlq_cli.spec.slurm.conversion import Conversion, ignore, number, slurm_size
 from dlq_cli.spec.slurm.sbatch import HETJOB, Option, read_options
 from dlq_cli.spec.slurm.sums import COMPUTED, ONCE, compute
 from dlq_cli.spec.values.given import Given, Layer, Notes, wrong
+from dlq_common.job_fields.reading.words import OPEN_MODES
+from dlq_common.job_fields.table.output_files import STDOUT
 from dlq_common.text.signals import signal_name
 
 
@@ -140,6 +142,11 @@ def _nodelist(made: Conversion, option: Option) -> None:
     )
 
 
+def _open_mode(value: str) -> str:
+    """Slurm takes a beginning, such as `a`."""
+    return next((mode for mode in OPEN_MODES if value and mode.startswith(value)), value)
+
+
 _ENDLESS = frozenset({"UNLIMITED", "INFINITE", "-1"})
 _HANDLERS: Mapping[str, _Handler] = {
     "--job-name": _same("--job-name"),
@@ -171,15 +178,14 @@ _HANDLERS: Mapping[str, _Handler] = {
     "--container-mounts": _mounts,
     "--container-workdir": _same("--chdir"),
     "--contiguous": _switch("--contiguous"),
+    "--output": _same("--output"),
+    "--error": _same("--error"),
+    "--open-mode": _same("--open-mode", _open_mode),
 }  # fmt: skip
 _REPEATED = frozenset({"--comment"})
 
-_LOGS = "dlq keeps the output of every rank itself: dlq logs JOB"
 _PLACED = "dlq chooses CPUs and links itself"
 _REASONS: Mapping[str, str] = {
-    "--output": _LOGS,
-    "--error": _LOGS,
-    "--open-mode": "output is never overwritten; attempts follow each other",
     "--input": "a job here has no stdin",
     "--requeue": "always so: a job that loses its GPUs or its node is queued again",
     "--no-requeue": "dlq always queues a job again that lost its GPUs or its node",
@@ -242,7 +248,10 @@ def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] =
     are noted. InvalidRequest names a line that cannot be read.
     """
     made = convert(text, name, more=more, compat=True)
-    layer: Layer = {"tasks_per_node": Given(1, "Slurm's default")}
+    layer: Layer = {
+        "tasks_per_node": Given(1, _DEFAULT),
+        STDOUT.key: Given(_default_output(made), _DEFAULT),
+    }
     for taken in made.taken:
         put_flag(layer, taken.flag, taken.raw, _place(name, taken.line))
     for ignored in made.ignored:
@@ -250,6 +259,14 @@ def sbatch_layer(text: str, name: str, notes: Notes, *, more: Sequence[Option] =
         notes.append(f"{place}: not taken over: {ignored.written}: {ignored.why}")
     notes.extend(f"{_place(name, remark.line or 0)}: {remark.text}" for remark in made.remarks)
     return layer
+
+
+_DEFAULT = "Slurm's default"
+
+
+def _default_output(made: Conversion) -> str:
+    is_array = any("--array" in taken.flag.names for taken in made.taken)
+    return "slurm-%A_%a.out" if is_array else "slurm-%j.out"
 
 
 def _place(name: str, line: int) -> str:

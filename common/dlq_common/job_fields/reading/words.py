@@ -15,6 +15,7 @@ from dlq_common.text.names import (
     check_word,
     shown,
 )
+from dlq_common.text.output_patterns import check_output_pattern
 from dlq_common.text.signals import signal_name
 from dlq_common.text.suggest import did_you_mean
 from dlq_common.text.units import parse_duration, parse_size, parse_span, parse_time_limit
@@ -33,6 +34,7 @@ PER_GPU = "per-gpu"
 SIGNALS_TO = ("main", "ranks")
 EXIT_ZERO_WORDS = ("completed", "requeued")
 TIME_LIMIT_SCOPES = (JOB_SCOPE, ATTEMPT_SCOPE) = ("job", "attempt")
+OPEN_MODES = ("append", "truncate")
 LAUNCHES = ("per-node", PER_GPU)
 MOST_ROLES = 10_000
 PRESETS = ("sigterm", "torchrun", "hf", "lightning", "submitit")
@@ -260,6 +262,11 @@ def read_bool(raw: object) -> bool:
 def read_path(raw: object) -> str:
     """A path as written; whether it is allowed is decided when all is known."""
     return _one_word(raw)
+
+
+def read_output_pattern(raw: object) -> str:
+    """Slurm's pattern of a file name."""
+    return check_output_pattern(_one_word(raw), "the output file")
 
 
 def read_marker(raw: object) -> str:

@@ -19,10 +19,11 @@ from dlq_common.job_fields.table import (
     gpus,
     job,
     order,
+    output_files,
 )
 
 _MODULES: tuple[ModuleType, ...] = (
-    job, gpus, elastic_jobs, order, due, checkpoints, gang, container,
+    job, gpus, elastic_jobs, order, due, output_files, checkpoints, gang, container,
 )  # fmt: skip
 
 

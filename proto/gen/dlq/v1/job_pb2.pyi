@@ -646,6 +646,7 @@ class JobSpec(_message.Message):
     TEAM_FIELD_NUMBER: _builtins.int
     ELASTIC_FIELD_NUMBER: _builtins.int
     LATENESS_FIELD_NUMBER: _builtins.int
+    OUTPUT_FIELD_NUMBER: _builtins.int
     INTERACTIVE_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_SCOPE_FIELD_NUMBER: _builtins.int
     ON_EXIT0_WHILE_STOPPING_FIELD_NUMBER: _builtins.int
@@ -777,6 +778,10 @@ class JobSpec(_message.Message):
         """
 
     @_builtins.property
+    def output(self) -> Global___OutputSpec:
+        """Files for its output, besides `dlq logs` (docs/using/output-files.md). Unset: none."""
+
+    @_builtins.property
     def interactive(self) -> Global___InteractiveSpec:
         """Its client stays with it (docs/using/interactive.md). Unset: nobody does."""
 
@@ -819,14 +824,15 @@ class JobSpec(_message.Message):
         team: _builtins.str = ...,
         elastic: Global___ElasticSpec | None = ...,
         lateness: Global___LatenessSpec | None = ...,
+        output: Global___OutputSpec | None = ...,
         interactive: Global___InteractiveSpec | None = ...,
         time_limit_scope: _builtins.str = ...,
         on_exit0_while_stopping: _builtins.str = ...,
         completion_exit_codes: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "container", b"container", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "interactive", b"interactive", "lateness", b"lateness", "output", b"output", "preempt", b"preempt", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "time_limit_duration", b"time_limit_duration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_step_count", b"_step_count", "_tasks_per_node", b"_tasks_per_node", "array", b"array", "begin_time", b"begin_time", "checkpoint", b"checkpoint", "command", b"command", "compat", b"compat", "completion_exit_codes", b"completion_exit_codes", "container", b"container", "deadlines", b"deadlines", "dependency", b"dependency", "disconnect_hold_duration", b"disconnect_hold_duration", "elastic", b"elastic", "environment", b"environment", "hold", b"hold", "interactive", b"interactive", "labels", b"labels", "lateness", b"lateness", "launch", b"launch", "name", b"name", "nice", b"nice", "on_exit0_while_stopping", b"on_exit0_while_stopping", "on_miss", b"on_miss", "output", b"output", "preempt", b"preempt", "profile", b"profile", "queue", b"queue", "resources", b"resources", "retry", b"retry", "roles", b"roles", "run_estimate_duration", b"run_estimate_duration", "runtime", b"runtime", "script", b"script", "step_count", b"step_count", "tasks_per_node", b"tasks_per_node", "team", b"team", "time_limit_duration", b"time_limit_duration", "time_limit_scope", b"time_limit_scope", "working_directory", b"working_directory"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__step_count: _TypeAlias = _typing.Literal["step_count"]  # noqa: Y015
     _WhichOneofArgType__step_count: _TypeAlias = _typing.Literal["_step_count", b"_step_count"]  # noqa: Y015
@@ -838,6 +844,38 @@ class JobSpec(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__tasks_per_node) -> _WhichOneofReturnType__tasks_per_node | None: ...
 
 Global___JobSpec: _TypeAlias = JobSpec  # noqa: Y015
+
+@_typing.final
+class OutputSpec(_message.Message):
+    """Files that a job's output is copied into, on the node of rank 0 and with the rights of its user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STDOUT_PATH_FIELD_NUMBER: _builtins.int
+    STDERR_PATH_FIELD_NUMBER: _builtins.int
+    OPEN_MODE_FIELD_NUMBER: _builtins.int
+    stdout_path: _builtins.str
+    """Slurm's pattern of the file for stdout, such as "out-%j.txt", below the working directory. With
+    %n, %N or %t each rank has a file, else rank 0 alone. Empty: none.
+    """
+    stderr_path: _builtins.str
+    """The same for stderr. Empty: the file of stdout."""
+    open_mode: _builtins.str
+    """"append" or "truncate", for each attempt. Empty: the first attempt truncates, later ones append."""
+    def __init__(
+        self,
+        *,
+        stdout_path: _builtins.str = ...,
+        stderr_path: _builtins.str = ...,
+        open_mode: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["open_mode", b"open_mode", "stderr_path", b"stderr_path", "stdout_path", b"stdout_path"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OutputSpec: _TypeAlias = OutputSpec  # noqa: Y015
 
 @_typing.final
 class InteractiveSpec(_message.Message):

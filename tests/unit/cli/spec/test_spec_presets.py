@@ -123,11 +123,8 @@ def test_with_compat_a_scripts_sbatch_lines_count() -> None:
         "USR1",
         120,
     )
-    assert notes == [
-        "train.slurm:3: not taken over: --output=%j.out: dlq keeps the output of every rank "
-        "itself: "
-        "dlq logs JOB"
-    ]
+    assert made.values.get("output.stdout") == "%j.out"
+    assert notes == []
 
 
 def test_a_preset_that_implies_compat_reads_them_too() -> None:

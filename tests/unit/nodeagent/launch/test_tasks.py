@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from dlq_nodeagent.devices.port import Device
-from dlq_nodeagent.launch import tasks
+from dlq_nodeagent.launch import programs
 from dlq_nodeagent.launch.ports import ports_for
+from dlq_nodeagent.launch.programs import install_program
 from dlq_nodeagent.launch.tasks import (
     PER_GPU,
-    install_tasks,
     port_count,
     tasks_of,
     with_own_ports,
@@ -127,7 +127,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         program = Path(name) / "dlq-tasks"
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
-        monkeypatch.setattr(tasks, "ensure_tasks", lambda: program)
+        monkeypatch.setattr(programs, "ensure_program", lambda _: program)
         yield program
 
 
@@ -139,7 +139,7 @@ def started(state_dir: Path) -> str:
 def test_a_program_that_every_user_can_start_is_started_from_where_it_is(
     installed: Path, tmp_path: Path
 ) -> None:
-    install_tasks(tmp_path, installed)
+    install_program(tmp_path, installed)
     assert started(tmp_path) == str(installed)
     assert os.listdir(tmp_path) == []
 
@@ -148,12 +148,12 @@ def test_users_start_a_copy_where_dlq_lies_in_a_directory_that_is_closed_to_them
     installed: Path, tmp_path: Path
 ) -> None:
     installed.parent.chmod(0o700)
-    install_tasks(tmp_path, installed)
+    install_program(tmp_path, installed)
     copy = Path(started(tmp_path))
     assert copy.is_relative_to(tmp_path)
     assert copy.read_bytes() == installed.read_bytes()
     modes = [stat.S_IMODE(path.stat().st_mode) for path in (copy, copy.parent)]
     assert modes == [0o755, 0o755]
     before = copy.stat().st_ino
-    install_tasks(tmp_path, installed)
+    install_program(tmp_path, installed)
     assert copy.stat().st_ino != before, "what runs keeps its file"

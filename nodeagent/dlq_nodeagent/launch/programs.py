@@ -1,0 +1,46 @@
+"""The main processes of our own that ranks may have, where every user's job can start them."""
+
+import os
+import stat
+from pathlib import Path
+
+from dlq_common.start_causes import StartCause
+from dlq_nodeagent.model.mistakes import LaunchRefused
+from dlq_nodeagent.shim.binary import ShimMissing, ensure_program
+
+
+def install_program(state_dir: Path, program: Path) -> None:
+    """Copy a program to where every user can start it, if dlq itself lies in a directory that is
+    closed to them. OSError when that cannot be written. Ranks that run keep the file that they were
+    started from.
+    """
+    if not program.is_file() or _is_open_to_all(program):
+        return
+    copy = _copy_at(state_dir, program)
+    copy.parent.mkdir(exist_ok=True)
+    copy.parent.chmod(0o755)
+    draft = copy.with_name(f".{copy.name}.{os.getpid()}")
+    draft.write_bytes(program.read_bytes())
+    draft.chmod(0o755)
+    draft.replace(copy)
+
+
+def program_at(name: str, state_dir: Path | None) -> str:
+    """The path at which every user's job can start it; LaunchRefused where it was not built."""
+    try:
+        program = ensure_program(name)
+    except ShimMissing as missing:
+        raise LaunchRefused(str(missing), StartCause.INSTALL) from None
+    if state_dir is None or _is_open_to_all(program):
+        return str(program)
+    copy = _copy_at(state_dir, program)
+    return str(copy if copy.is_file() else program)
+
+
+def _copy_at(state_dir: Path, program: Path) -> Path:
+    return state_dir / "programs" / program.name
+
+
+def _is_open_to_all(program: Path) -> bool:
+    modes = [path.stat().st_mode for path in (program, *program.resolve().parents)]
+    return all(mode & stat.S_IXOTH for mode in modes)
