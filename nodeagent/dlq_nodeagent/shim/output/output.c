@@ -5,8 +5,8 @@
  *   dlq-output append|truncate STDOUT [STDERR] -- COMMAND...
  *
  * Without STDERR both streams go to one file. It runs as the job, so the kernel judges the paths
- * by the rights of the job's user. A process of its own writes each file: a file system that is
- * full or hung stops no job, and a line in the file tells how many bytes are missing.
+ * by the rights of the job's user. A process of its own writes each file. So a file system that is
+ * full or hung stops no job; a line in the file tells how many bytes are missing.
  * A restart or a silence of agent and master changes nothing here: it is part of the job. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
@@ -221,9 +221,12 @@ static void finish(void)
 {
     int64_t until = now_ms() + FLUSH_MS;
     for (int each = 0; each < STREAMS; each++) {
-        give(&writers[each], "", 0);
-        if (writers[each].fd >= 0)
-            close(writers[each].fd);
+        struct writer *writer = &writers[each];
+        struct pollfd its = {.fd = writer->fd, .events = POLLOUT};
+        if (writer->missed > 0 && poll(&its, 1, until > now_ms() ? (int)(until - now_ms()) : 0) > 0)
+            give(writer, "", 0);
+        if (writer->fd >= 0)
+            close(writer->fd);
     }
     for (int each = 0; each < STREAMS; each++)
         while (writers[each].pid > 0 && waitpid(writers[each].pid, NULL, WNOHANG) == 0) {
