@@ -79,6 +79,12 @@ class CommandInside:
         with suppress(queue.Full):
             self._requests.put_nowait(wire.ExecJobRequest(input=message))
 
+    def signal(self, name: str) -> None:
+        """Send its first process a signal such as `INT`; not sent while its input is stuck."""
+        message = exec_pb2.ExecInput(signal=name)
+        with suppress(queue.Full):
+            self._requests.put_nowait(wire.ExecJobRequest(input=message))
+
     def kill(self) -> None:
         """End it, if it has not ended. May be called from any thread, and twice."""
         self._call.cancel()

@@ -166,6 +166,11 @@ class Jobs(ServiceCalls[JobServiceStub]):
         request = wire.SignalJobRequest(job_id=target, signal=signal, all_ranks=all_ranks)
         return _edited(self._change(self.stub.SignalJob, request))
 
+    def attend(self, job_id: str, *, bind: bool = False) -> job_pb2.Job:
+        """Say that the client of an interactive job is there; `bind` ties the job to it."""
+        request = wire.AttendJobRequest(job_id=job_id, bind=bind)
+        return self._connection.call(self.stub.AttendJob, request).job
+
     def checkpoint(self, job_id: str) -> wire.CheckpointJobResponse:
         """Ask a job to save and go on; a checkpoint later than `ask_time` is the answer."""
         return self._change(self.stub.CheckpointJob, wire.CheckpointJobRequest(job_id=job_id))

@@ -14,12 +14,8 @@ _HERE: Dict[str, Callable[[List[str]], int]] = {
     "scontrol": scontrol.main,
     "srun": srun.main,
 }
-_ASKING = ("sbatch", "squeue", "sacct", "scancel", "sinfo")
-_REFUSED = {
-    "salloc": "dlq gives nobody GPUs without a job: submit one, and `dlq exec -t JOB -- bash` is a "
-    "shell beside it",
-}
-PROGRAMS = (*_HERE, *_ASKING, *_REFUSED)
+_ASKING = ("sbatch", "squeue", "sacct", "salloc", "scancel", "sinfo")
+PROGRAMS = (*_HERE, *_ASKING)
 INSIDE = ("batch", "srun", "salloc")
 """Programs that never go to a user's server: they stay as long as what they start."""
 
@@ -35,8 +31,5 @@ def main() -> int:
     if name != "batch" and arguments[:1] and arguments[0] in VERSION_WORDS:
         print(VERSION)
         return 0
-    if name in _REFUSED:
-        print("%s: error: %s" % (name, _REFUSED[name]), file=sys.stderr)
-        return 1
-    program = _HERE.get(name)
+    program = None if name == "srun" and srun.is_outside(os.environ) else _HERE.get(name)
     return program(arguments) if program else delegate.run(name, arguments)

@@ -52,6 +52,11 @@ def main(arguments: List[str]) -> int:
         control.tell(os.environ, control.LEFT, str(os.getpid()))
 
 
+def is_outside(environ: Mapping[str, str]) -> bool:
+    """Whether this is no rank of a job: `srun` then asks the master, as `dlq slurm srun`."""
+    return "DLQ_JOB_ID" not in environ and control.CONTROL not in environ
+
+
 class SrunStep(NamedTuple):
     """This node's part of a step: the environments of its tasks."""
 

@@ -8,6 +8,7 @@ import socket
 import struct
 import termios
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from dlq_nodeagent.model.port import Inside
@@ -56,6 +57,12 @@ class Guarded:
         """Set the size of the terminal, if there is one; the kernel notifies its programs."""
         if self.has_terminal and self.stdout >= 0:
             fcntl.ioctl(self.stdout, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def signal(self, number: int) -> None:
+        """Send the command's first process a signal, by its guard."""
+        if self._leash is not None and number:
+            with suppress(OSError):  # it has ended
+                self._leash.send(bytes([number]))
 
     def close_stdin(self) -> None:
         """No more input. (A terminal's user sends Ctrl-D instead.)"""

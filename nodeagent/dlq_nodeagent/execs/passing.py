@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from signal import Signals
 
 import grpc
 
@@ -95,8 +96,17 @@ async def hear(guarded: Guarded, stdin: Stdin, talk: Talk) -> None:
                 stdin.put(None)
             case "terminal_size":
                 guarded.resize(*_bounded(heard.terminal_size))
+            case "signal":
+                guarded.signal(_number(heard.signal))
             case _:
                 pass
+
+
+def _number(signal: str) -> int:
+    try:
+        return Signals[f"SIG{signal}"].value
+    except KeyError:
+        raise ValueError(f"{signal[:40]!r} is not a signal") from None
 
 
 def size_of(spec: exec_pb2.ExecSpec) -> tuple[int, int]:

@@ -127,6 +127,13 @@ def with_batch(
     return (_SHELL, str(programs / "batch"), *step, *argv)
 
 
+def stand_ins_environment(launch: Launch, state_dir: Path | None) -> Mapping[str, str]:
+    """The variable that leads a command beside the rank to the stand-ins."""
+    if launch.compat != COMPAT or state_dir is None:
+        return {}
+    return {"DLQ_SLURM_BIN": str(_place(state_dir) / "bin")}
+
+
 def stand_ins_mount(launch: Launch, state_dir: Path | None) -> tuple[Mount, ...]:
     """The part of the node that a container with such a rank must see."""
     if launch.compat != COMPAT or state_dir is None:

@@ -175,6 +175,18 @@ static void kill_all(const struct exec *exec)
     }
 }
 
+/* The agent says one byte for each signal; false: it says no more. Podman's client is no place for a
+ * signal that is meant for its command. */
+static bool pass_signal(const struct exec *exec)
+{
+    unsigned char number;
+    if (recv(LEASH, &number, 1, MSG_DONTWAIT) != 1)
+        return false;
+    if (exec->podman[0] == NULL && number > 0 && number <= 64)
+        kill(-exec->child, number); /* it leads a group of its own */
+    return true;
+}
+
 static void watch(const struct exec *exec, int signals)
 {
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
@@ -196,7 +208,7 @@ static void watch(const struct exec *exec, int signals)
             say("rank_ended\n");
             return;
         }
-        if (fds[1].revents != 0) { /* the agent never speaks: it, or the caller, has gone */
+        if (fds[1].revents != 0 && !pass_signal(exec)) { /* the agent, or the caller, has gone */
             kill_all(exec);
             return;
         }

@@ -41,6 +41,16 @@ _PROGRAMS = {
         "show, update, hold, release, requeue, suspend and resume jobs; ping.",
         "scontrol update JobId=17 TimeLimit=60",
     ),
+    "salloc": _Program(
+        "allocate.salloc:main",
+        "Allocate nodes, and run a command or a shell here meanwhile.",
+        "salloc -N2 --gpus-per-node=8 -t 60",
+    ),
+    "srun": _Program(
+        "allocate.srun:main",
+        "Run a command on nodes of its own, or in a job.",
+        "srun -G1 --pty bash",
+    ),
     "sinfo": _Program("nodes.sinfo:main", "Partitions and nodes.", "sinfo -N -o '%N %t %G'"),
 }
 

@@ -29,6 +29,7 @@ from dlq_master.model.jobs.naming import shown_id
 from dlq_master.rpc.agents.exec_relay import LARGEST_PIECE_BYTES, ExecPipe
 from dlq_master.rpc.calls.call import Call
 from dlq_master.rpc.jobs.visible import visible_job
+from dlq_master.rpc.specs.intake import signal_of
 
 OPENING_TIMEOUT_S = 10.0
 MOST_COMMAND_BYTES = 64 * 1024
@@ -158,6 +159,8 @@ async def _feed(pipe: ExecPipe, requests: AsyncIterator[wire.ExecJobRequest]) ->
             raise InvalidRequest("only the first message says what to run", field="opening")
         if len(request.input.stdin) > LARGEST_PIECE_BYTES:
             raise InvalidRequest("more than 64 KiB in one message", field="input.stdin")
+        if request.input.signal:
+            request.input.signal = signal_of(request.input.signal)
         await pipe.put_input(request.input)
 
 

@@ -91,10 +91,15 @@ class ExecInput(_message.Message):
     STDIN_FIELD_NUMBER: _builtins.int
     STDIN_END_FIELD_NUMBER: _builtins.int
     TERMINAL_SIZE_FIELD_NUMBER: _builtins.int
+    SIGNAL_FIELD_NUMBER: _builtins.int
     stdin: _builtins.bytes
     """Bytes for its stdin, at most 64 KiB."""
     stdin_end: _builtins.bool
     """The end of stdin; on a terminal the effect of Ctrl-D."""
+    signal: _builtins.str
+    """A signal for its first process, such as "INT": the words of SignalJob. Not for a command in a
+    container, which has its terminal for that.
+    """
     @_builtins.property
     def terminal_size(self) -> Global___TerminalSize:
         """Its terminal has another size now."""
@@ -105,12 +110,13 @@ class ExecInput(_message.Message):
         stdin: _builtins.bytes = ...,
         stdin_end: _builtins.bool = ...,
         terminal_size: Global___TerminalSize | None = ...,
+        signal: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "signal", b"signal", "stdin", b"stdin", "stdin_end", b"stdin_end", "terminal_size", b"terminal_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size"]  # noqa: Y015
+    _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["stdin", "stdin_end", "terminal_size", "signal"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_body) -> _WhichOneofReturnType_body | None: ...
 

@@ -1,0 +1,57 @@
+"""A command inside a job in the foreground: our stdin goes in, its output comes out."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import nullcontext
+
+from dlq.v1 import exec_pb2
+from dlq_cli.interactive.terminal import STDIN, Printer, raw_terminal
+from dlq_client.inside import PIECE_BYTES, CommandInside
+
+
+def attended(inside: CommandInside, *, stdin: bool, raw: bool) -> exec_pb2.ExecEnded:
+    """Stay with a command to its end, which is returned; whatever ends this kills it.
+
+    With `raw` our terminal is its terminal, and is as before afterwards. Unavailable: the line was
+    cut, and the command has been killed.
+    """
+    try:
+        with raw_terminal(inside.resize) if raw else nullcontext():
+            if stdin:
+                threading.Thread(target=_feed, args=(inside,), daemon=True).start()
+            else:
+                inside.end_stdin()
+            return _print_all(inside, raw=raw)
+    finally:
+        inside.kill()
+
+
+def _feed(inside: CommandInside) -> None:
+    """Everything from stdin, until it ends or this process does."""
+    try:
+        while data := os.read(STDIN, PIECE_BYTES):
+            inside.stdin(data)
+    except OSError:
+        pass  # a stdin that cannot be read has ended
+    inside.end_stdin()
+
+
+def _print_all(inside: CommandInside, *, raw: bool) -> exec_pb2.ExecEnded:
+    out, err = Printer(sys.stdout.buffer, raw=raw), Printer(sys.stderr.buffer, raw=raw)
+    ended = exec_pb2.ExecEnded()
+    for output in inside.outputs():
+        match output.WhichOneof("body"):
+            case "stdout":
+                out.write(output.stdout)
+            case "stderr":
+                err.write(output.stderr)
+            case "ended":
+                ended = output.ended
+            case _:
+                pass
+    out.finish()
+    err.finish()
+    return ended

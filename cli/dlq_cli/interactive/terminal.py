@@ -1,0 +1,62 @@
+"""The user's own terminal: raw while a program elsewhere has it, and as before on every end."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from dlq_cli.output.terminal import TerminalFilter
+from dlq_common.errors import InvalidRequest
+
+STDIN = 0
+
+
+def needed_size(flag: str) -> tuple[int, int]:
+    """Columns and rows; InvalidRequest names the flag where stdin and stdout are no terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise InvalidRequest(f"{flag} needs a terminal, and here is none", hint=f"leave {flag} out")
+    return size()
+
+
+def size() -> tuple[int, int]:
+    """Columns and rows of the terminal."""
+    columns, rows = shutil.get_terminal_size()
+    return columns, rows
+
+
+@contextmanager
+def raw_terminal(resized: Callable[[tuple[int, int]], None]) -> Iterator[None]:
+    """Inside, every key is a byte of stdin, Ctrl-C too, and a new size of the window is told."""
+    before = termios.tcgetattr(STDIN)
+    before_resize = signal.signal(signal.SIGWINCH, lambda *_: resized(size()))
+    try:
+        tty.setraw(STDIN, termios.TCSADRAIN)  # typed-ahead input is not thrown away
+        yield
+    finally:
+        termios.tcsetattr(STDIN, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, before_resize)
+
+
+class Printer:
+    """One stream; a terminal gets text and colours only, unless the command has a terminal."""
+
+    def __init__(self, stream: BinaryIO, *, raw: bool) -> None:
+        self._stream = stream
+        self._filter = TerminalFilter() if stream.isatty() and not raw else None
+
+    def write(self, data: bytes) -> None:
+        """Print at once."""
+        self._stream.write(self._filter.feed(data) if self._filter else data)
+        self._stream.flush()
+
+    def finish(self) -> None:
+        """Print the rest that the filter has kept."""
+        if self._filter:
+            self._stream.write(self._filter.finish())
+            self._stream.flush()

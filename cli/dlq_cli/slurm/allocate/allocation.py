@@ -1,0 +1,234 @@
+"""An allocation from its submission to its end, in Slurm's own words on stderr."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from dlq.v1 import job_pb2
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.commands.jobs.submitted import send_spec
+from dlq_cli.interactive.attendance import Attendance
+from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.sbatch import spec_of
+from dlq_cli.spec.message import to_message
+from dlq_cli.spec.slurm.sbatch import read_words
+from dlq_cli.spec.values.given import Notes
+from dlq_cli.words import has_ended, shown_state
+from dlq_client.inside import CommandInside
+from dlq_client.jobs import Jobs
+from dlq_client.watch import watch_jobs
+from dlq_common.errors import DlqError, Unsatisfiable
+
+WAITING = frozenset({"pending", "queued", "held"})
+RUNNING = frozenset({"running", "profiling", "pausing"})
+_IMPOSSIBLE = "Unable to allocate resources: Requested node configuration is not available"
+_BUSY = "Unable to allocate resources: Requested nodes are busy"
+_OVER = "Job/step already completing or completed"
+
+
+class Interrupted(Exception):
+    """A signal has come while the client waited."""
+
+
+class Allocation:
+    """One job of a client that stays with it; `program` is the name before each message."""
+
+    def __init__(self, app: App, program: str, *, quiet: bool = False) -> None:
+        self._app = app
+        self._program = program
+        self._quiet = quiet
+        self.job_id = ""
+        self.job = job_pb2.Job()
+        self.node = "node"
+        """Its first node, once it has one."""
+        self.ended = threading.Event()
+        self.on_end: Callable[[job_pb2.Job], None] = lambda _job: None
+
+    def say(self, text: str) -> None:
+        """A message as Slurm's; --quiet leaves all but errors out."""
+        if not self._quiet or text.startswith("error:"):
+            click.echo(f"{self._program}: {text}", err=True)
+
+    def submit(self, words: Sequence[str], name: str, *, attended: bool = True) -> None:
+        """Queue it by options of sbatch."""
+        named = [] if any(word.startswith("--job-name") for word in words) else [name]
+        wished = [*words, *(f"--job-name={each}" for each in named), "--output=/dev/null"]
+        options, _ = read_words([*wished, f"--wrap={holder.HOLD}"], self._program)
+        notes = Notes()
+        spec = spec_of(options, (), notes)
+        for note in notes:
+            if "--output" not in note:
+                self.say(note)
+        message = to_message(spec)
+        message.interactive.attended = attended
+        try:
+            answer = send_spec(self._app, spec, message, "")
+        except Unsatisfiable as error:
+            error.what = _IMPOSSIBLE
+            raise
+        self.job, self.job_id = answer.job, answer.job.job_id
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Inside, the master hears that we are there; `on_end` is called once at the job's end."""
+        watcher = threading.Thread(target=self._watch, daemon=True, name="allocation")
+        with Attendance(self._app.connection(), self.job_id, self._has_ended):
+            watcher.start()
+            yield
+
+    @contextmanager
+    def unkept(self) -> Iterator[None]:
+        """Inside, the master hears nothing: the allocation lives to its time limit."""
+        yield
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has not been given its nodes."""
+        return shown_state(self.job) in WAITING
+
+    def wait(self, immediate_s: float | None) -> None:
+        """Until its nodes are there and its script runs. Ended: it was revoked, or not immediate
+        enough.
+        """
+        queued = self.waits
+        clock = self._app.connection().clock
+        until_s = None if immediate_s is None else clock.boottime_s() + immediate_s
+        if queued and immediate_s == 0.0:
+            raise self._too_busy()
+        if queued and immediate_s is None:
+            if self._program == "salloc":
+                self.say(f"Pending job allocation {self.job_id}")
+            self.say(f"job {self.job_id} queued and waiting for resources")
+        try:
+            with interruptible():
+                self._wait(until_s, told=queued and immediate_s is None)
+        except Interrupted:
+            self.cancel()
+            self.say(
+                "Job aborted due to signal"
+                if self._program == "salloc"
+                else f"Job allocation {self.job_id} has been revoked"
+            )
+            raise exit_codes.Ended(exit_codes.FAILURE) from None
+
+    def _wait(self, until_s: float | None, *, told: bool) -> None:
+        lost = lambda error: self.say(f"{error.what}; still trying")  # noqa: E731
+        allocated = not self.waits
+        connection = self._app.connection()
+        for job in watch_jobs(connection, [self.job_id], until_s=until_s, on_lost=lost):
+            self.job = job
+            self.node = next(iter(job.node_ids), self.node)
+            if has_ended(job):
+                raise self._revoked(waited=not allocated)
+            if not allocated and not self.waits:
+                allocated, until_s = True, None
+                if told:
+                    self.say(f"job {self.job_id} has been allocated resources")
+            if shown_state(job) in RUNNING:
+                return
+        if not allocated:
+            raise self._too_busy()
+        self._wait(None, told=False)
+
+    def _too_busy(self) -> exit_codes.Ended:
+        self.cancel()
+        self.say(f"error: {_BUSY}")
+        if self._program == "salloc":
+            self.say(f"Job allocation {self.job_id} has been revoked.")
+        return exit_codes.Ended(exit_codes.FAILURE)
+
+    def _revoked(self, *, waited: bool) -> exit_codes.Ended:
+        self.say("Job has been cancelled" if waited else self.why_ended())
+        if self._program == "salloc":
+            self.say(f"Job allocation {self.job_id} has been revoked.")
+            self.say(f"error: Job submit/allocate failed: {_OVER}")
+        else:
+            self.say(f"error: Unable to allocate resources: {_OVER}")
+        return exit_codes.Ended(exit_codes.FAILURE)
+
+    def why_ended(self) -> str:
+        """What ended it, for people who did not."""
+        return {
+            "timed_out": f"Job {self.job_id} has exceeded its time limit",
+            "cancelled": f"Job {self.job_id} has been cancelled",
+        }.get(shown_state(self.job), f"Job {self.job_id} has ended: {self.job.end_reason}")
+
+    def inside(
+        self, command: list[str], *, terminal: tuple[int, int] | None = None
+    ) -> CommandInside:
+        """Begin a command on its first node."""
+        kind = os.environ.get("TERM", "") if terminal else ""
+        return CommandInside(
+            self._app.connection(), self.job_id, command, terminal=terminal, terminal_type=kind
+        )
+
+    def output_of(self, command: list[str]) -> bytes:
+        """All that a command prints in it."""
+        inside = self.inside(command)
+        inside.end_stdin()
+        return b"".join(output.stdout for output in inside.outputs())
+
+    def finish(self, code: int) -> None:
+        """End it with an exit code; where that cannot be told it is cancelled."""
+        try:
+            self.output_of(holder.end(code))
+        except DlqError:
+            self.cancel()
+
+    def cancel(self, *, kill: bool = False) -> None:
+        """End it now. A master that is away ends it once it is back, by the silence."""
+        try:
+            Jobs(self._app.connection()).cancel(self.job_id, kill=kill)
+        except DlqError as error:
+            self.say(f"error: {error.what}")
+
+    def final(self) -> job_pb2.Job:
+        """The job once it has ended."""
+        for job in watch_jobs(self._app.connection(), [self.job_id]):
+            self.job = job
+            if has_ended(job):
+                break
+        return self.job
+
+    def _watch(self) -> None:
+        try:
+            for job in watch_jobs(self._app.connection(), [self.job_id]):
+                if has_ended(job):
+                    self._has_ended(job)
+                    return
+        except (DlqError, ValueError):
+            pass  # the word about its end comes by the attendance
+
+    def _has_ended(self, job: job_pb2.Job) -> None:
+        if not self.ended.is_set():
+            self.job = job
+            self.ended.set()
+            self.on_end(job)
+
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside, each signal that ends programs raises Interrupted; afterwards they are ignored until
+    somebody handles them again.
+    """
+
+    def raised(_number: int, _frame: FrameType | None) -> None:
+        for each in _ENDING:
+            signal.signal(each, signal.SIG_IGN)
+        raise Interrupted
+
+    before = {each: signal.signal(each, raised) for each in _ENDING}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)

@@ -1,0 +1,134 @@
+"""The script of an allocation, and the scripts of commands in it; all run as the job's user.
+
+The allocation's script waits at a FIFO for its exit code, in the directory that the agent makes for
+each rank. It passes signals on to the steps; after SIGTERM it stays until they have ended. It needs
+`sh`, `cat`, `sleep` and `mkfifo`, so it runs in a container too. No daemon's restart matters to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from shlex import quote
+
+HOLD = """\
+umask 077
+dir=${DLQ_BEAT_FILE%/*}
+mkfifo "$dir/end" || exit 1
+cat "$dir/end" > "$dir/code" &
+reader=$!
+leaving=
+forward() {
+    left=
+    for group in "$dir"/group.*; do
+        kill -s "$1" -- "-${group##*.}" 2> /dev/null && left=1
+    done
+}
+for word in HUP INT QUIT USR1 USR2 CONT; do
+    trap "forward $word" "$word"
+done
+trap 'forward TERM; leaving=1' TERM
+while kill -s 0 "$reader" 2> /dev/null; do
+    if [ -n "$leaving" ]; then
+        forward 0
+        [ -n "$left" ] || exit 143
+        sleep 0.1
+    else
+        wait "$reader"
+    fi
+done
+read -r code < "$dir/code"
+exit "${code:-1}"
+"""
+_PLACE = """\
+dir=${DLQ_BEAT_FILE%/*}
+"""
+_STAND_INS = """\
+[ -z "$DLQ_SLURM_BIN" ] || PATH=$DLQ_SLURM_BIN:$PATH
+"""
+_UNTIL_HELD = """\
+until [ -p "$dir/end" ]; do sleep 0.02; done
+"""
+_OWN_STEP = """\
+: > "$dir/group.$$"
+exec 3>&2 2> /dev/null  # the shell has its own words about signals
+trap : HUP INT QUIT TERM USR1 USR2
+if command -v "$1" > /dev/null; then
+    "$@" 2>&3
+    code=$?
+else
+    echo "slurmstepd: error: execve(): $1: No such file or directory" >&3
+    code=2
+fi
+echo "$code" > "$dir/end"
+exit "$code"
+"""
+_END = """\
+echo "$1" > "$dir/end"
+"""
+_ENVIRONMENT = """\
+env -0
+"""
+_KEEP = """\
+umask 077
+cat > "$dir/step.$1"
+"""
+_STEP = """\
+[ ! -p "$dir/end" ] || : > "$dir/group.$$"
+kept=$dir/step.$1
+shift
+if [ -e "$kept" ]; then
+    . "$kept"
+    rm -f "$kept"
+fi
+"""
+_SRUN = """\
+if [ -z "$DLQ_SLURM_BIN" ]; then
+    until [ "$1" = -- ]; do shift; done
+    shift
+    exec "$@"
+fi
+exec srun "$@"
+"""
+
+
+def _shell(script: str, *arguments: str) -> list[str]:
+    return ["/bin/sh", "-c", _PLACE + script, "dlq", *arguments]
+
+
+def own_step(words: list[str]) -> list[str]:
+    """Run the words as the one step of an allocation, which ends with it and as it does."""
+    return _shell(_UNTIL_HELD + _STAND_INS + _OWN_STEP, *words)
+
+
+def step(key: str, words: list[str]) -> list[str]:
+    """A step beside others: `srun WORDS` with the environment that `keep` has left under `key`."""
+    return _shell(_STEP + _STAND_INS + _SRUN, key, *words)
+
+
+def keep(key: str) -> list[str]:
+    """Keep stdin for `step`: what `kept` makes of an environment."""
+    return _shell(_KEEP, key)
+
+
+def end(code: int) -> list[str]:
+    """End the allocation with an exit code."""
+    return _shell(_UNTIL_HELD + _END, str(code))
+
+
+def environment() -> list[str]:
+    """Print the environment of the allocation, each variable with a NUL behind it."""
+    return _shell(_UNTIL_HELD + _ENVIRONMENT)
+
+
+# The node's own; a step must not get those of the host on which `srun` was called.
+_OF_NODE = ("SLURM", "DLQ_", "CUDA_", "MASTER_", "PET_")
+
+
+def kept(environ: Mapping[str, str]) -> bytes:
+    """A shell's words that set the caller's variables, without the node's own."""
+    lines = [
+        f"export {name}={quote(value)}\n"
+        for name, value in environ.items()
+        if name.isidentifier() and name.isascii() and not name.startswith(_OF_NODE)
+    ]
+    return "".join(lines).encode("utf-8", "surrogateescape")

@@ -1,0 +1,211 @@
+"""`srun` outside a job: an allocation with one step, whose end is its own; or a step of a job that
+runs.
+
+The step ends with this program. When the line is cut, it is killed; the allocation ends after a
+silence of [jobs] attend_silence.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import PurePosixPath
+from types import FrameType
+
+import click
+
+from dlq.v1 import exec_pb2
+from dlq_cli import exit_codes
+from dlq_cli.app import App
+from dlq_cli.interactive.command import attended
+from dlq_cli.interactive.terminal import size
+from dlq_cli.slurm.allocate import holder
+from dlq_cli.slurm.allocate.allocation import Allocation
+from dlq_cli.slurm.allocate.words import SplitWords, split
+from dlq_cli.slurm.words import known_jobs
+from dlq_client.inside import CommandInside
+from dlq_client.jobs import Jobs
+from dlq_common.errors import InvalidRequest
+
+_TWICE_S = 1.0
+_NO_TERMINAL = (80, 24)
+_PASSED = (signal.SIGUSR1, signal.SIGUSR2)
+_ABORTED = "Job step aborted: Waiting up to 32 seconds for job step to finish."
+
+
+def main(app: App, words: Sequence[str]) -> None:
+    """Run a command on nodes of its own, or with --jobid in those of a job."""
+    given = split(words, "srun")
+    if not given.command:
+        click.echo("srun: fatal: No command given to execute.", err=True)
+        raise exit_codes.Ended(exit_codes.FAILURE)
+    job_id = given.own.get("--jobid") or os.environ.get("SLURM_JOB_ID", "")
+    code = _beside(app, job_id, given) if job_id else _alone(app, given)
+    if code:
+        raise exit_codes.Ended(code)
+
+
+def immediate_s(given: SplitWords) -> float | None:
+    """The patience that --immediate names; None: any."""
+    if "--immediate" not in given.own:
+        return None
+    text = given.own["--immediate"]
+    if text and not text.isdecimal():
+        raise InvalidRequest(f"invalid --immediate specification: {text[:40]!r}")
+    return float(text or 0)
+
+
+def _alone(app: App, given: SplitWords) -> int:
+    allocation = Allocation(app, "srun", quiet="--quiet" in given.own)
+    patience_s = immediate_s(given)
+    allocation.submit(given.allocation, PurePosixPath(given.command[0]).name or "srun")
+    with allocation.kept():
+        allocation.wait(patience_s)
+        with _terminal(given) as terminal:
+            inside = allocation.inside(holder.own_step(_words(given)), terminal=terminal)
+            with _signals(allocation, inside, raw=terminal is not None, own=True):
+                ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
+        return _end_of(allocation, ended)
+
+
+def _words(given: SplitWords) -> list[str]:
+    """The command itself where it is one task, which then has our stdin or our terminal."""
+    shape = {name for name in given.given if name in _SHAPES}
+    one = all(given.given[name].strip() == "1" for name in shape)
+    plain = all(word.partition("=")[0] in _PLAIN for word in given.step)
+    if one and plain:
+        return given.command
+    terminal = ["--pty"] if "--pty" in given.own else []
+    return ["srun", *given.step, *terminal, "--", *given.command]
+
+
+_SHAPES = frozenset({"--ntasks", "--nodes", "--ntasks-per-node"})
+# They change nothing for one task in an allocation of its own.
+_PLAIN = _SHAPES | {
+    "--cpus-per-task", "--gpus-per-task", "--chdir", "--export", "--unbuffered", "--distribution",
+    "--cpu-bind", "--mem-bind", "--gpu-bind", "--overcommit",
+}  # fmt: skip
+
+
+def _reads(given: SplitWords) -> bool:
+    return given.given.get("--input", "all").lower() != "none"
+
+
+@contextmanager
+def _terminal(given: SplitWords) -> Iterator[tuple[int, int] | None]:
+    if "--pty" not in given.own:
+        yield None
+    elif sys.stdin.isatty() and sys.stdout.isatty():
+        yield size()
+    else:
+        yield _NO_TERMINAL
+
+
+def _is_raw(terminal: tuple[int, int] | None) -> bool:
+    return terminal is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def _signals(
+    allocation: Allocation, inside: CommandInside, *, raw: bool, own: bool
+) -> Iterator[None]:
+    """Ctrl-C once asks whether it is meant, twice within a second it ends the step, as Slurm's."""
+    pressed_s = [-_TWICE_S]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if now_s - pressed_s[0] <= _TWICE_S:
+            allocation.say(f"sending Ctrl-C to StepId={allocation.job_id}.0")
+            inside.signal("INT")
+            end(0, None)
+        else:
+            allocation.say("interrupt (one more within 1 sec to abort)")
+            allocation.say(f"StepId={allocation.job_id}.0 task 0: running")
+        pressed_s[0] = now_s
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        allocation.say("forcing job termination")
+        allocation.say(_ABORTED)
+        inside.signal("TERM")
+        if own:  # a thread, because the main one is reading
+            threading.Thread(target=allocation.cancel, daemon=True).start()
+
+    def passed(number: int, _frame: FrameType | None) -> None:
+        inside.signal(signal.Signals(number).name.removeprefix("SIG"))
+
+    handlers = {
+        signal.SIGTERM: end,
+        signal.SIGHUP: end,
+        **dict.fromkeys(_PASSED, passed),
+        **({} if raw else {signal.SIGINT: interrupt}),
+    }
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end_of(allocation: Allocation, ended: exec_pb2.ExecEnded) -> int:
+    """The step's exit code. Where the end of the rank came first, that of the job."""
+    node = allocation.node
+    if not ended.rank_ended:
+        return _told(allocation, node, _code(ended))
+    job = allocation.final()
+    if not job.HasField("exit_code") or job.exit_signal:
+        allocation.say(_ABORTED)
+        allocation.say(allocation.why_ended())
+        allocation.say(f"error: {node}: task 0: Terminated")
+        return exit_codes.SIGNALLED + signal.SIGTERM
+    return _told(allocation, node, job.exit_code)
+
+
+def _code(ended: exec_pb2.ExecEnded) -> int:
+    if ended.signal:
+        return exit_codes.SIGNALLED + ended.signal
+    return ended.exit_code if ended.HasField("exit_code") else exit_codes.FAILURE
+
+
+def _told(allocation: Allocation, node: str, code: int) -> int:
+    if code > exit_codes.SIGNALLED:
+        number = code - exit_codes.SIGNALLED
+        allocation.say(f"error: {node}: task 0: {signal.strsignal(number) or number}")
+    elif code:
+        allocation.say(f"error: {node}: task 0: Exited with exit code {code}")
+    return code
+
+
+def _beside(app: App, named: str, given: SplitWords) -> int:
+    """A step in a job of the caller's that runs already, such as an allocation of `salloc`."""
+    jobs = Jobs(app.connection())
+    found = known_jobs(jobs, [named])
+    if not found:
+        raise InvalidRequest("Unable to confirm allocation for job: Invalid job id specified")
+    allocation = Allocation(app, "srun", quiet="--quiet" in given.own)
+    allocation.job, allocation.job_id = found[0], found[0].job_id
+    key = jobs.new_request_id()
+    keeping = allocation.inside(holder.keep(key))
+    text = holder.kept(os.environ)
+    for at in range(0, len(text), 32 * 1024):
+        keeping.stdin(text[at : at + 32 * 1024])
+    keeping.end_stdin()
+    for _ in keeping.outputs():
+        pass
+    words = ["--chdir=" + os.getcwd(), *given.step]
+    terminal_word = ["--pty"] if "--pty" in given.own else []
+    command = holder.step(key, [*words, *terminal_word, "--", *given.command])
+    with _terminal(given) as terminal:
+        inside = allocation.inside(command, terminal=terminal)
+        with _signals(allocation, inside, raw=terminal is not None, own=False):
+            ended = attended(inside, stdin=_reads(given), raw=_is_raw(terminal))
+    if ended.rank_ended:
+        allocation.say(_ABORTED)
+    elif ended.error:
+        allocation.say(f"error: {ended.error}")
+    return _code(ended)
